@@ -361,7 +361,7 @@ def test_rows_with_their_schema_have_its_types() -> None:
     ]  # fmt: skip
 
 
-CANAL = {
+CANAL: dict[str, Any] = {
     "data": [{"id": "1", "n": "12.50", "f": "1", "b": "\u00ff\u0000", "at": "2024-01-01 10:00:00", "u": "5"}],
     "old": None, "type": "INSERT", "database": "crm", "table": "users", "pkNames": ["id"], "isDdl": False,
     "sqlType": {"id": -5, "n": 3, "f": -7, "b": 2004, "at": 93, "u": 4},
@@ -402,7 +402,7 @@ def test_canal_says_types_and_keys(format_: CanalJson, expected: list[str]) -> N
 
 
 def test_canal_messages_that_contradict_what_they_say_are_bad() -> None:
-    row = CANAL["data"][0]  # type: ignore[index]
+    row = CANAL["data"][0]
     documents: Documents = [
         CANAL,
         {**CANAL, "sqlType": None},

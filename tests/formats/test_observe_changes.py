@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import attrs
 import pyarrow as pa
@@ -185,7 +185,7 @@ def test_the_fast_observer_finds_what_the_reference_finds(
 
 
 @pytest.mark.parametrize("strategy", ["AUTO", "SQL_TYPE", "MYSQL_TYPE"])
-def test_plain_changes_need_no_look_of_the_reference(strategy: str) -> None:
+def test_plain_changes_need_no_look_of_the_reference(strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"]) -> None:
     format_ = CanalJson(infer_strategy=strategy)
     row = {"id": "1", "name": "x", "amount": None}
     more = {
@@ -261,7 +261,7 @@ def test_types_of_a_schema_beside_fixed_types_and_strings() -> None:
         ({"infer_fixed_types": "a STRING, b BIGINT"}, ["STRING", "BIGINT"], {"a": "1.50", "b": 1}),
         ({"infer_fixed_types": "b TINYINT"}, None, None),
     ):
-        format_ = DebeziumJson(schema_include=True, **options)  # type: ignore[arg-type]
+        format_ = DebeziumJson(schema_include=True, **options)
         observed = format_.observer().observe(pa.array([*good, *bad], pa.binary()), {})
         if kinds is None:
             assert {one.reason for one in observed.bad[:60]} == {

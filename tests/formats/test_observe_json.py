@@ -160,6 +160,7 @@ def test_the_fast_observer_finds_what_the_reference_finds(
     messages, known = Records(random, dirt).messages(count), known_schema(random)
     array = pa.array(messages, pa.binary())
     fast = format_.observer(max_columns=random.choice([3, 2000]))
+    assert isinstance(fast, JsonObserver)
     reference = fast.reference
     by_columns = JsonObserver(reference, min_batch=min_batch, at_once=random.choice([7, 40, 16384]))
     expected = reference.observe(array, known)

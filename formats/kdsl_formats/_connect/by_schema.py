@@ -146,14 +146,14 @@ class SchemaReadingDecoder:
         while rest.any():
             index = int(np.flatnonzero(rest)[0])
             message = messages[index].as_py()
-            head = self._learn(message)
-            if head is None:
+            learned = self._learn(message)
+            if learned is None:
                 rest[index] = False
                 alone = np.zeros(len(rest), dtype=bool)
                 alone[index] = True
                 yield self._reader(_schema_in(message)), alone
             else:
-                yield from self._take(head, messages, rest)
+                yield from self._take(learned, messages, rest)
 
     def _take(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
         """The messages that begin with a known schema, which are taken out of the rest."""

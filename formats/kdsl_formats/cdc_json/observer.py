@@ -97,9 +97,8 @@ class ChangeObserver:
         paths = [path.rpartition(".") for path in dialect.table_id]
         self._inner = tuple(inner for outer, _, inner in paths if outer)
         self._id_members = tuple(dict.fromkeys(outer or inner for outer, _, inner in paths))
-        self._raw_members = tuple(
-            name for name in (dialect.primary_key, reader.types and reader.types.member) if name is not None
-        )
+        said_by = None if reader.types is None else reader.types.member
+        self._raw_members = tuple(name for name in (dialect.primary_key, said_by) if name is not None)
         included = [condition.member for condition in self._rules.include]
         self._names = tuple(
             dict.fromkeys([*dialect.members, dialect.operation, *included, *self._id_members, *self._raw_members])
@@ -132,11 +131,11 @@ class ChangeObserver:
                 return
             index = int(np.flatnonzero(rest)[0])
             message = messages[index].as_py()
-            head = self._learn_head(message)
-            if head is None:
+            learned = self._learn_head(message)
+            if learned is None:
                 rest[index] = False
             else:
-                self._observe_payloads(observation, messages, left, rest, head)
+                self._observe_payloads(observation, messages, left, rest, learned)
 
     def _learn_head(self, message: bytes) -> bytes | None:
         """What a message with its schema begins with; None where it is not plain."""
@@ -249,13 +248,15 @@ class ChangeObserver:
             schema_types: What that schema says.
         """
         count = len(self._rules.dialect.table_id)
+        types: Mapping[str, t.DataType] | None
+        primary_key: tuple[str, ...] = ()
         try:
             table = self._table(key[:count])
             spelled = {
                 name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
             }
             if schema_types is not None:
-                types, modes, primary_key = schema_types.types, schema_types.modes, ()
+                types, modes = schema_types.types, schema_types.modes
             else:
                 types, modes = self.reader.read_types(spelled, []), self._rules.modes
                 primary_key = self.reader.primary_key_of(spelled)
@@ -296,7 +297,8 @@ class ChangeObserver:
                     settled[some] = self._settle_group(buffer, images, len(places), some, statement, growth)
                     if statement.types is not None and settled[some].any():
                         growth.widen(int(places[some[settled[some]][0]]), statement.types, growth.primary_key)
-            return settled[changes[which]]
+            result: Mask = settled[changes[which]]
+            return result
 
         group = places[changes]
         settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)

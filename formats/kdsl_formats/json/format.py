@@ -290,7 +290,7 @@ class Json(RowInferenceOptions, ConnectJson):
 
     def reading_observed(self) -> Self:
         """The format with columns that are inferred."""
-        return attrs.evolve(self, inferred_columns=True)
+        return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
         """An observer of rows."""

@@ -180,7 +180,8 @@ class TableLane:
             held = self._are_held(buffer, values, column, growth)
             if column not in self._required:
                 return held
-            return held & (~are_null(buffer, values) | ((values.what == ABSENT) & (not whole)))
+            held &= ~are_null(buffer, values) | ((values.what == ABSENT) & (not whole))
+            return held
 
         settled = self._level.settle(buffer, objects, first, check)
         if whole and not seen.issuperset(self._required):
@@ -333,7 +334,7 @@ def settle_in_rounds(
         min_batch: So few are not worth another round.
     """
     growth = observation.growth(table)
-    places = np.arange(len(group))
+    places: Positions = np.arange(len(group))
     if growth.types or growth.known is not None:
         places = _settle_once(observation, table, group, settle, left, places)
     while len(places) >= max(min_batch, FIRST_LOOK):
@@ -379,7 +380,7 @@ def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ..
     codes, inverse = np.unique(code[places], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
-    groups = []
+    groups: list[tuple[tuple[Any, ...], Positions]] = []
     for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
         row = []
         for known in reversed(values):

@@ -223,12 +223,12 @@ class ReferenceObserver:
                 if value is None:
                     continue
                 try:
-                    kind = self._type_shown(shown, growth, name, value)
+                    shown_type = self._type_shown(shown, growth, name, value)
                 except FieldError as e:
                     raise e.inside(name) from None
-                if kind is not None:
+                if shown_type is not None:
                     before = types.get(name)
-                    types[name] = kind if before is None else join(before, kind)
+                    types[name] = shown_type if before is None else join(before, shown_type)
         new = [name for name in types if name not in growth.types]
         if new and len(growth.types) + len(new) > self.inference.max_columns:
             growth.in_any_order = False

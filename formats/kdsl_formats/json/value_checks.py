@@ -74,7 +74,8 @@ def are_held(
             held |= (size == 5) & (words & _FIVE_BYTES == _FALSE)
             if flags:
                 held |= (size == 1) & ((words & _FIRST_BYTE) - _ZERO_DIGIT <= _ONE)
-            return (held & (bare | (text & coerced))) | (values.what == ABSENT)
+            result: Mask = (held & (bare | (text & coerced))) | (values.what == ABSENT)
+            return result
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             right = bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _SURE_DIGITS[type(kind)], fraction=False)
@@ -92,7 +93,8 @@ def are_held(
             return held if held.all() else held | are_null(buffer, values)
         case t.Binary() | t.VarBinary() if not coerced:
             texts = slices(buffer.data, spans.start, spans.end, text, pa.string())
-            return (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
+            result: Mask = (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
+            return result
         case _:
             return are_null(buffer, values)
 
@@ -112,8 +114,10 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
     """Which values a STRING holds: all that are JSON."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
-        return held | (values.what == ABSENT)
-    return held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.what == ABSENT)
+        result: Mask = held | (values.what == ABSENT)
+        return result
+    result: Mask = held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.what == ABSENT)
+    return result
 
 
 def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits: int, *, fraction: bool) -> Mask:
@@ -164,7 +168,8 @@ def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask
     wide, fallback = reading.integers(texts, pa.int64())
     bound = 1 << {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}[type(kind)] - 1
     fits = pc.fill_null(pc.and_(pc.greater_equal(wide, -bound), pc.less_equal(wide, bound - 1)), False)
-    return ~fallback & np.asarray(fits) & are_numbers(buffer, spans, texts)
+    result: Mask = ~fallback & np.asarray(fits) & are_numbers(buffer, spans, texts)
+    return result
 
 
 def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
@@ -176,7 +181,8 @@ def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
     values, fallback = reading.floats(texts, pa.float64())
     size = np.abs(np.asarray(pc.fill_null(values, 0.0)))
     bound = 1e30 if coerced else 9e18  # floats end at 3e38
-    return ~fallback & are_numbers(buffer, spans, texts) & (size < bound) & (size > 1e-30)
+    result: Mask = ~fallback & are_numbers(buffer, spans, texts) & (size < bound) & (size > 1e-30)
+    return result
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
@@ -256,7 +262,8 @@ def _are_clocks(words: Words) -> Mask:
     """Which words are times of a day: ``HH:mm:ss``."""
     good = _digit_mask(words, _CLOCK_DIGITS) & (words & ~_CLOCK_DIGITS == _CLOCK_MARKS)
     good &= _two_digits(words, 0) <= np.uint64(23)
-    return good & (_two_digits(words, 3) <= np.uint64(59)) & (_two_digits(words, 6) <= np.uint64(59))
+    result: Mask = good & (_two_digits(words, 3) <= np.uint64(59)) & (_two_digits(words, 6) <= np.uint64(59))
+    return result
 
 
 def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, precision: int) -> Mask:
@@ -268,4 +275,5 @@ def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, pre
     used = _FIRST_BYTES[np.clip(size, 1, 8)] ^ np.uint64(0xFF)
     digits = (words & used) | (_ZEROS & ~used)
     pointed = (words & np.uint64(0xFF) == np.uint64(0x2E)) & (size >= 2) & (size <= (7 if precision >= 6 else 4))
-    return good | (pointed & (digits & _HIGH == _ZEROS) & ((digits + _SIXES) & _HIGH == _ZEROS))
+    result: Mask = good | (pointed & (digits & _HIGH == _ZEROS) & ((digits + _SIXES) & _HIGH == _ZEROS))
+    return result
