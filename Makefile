@@ -35,13 +35,13 @@ test-reliability: setup ## Run the long scenarios with real kills, and print wha
 test-debezium: setup ## Run the tests behind a real Postgres, Kafka Connect and Debezium (fetched once, about 110 MB)
 	@$(BIN)/python -m pytest -m 'debezium and not reliability' tests/debezium $(ARGS)
 
-bench: setup ## Measure kdsl against hand-written PySpark, paired in one run (the formats alone: make bench-formats)
+bench: setup ## Compare kdsl with hand-written PySpark in pairs of runs (only the formats: make bench-formats)
 	@$(BIN)/python -m bench $(ARGS)
 
-bench-formats: setup ## Measure reading and writing of every format beside Spark's from_json
+bench-formats: setup ## Compare reading and writing of every format with Spark's from_json
 	@$(BIN)/python -m bench.formats $(ARGS)
 
-bench-scale: setup ## Measure many partitions, columns and tables, and memory over 20 million records
+bench-scale: setup ## Measure many partitions, columns and tables, and the memory of reading 20 million records
 	@$(BIN)/python -m bench.scale $(ARGS)
 
 check: setup ## What must pass before a commit: ruff, mypy, pyright, the fast tests

@@ -1,3 +1,3 @@
-"""What kdsl costs and gains: timings that are no tests."""
+"""Benchmarks of kdsl, which print figures and never fail on a slow machine."""
 
 from __future__ import annotations

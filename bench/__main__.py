@@ -1,6 +1,6 @@
-"""Measure kdsl against hand-written PySpark on Spark's own Kafka connector, paired, in one run.
+"""Compare kdsl with hand-written PySpark on Spark's own Kafka connector, in pairs of runs.
 
-``python -m bench`` prints the ratios and keeps everything as JSON in bench/results/.
+``python -m bench`` prints the ratios and stores all figures as JSON in bench/results/.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PARTITIONS = 4
 
 
 class Cases:
-    """The comparisons, over topics that are filled already."""
+    """The comparisons, over filled topics."""
 
     def __init__(self, spark: SparkSession, bootstrap: str, records: int, pairs: int) -> None:
         self.spark, self.bootstrap, self.records, self.pairs = spark, bootstrap, records, pairs
         self.cluster = Cluster(bootstrap)
 
     def run(self, names: list[str]) -> Iterator[Pair]:
-        """The comparisons of the given names, or all."""
+        """Run the comparisons with these names, or all of them."""
         cases: dict[str, Callable[[], Pair]] = {
             "raw-read": self.raw_read,
             "json-read": self.json_read,
@@ -46,7 +46,7 @@ class Cases:
                 yield case()
 
     def jvm(self, topic: str) -> DataFrame:
-        """A topic as Spark's own connector reads it."""
+        """Read a topic with Spark's own connector."""
         return (
             self.spark.read.format("kafka")
             .option("kafka.bootstrap.servers", self.bootstrap)
@@ -56,35 +56,35 @@ class Cases:
         )
 
     def raw_read(self) -> Pair:
-        """The values as bytes."""
+        """Read values as bytes."""
         return self._compare(
             "raw read",
-            lambda: drain(Messages.read(self.spark, self.cluster)),
-            lambda: drain(self.jvm("orders").select("value")),
+            lambda: compute(Messages.read(self.spark, self.cluster)),
+            lambda: compute(self.jvm("orders").select("value")),
             goal=0.9,
         )
 
     def json_read(self) -> Pair:
-        """Orders from JSON, all good."""
+        """Read valid orders from JSON."""
         return self._compare(
             "JSON read",
-            lambda: drain(Orders.read(self.spark, self.cluster)),
-            lambda: drain(parsed(self.jvm("orders"), "FAILFAST")),
+            lambda: compute(Orders.read(self.spark, self.cluster)),
+            lambda: compute(parse_orders(self.jvm("orders"), "FAILFAST")),
             goal=1.5,
         )
 
     def dirty_json_read(self) -> Pair:
-        """Orders from JSON, one message of a hundred broken and skipped."""
+        """Read orders from JSON; one message in a hundred is invalid and skipped."""
         return self._compare(
             "JSON read, 1 % broken",
-            lambda: drain(DirtyOrders.read(self.spark, self.cluster)),
-            lambda: drain(parsed(self.jvm("dirty-orders"), "PERMISSIVE")),
+            lambda: compute(DirtyOrders.read(self.spark, self.cluster)),
+            lambda: compute(parse_orders(self.jvm("dirty-orders"), "PERMISSIVE")),
             goal=1.5,
         )
 
     def raw_write(self) -> Pair:
-        """The values as bytes, from memory."""
-        values = self.cached(self.jvm("orders").select("value"))
+        """Write values from memory as bytes."""
+        values = self.cache(self.jvm("orders").select("value"))
         return self._compare(
             "raw write",
             lambda: Copies.write(values, self.cluster),
@@ -93,8 +93,8 @@ class Cases:
         )
 
     def json_write(self) -> Pair:
-        """Orders to JSON, from memory."""
-        rows = self.cached(parsed(self.jvm("orders"), "FAILFAST"))
+        """Write orders from memory as JSON."""
+        rows = self.cache(parse_orders(self.jvm("orders"), "FAILFAST"))
         encoded = rows.select(F.to_json(F.struct(*rows.columns)).alias("value"))
         return self._compare(
             "JSON write",
@@ -107,35 +107,35 @@ class Cases:
         """Write with Spark's own connector."""
         df.write.format("kafka").option("kafka.bootstrap.servers", self.bootstrap).option("topic", "out").save()
 
-    def cached(self, df: DataFrame) -> DataFrame:
-        """The rows in memory, so that reading them costs both sides the same."""
-        kept = df.cache()
-        drain(kept)
-        return kept
+    def cache(self, df: DataFrame) -> DataFrame:
+        """Cache the rows in memory, so that reading them costs both sides the same."""
+        rows = df.cache()
+        compute(rows)
+        return rows
 
     def _compare(self, name: str, ours: Callable[[], object], theirs: Callable[[], object], goal: float) -> Pair:
         return compare(name, ours, theirs, records=self.records, pairs=self.pairs, goal=goal)
 
 
-def drain(df: DataFrame) -> None:
-    """Work a DataFrame out and throw it away."""
+def compute(df: DataFrame) -> None:
+    """Compute a DataFrame and discard its rows."""
     df.write.format("noop").mode("overwrite").save()
 
 
-def parsed(df: DataFrame, mode: str) -> DataFrame:
-    """The orders as hand-written PySpark reads them."""
+def parse_orders(df: DataFrame, mode: str) -> DataFrame:
+    """Parse orders as hand-written PySpark does."""
     schema = Orders.value_schema()
     row = F.from_json(F.col("value").cast("string"), schema, {"mode": mode})
     return df.select(row.alias("row")).select("row.*")
 
 
 def main() -> None:
-    """Fill the topics, run the comparisons, print and keep the figures."""
+    """Fill the topics, run the comparisons, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("cases", nargs="*", help="raw-read json-read dirty-json-read raw-write json-write; all if none")
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--bootstrap", help="an outside broker instead of one of its own")
+    parser.add_argument("--bootstrap", help="an external broker instead of a new one")
     args = parser.parse_args()
     console = Console(width=110)
     with LocalKafka(topics=dict.fromkeys(("orders", "dirty-orders", "out"), PARTITIONS)) as kafka:
@@ -154,22 +154,22 @@ def main() -> None:
     document = {"at": now.isoformat(), "machine": facts(), "pairs": [p.json() for p in pairs]}
     path = RESULTS / f"{now:%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    console.print(f"kept in {path.relative_to(Path.cwd())}" if path.is_relative_to(Path.cwd()) else f"kept in {path}")
+    console.print(f"stored in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
 
 
 def line(pair: Pair) -> str:
-    """A comparison in a line."""
+    """Format a comparison as one line."""
     low, high = pair.interval
     return f"{pair.name}: {pair.ratio:.2f} x ({low:.2f} to {high:.2f})"
 
 
 def grid(pairs: list[Pair]) -> Grid:
-    """All comparisons as a table."""
-    made = Grid("case", "kdsl, rec/s", "PySpark, rec/s", "ratio", "95 %", "goal", "kdsl, CPU s/M", "PySpark, CPU s/M")
+    """Format all comparisons as a table."""
+    table = Grid("case", "kdsl, rec/s", "PySpark, rec/s", "ratio", "95 %", "goal", "kdsl, CPU s/M", "PySpark, CPU s/M")
     for p in pairs:
         low, high = p.interval
         goal = "" if p.goal is None else f"{p.goal:.1f} {'met' if p.ratio >= p.goal else 'missed'}"
-        made.add_row(
+        table.add_row(
             p.name,
             f"{p.rate(p.ours):,.0f}",
             f"{p.rate(p.theirs):,.0f}",
@@ -179,7 +179,7 @@ def grid(pairs: list[Pair]) -> Grid:
             f"{p.cpu(p.ours):.2f}",
             f"{p.cpu(p.theirs):.2f}",
         )
-    return made
+    return table
 
 
 if __name__ == "__main__":

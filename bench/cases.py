@@ -1,6 +1,6 @@
-"""A format to be measured: messages of it, what reads and writes them, and the same rows as JSON for ``from_json``.
+"""A format to measure: its messages, decoder and encoder, and the same rows as JSON for ``from_json``.
 
-Each of the modules ``bench.formats_…`` gives the cases of its formats; `bench.formats` measures all of them.
+Each module ``bench.formats_…`` has the cases of its formats; `bench.formats` measures all of them.
 """
 
 from __future__ import annotations
@@ -23,14 +23,15 @@ class Case:
         format: The format's name.
         messages: The messages.
         row: The columns.
-        decoder: What reads them.
-        encoder: What writes them again.
-        texts: As many messages of JSON for ``from_json``, with the same rows (or, of change data, the same messages).
+        decoder: Decodes the messages.
+        encoder: Encodes the rows again.
+        strings: The same number of JSON messages for ``from_json``, with the same rows (for change data, the same
+            messages).
         schema: Their schema, as Spark's DDL.
-        goal: How many times as fast as ``from_json`` reading should be, per message; None where nothing is aimed at.
-        reference: The options of the reference engine's table, beside ``format``; None where it has no such format,
-            or none that runs without generated code.
-        variant: What is special about these messages.
+        goal: The wanted speed of decoding relative to ``from_json``, per message; None if there is no goal.
+        reference: The options of the reference engine's table, besides ``format``; None if it does not support the
+            format without generated code.
+        variant: The special property of these messages.
     """
 
     format: str
@@ -38,7 +39,7 @@ class Case:
     row: t.Row
     decoder: Decoder
     encoder: Encoder
-    texts: list[str]
+    strings: list[str]
     schema: str
     goal: float | None = None
     reference: Mapping[str, str] | None = attrs.field(factory=dict)
@@ -46,14 +47,14 @@ class Case:
 
     @property
     def name(self) -> str:
-        """The format, and what is special."""
+        """The format and the variant."""
         return f"{self.format}, {self.variant}" if self.variant else self.format
 
     def decode(self) -> Any:
-        """All messages to rows."""
+        """Decode all messages."""
         return self.decoder.decode(self.messages)
 
 
-def binary(texts: list[str]) -> pa.BinaryArray:
-    """Texts as messages."""
-    return pa.array([text.encode() for text in texts], pa.binary())
+def binary(strings: list[str]) -> pa.BinaryArray:
+    """Encode strings as messages."""
+    return pa.array([text.encode() for text in strings], pa.binary())

@@ -1,7 +1,8 @@
-"""Measure exactly-once against at-least-once, JSON to JSON, in micro-batches of about ten seconds.
+"""Compare exactly-once with at-least-once delivery, from JSON to JSON, in micro-batches of about ten seconds.
 
-``python -m bench.exactly_once``; ``--records`` is per batch, and is chosen so that a batch takes as long. A query's
-start (tokens, leases) and its first batch (connections, warm code) are left out of the figures, as they happen once.
+``python -m bench.exactly_once``; ``--records`` is the size of a batch, chosen so that a batch takes about that long.
+The figures exclude the start of a query (tokens, leases) and its first batch (connections, warm-up), which occur only
+once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.machine import facts, fill, session
-from bench.paired import timed
+from bench.paired import measure
 from bench.tables import Fields
 from kdsl import Cluster, Json, KafkaTable
 from kdsl.testing import LocalKafka
@@ -30,7 +31,7 @@ GOAL = 0.9
 
 
 def rate(spark: SparkSession, cluster: Cluster, topic: str, per_batch: int, *, exactly: bool) -> tuple[float, float]:
-    """Records per second, and seconds per batch, of one run over a topic."""
+    """Run one query over a topic; returns records per second, and seconds per batch."""
 
     class Source(Fields, topic=topic, value=Json(), startup="earliest", max_records_per_trigger=per_batch):
         """The orders."""
@@ -42,10 +43,10 @@ def rate(spark: SparkSession, cluster: Cluster, topic: str, per_batch: int, *, e
         delivery="exactly-once",
         transactional_id_prefix=f"bench-{uuid.uuid4().hex[:8]}",
     ):
-        """Where they go, once."""
+        """The output, written exactly once."""
 
     class AtLeastOnce(Fields, topic="out", value=Json()):
-        """Where they go."""
+        """The output, written at least once."""
 
     sink: type[KafkaTable] = Once if exactly else AtLeastOnce
     with tempfile.TemporaryDirectory() as folder:
@@ -58,40 +59,40 @@ def rate(spark: SparkSession, cluster: Cluster, topic: str, per_batch: int, *, e
 
 
 def main() -> None:
-    """Measure, print, keep."""
-    options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--records", type=int, default=2_000_000, help="records of a batch")
-    options.add_argument("--batches", type=int, default=4, help="batches of a run; the first does not count")
-    options.add_argument("--pairs", type=int, default=3)
-    given = options.parse_args()
+    """Measure, print and store the figures."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000, help="records of a batch")
+    parser.add_argument("--batches", type=int, default=4, help="batches of a run; the first does not count")
+    parser.add_argument("--pairs", type=int, default=3)
+    args = parser.parse_args()
     console = Console()
     with (
         LocalKafka(topics={"orders": PARTITIONS, "warm-up": PARTITIONS, "out": PARTITIONS}) as kafka,
         session("exactly-once") as spark,
     ):
-        fill(kafka.bootstrap_servers, "orders", given.records * given.batches, partitions=PARTITIONS)
+        fill(kafka.bootstrap_servers, "orders", args.records * args.batches, partitions=PARTITIONS)
         fill(kafka.bootstrap_servers, "warm-up", 4 * WARM_UP, partitions=PARTITIONS)
         cluster = Cluster(kafka.bootstrap_servers)
         for exactly in (True, False):
             rate(spark, cluster, "warm-up", WARM_UP, exactly=exactly)
-        found: dict[bool, list[float]] = {True: [], False: []}
+        rates: dict[bool, list[float]] = {True: [], False: []}
         processor: dict[bool, list[float]] = {True: [], False: []}
         lengths = []
-        for i in range(given.pairs):
+        for i in range(args.pairs):
             for exactly in (True, False) if i % 2 == 0 else (False, True):
-                told: list[tuple[float, float]] = []
-                run = timed(
-                    lambda told=told, exactly=exactly: told.append(  # type: ignore[misc]
-                        rate(spark, cluster, "orders", given.records, exactly=exactly)
+                results: list[tuple[float, float]] = []
+                run = measure(
+                    lambda results=results, exactly=exactly: results.append(  # type: ignore[misc]
+                        rate(spark, cluster, "orders", args.records, exactly=exactly)
                     )
                 )
-                found[exactly].append(told[0][0])
-                processor[exactly].append(run.cpu / (given.records * given.batches) * 1e6)
-                lengths.append(told[0][1])
-    ratios = [once / least for once, least in zip(found[True], found[False], strict=True)]
+                rates[exactly].append(results[0][0])
+                processor[exactly].append(run.cpu / (args.records * args.batches) * 1e6)
+                lengths.append(results[0][1])
+    ratios = [once / least for once, least in zip(rates[True], rates[False], strict=True)]
     ratio = statistics.median(ratios)
     console.print(
-        f"exactly-once {statistics.median(found[True]):,.0f}/s, at-least-once {statistics.median(found[False]):,.0f}/s"
+        f"exactly-once {statistics.median(rates[True]):,.0f}/s, at-least-once {statistics.median(rates[False]):,.0f}/s"
     )
     console.print(
         f"ratio {ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f}), goal {GOAL}; "
@@ -101,8 +102,8 @@ def main() -> None:
     RESULTS.mkdir(exist_ok=True)
     document = {
         "machine": facts(),
-        "exactly_once": found[True],
-        "at_least_once": found[False],
+        "exactly_once": rates[True],
+        "at_least_once": rates[False],
         "ratios": ratios,
         "processor": {"exactly_once": processor[True], "at_least_once": processor[False]},
     }

@@ -1,9 +1,9 @@
-"""Measure all formats beside Spark's ``from_json``, paired, on one core: ``python -m bench.formats [FORMAT …]``.
+"""Compare all formats with Spark's ``from_json``, in pairs, on one core: ``python -m bench.formats [FORMAT …]``.
 
-Prints one table: rows per second of processor time of reading and writing alone, and how many times as fast as
-``from_json`` reading is, per message: the median over pairs of runs (A B B A …) with its 95 % bootstrap interval. Where
-the reference engine is there (`bench.reference_rates`), its figure stands beside. Everything is kept as JSON in
-bench/results/.
+Prints one table: the rows that decoding and encoding process per second of processor time, and the speed of decoding
+relative to ``from_json``, per message: the median over pairs of runs (A B B A …) with its 95 % bootstrap interval. If
+the reference engine is installed (`bench.reference_rates`), the table includes its figures. All figures are stored as
+JSON in bench/results/.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ WITH_REGISTRY = ("avro-confluent", "debezium-avro-confluent")
 
 @attrs.frozen
 class Figures:
-    """What was found of one format; rates are per second of processor time.
+    """The figures of one format; rates are per second of processor time.
 
     Attributes:
-        name: The format, and what is special about its messages.
-        messages: How many messages a batch has.
-        rows: How many rows they are.
+        name: The format, and the variant of its messages.
+        messages: The messages of a batch.
+        rows: The rows in these messages.
         decode: Rows read per second, of the median run.
         encode: Rows written per second, of the median run.
         from_json: Messages that ``from_json`` parses per second, of the median run; None without Spark.
-        ratios: Reading against ``from_json``, pair by pair, per message.
-        goal: The ratio that is aimed at.
-        reference: Messages that the reference engine reads per second, where it was measured.
+        ratios: The speed of decoding relative to ``from_json`` for each pair, per message.
+        goal: The wanted ratio.
+        reference: Messages that the reference engine reads per second; None if it was not measured.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Figures:
 
 
 def cases(count: int, names: list[str], registry: Callable[[], LocalRegistry]) -> Iterator[Case]:
-    """The cases of the formats with these names; a registry is started where one of them needs it."""
+    """The cases of the formats with these names; starts a registry if one of them needs it."""
     for module in (formats_json, formats_cdc, formats_avro, formats_protobuf):
         yield from (case for case in module.cases(count) if case.format in names)
     if set(names) & set(WITH_REGISTRY):
@@ -82,18 +82,18 @@ def cases(count: int, names: list[str], registry: Callable[[], LocalRegistry]) -
 
 
 def measure(case: Case, spark: SparkSession | None, pairs: int, copies: int) -> Figures:
-    """Read a format's messages and let ``from_json`` read its own, in turn; then write.
+    """Decode a format's messages and parse JSON with ``from_json``, in turn; then encode.
 
     Args:
         case: The format.
-        spark: The session; None leaves ``from_json`` out.
-        pairs: How many pairs of runs, behind one of each that does not count.
-        copies: How often a run takes the messages.
+        spark: The session; None omits ``from_json``.
+        pairs: The number of pairs of runs, after a first pair that does not count.
+        copies: How often a run processes the messages.
     """
     decoded = case.decode()
     if decoded.bad:
         raise RuntimeError(f"{case.name}: {decoded.bad[0]}")
-    theirs = None if spark is None else Parsing(spark, case.texts, case.schema, copies)
+    theirs = None if spark is None else Parsing(spark, case.strings, case.schema, copies)
     read, parse, bare = [], [], []
     for i in range(pairs + 1):
         if theirs is not None and i % 2:
@@ -122,69 +122,71 @@ def measure(case: Case, spark: SparkSession | None, pairs: int, copies: int) -> 
 
 
 def seconds(run: Callable[[], object], times: int) -> float:
-    """Seconds of this process's processors that some runs take."""
+    """The processor time of some runs in this process, in seconds."""
     start = time.process_time()
     for _ in range(times):
         run()
     return time.process_time() - start
 
 
-def grid(found: list[Figures]) -> Grid:
-    """All formats as a table."""
-    made = Grid("format", "read, rows/s", "write, rows/s", "from_json/s", "ratio", "95 %", "goal", "reference/s")
-    for f in found:
+def grid(figures: list[Figures]) -> Grid:
+    """Format all figures as a table."""
+    table = Grid("format", "read, rows/s", "write, rows/s", "from_json/s", "ratio", "95 %", "goal", "reference/s")
+    for f in figures:
         ratio, low_high, goal = "", "", ""
         if f.ratio is not None:
             ratio, (low, high) = f"{f.ratio:.2f}", interval(list(f.ratios))
             low_high = f"{low:.2f} to {high:.2f}"
             goal = "" if f.goal is None else f"{f.goal:.0f} {'met' if f.ratio >= f.goal else 'missed'}"
         rates = ("" if rate is None else f"{rate:,.0f}" for rate in (f.decode, f.encode, f.from_json))
-        made.add_row(f.name, *rates, ratio, low_high, goal, "" if f.reference is None else f"{f.reference:,.0f}")
-    return made
+        table.add_row(f.name, *rates, ratio, low_high, goal, "" if f.reference is None else f"{f.reference:,.0f}")
+    return table
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("formats", nargs="*", choices=[*NAMES, []], help="all if none")
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
-    parser.add_argument("--copies", type=int, default=20, help="how often a run takes them")
+    parser.add_argument("--copies", type=int, default=20, help="how often a run processes them")
     parser.add_argument("--pairs", type=int, default=11)
-    parser.add_argument("--reference-messages", type=int, default=500_000, help="messages of a topic of the reference")
+    parser.add_argument(
+        "--reference-messages", type=int, default=500_000, help="messages of a topic for the reference engine"
+    )
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     names, console = args.formats or list(NAMES), Console(width=120)
     pa.set_cpu_count(1)
-    found: list[Figures] = []
+    figures: list[Figures] = []
     with ExitStack() as stack:
         spark = None if args.alone else session()
-        made = cases(args.records, names, lambda: stack.enter_context(LocalRegistry()))
-        chosen = sorted(made, key=lambda case: NAMES.index(case.format))
+        every = cases(args.records, names, lambda: stack.enter_context(LocalRegistry()))
+        chosen = sorted(every, key=lambda case: NAMES.index(case.format))
         for case in chosen:
-            found.append(measure(case, spark, args.pairs, args.copies))
-            console.print(line(found[-1]), highlight=False)
+            figures.append(measure(case, spark, args.pairs, args.copies))
+            console.print(line(figures[-1]), highlight=False)
         if spark is not None:
             spark.stop()
         rates = reference_rates.rates(chosen, args.reference_messages)
-    found = [attrs.evolve(f, reference=rates.get(f.name)) for f in found]
-    console.print(grid(found))
-    console.print(f"kept in {keep(found)}")
+    figures = [attrs.evolve(f, reference=rates.get(f.name)) for f in figures]
+    console.print(grid(figures))
+    console.print(f"stored in {store(figures)}")
 
 
-def line(found: Figures) -> str:
-    """A format in a line."""
-    beside = "" if found.ratio is None else f", {found.ratio:.2f} x from_json"
-    return f"{found.name}: {found.decode:,.0f} rows/s read, {found.encode:,.0f} written{beside}"
+def line(figures: Figures) -> str:
+    """Format the figures of a format as one line."""
+    relative = "" if figures.ratio is None else f", {figures.ratio:.2f} x from_json"
+    return f"{figures.name}: {figures.decode:,.0f} rows/s read, {figures.encode:,.0f} written{relative}"
 
 
-def keep(found: list[Figures]) -> Path:
-    """Everything as JSON."""
+def store(figures: list[Figures]) -> Path:
+    """Store all figures as JSON."""
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     document: dict[str, Any] = {
         "at": now.isoformat(),
         "machine": facts(),
-        "formats": [attrs.asdict(f) | {"ratio": f.ratio} for f in found],
+        "formats": [attrs.asdict(f) | {"ratio": f.ratio} for f in figures],
     }
     path = RESULTS / f"formats-{now:%Y%m%d-%H%M%S}.json"
     path.write_text(json.dumps(document, indent=1), encoding="utf-8")

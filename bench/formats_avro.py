@@ -1,8 +1,8 @@
 """Measure the Avro format alone, on one core: ``python -m bench.formats_avro [--records N] [--no-spark]``.
 
-Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % odd messages) and writing a plain order
-record of six columns, by columns and by the reference, and for records of other shapes; beside them, in the same run,
-Spark's ``from_json`` on the same rows as JSON, and how many times as fast reading is.
+Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % invalid messages) and writing a plain
+order record of six columns, with the column decoder and with the reference decoder, and for records of other shapes. It
+also measures Spark's ``from_json`` on the same rows as JSON, and the speed of reading relative to it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def order(i: int, r: Random) -> dict[str, Any]:
 
 
 def sparse(i: int, r: Random) -> dict[str, Any]:
-    """The same, with a NULL in three of ten values."""
+    """An order in which three of ten values are NULL."""
     return {k: None if r.random() < 0.3 else v for k, v in order(i, r).items()}
 
 
@@ -83,19 +83,19 @@ def wide(i: int, r: Random) -> dict[str, Any]:
     return {f"c{n}": r.randrange(10**6) if n % 2 else f"value {i}" for n in range(40)}
 
 
-def odd(body: bytes, r: Random) -> bytes:
-    """A body that is cut off, or has a number that is too long."""
+def damage(body: bytes, r: Random) -> bytes:
+    """Truncate a body, or put a number before it that is too long."""
     return r.choice([body[: len(body) // 2], b"\xff" * 11 + body])
 
 
 def as_json(value: dict[str, Any]) -> str:
-    """An order as Spark reads it."""
+    """An order as JSON for Spark."""
     at = pa.scalar(value["placed_at"], pa.timestamp("us")).as_py()
     return json.dumps(value | {"amount": float(value["amount"]), "placed_at": at.isoformat(sep=" ")})
 
 
 def cases(count: int) -> Iterator[Case]:
-    """The orders."""
+    """The case of plain orders."""
     r = Random(1)
     values = [order(i, r) for i in range(count)]
     decoder, encoder = Avro().decoder(ORDER), Avro().encoder(ORDER)
@@ -107,8 +107,8 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
-    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
-    parser.add_argument("--no-spark", action="store_true", help="leave from_json out")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
+    parser.add_argument("--no-spark", action="store_true", help="omit from_json")
     args = parser.parse_args()
     count, r = args.records, Random(1)
     pa.set_cpu_count(1)
@@ -129,10 +129,10 @@ def main() -> None:
         return rate(lambda: writer.encode(rows), len(values), 2 if by_reference else args.times)
 
     def bodies(row: t.Row, values: list[dict[str, Any]]) -> list[bytes]:
-        made: list[bytes] = (
+        encoded: list[bytes] = (
             AvroEncoder(avro_schema(row), row).encode(pa.array(values, arrow_type(row))).messages.to_pylist()
         )
-        return made
+        return encoded
 
     orders = [order(i, r) for i in range(count)]
     gaps = [v | {"quantity": v["quantity"] if i % 100 else None} for i, v in enumerate(orders)]
@@ -145,8 +145,8 @@ def main() -> None:
         show("from_json, orders", measure)
     for share in (0.0, 0.001, 0.01, 1.0):
         some = set(r.sample(range(count), int(count * share)))
-        mixed = [odd(m, r) if i in some else m for i, m in enumerate(messages)]
-        show(f"read orders, {share:.1%} odd", read(ORDER, mixed), measure)
+        mixed = [damage(m, r) if i in some else m for i, m in enumerate(messages)]
+        show(f"read orders, {share:.1%} invalid", read(ORDER, mixed), measure)
     show("read orders, by the reference", read(ORDER, messages, by_reference=True), measure)
     show(
         "read orders, three of ten values NULL",
@@ -169,8 +169,8 @@ def main() -> None:
     show("write forty columns", write(WIDE, [wide(i, r) for i in range(count)]))
     json_format, rows = Avro(encoding="json"), pa.array(orders, arrow_type(ORDER))
     encoder, decoder = json_format.encoder(ORDER), json_format.decoder(ORDER)
-    texts = encoder.encode(rows).messages
-    show("read orders, Avro's JSON", rate(lambda: decoder.decode(texts), count, 2))
+    strings = encoder.encode(rows).messages
+    show("read orders, Avro's JSON", rate(lambda: decoder.decode(strings), count, 2))
     show("write orders, Avro's JSON", rate(lambda: encoder.encode(rows), count, 2))
 
 

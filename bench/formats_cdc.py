@@ -1,8 +1,8 @@
-"""Measure change data in JSON, and CSV, beside ``from_json``, on one core: ``python -m bench.formats_cdc``.
+"""Compare change data in JSON, and CSV, with ``from_json``, on one core: ``python -m bench.formats_cdc``.
 
-Prints rows per second of processor time: inserts, updates and deletes in turn (1 to 1 to 1), of a row of six columns,
-in each dialect. A row is a row of the changelog, of which an update has two; ``from_json`` reads the same messages with
-``before`` and ``after`` as structs, one row each, and the ratio is that of messages.
+Prints rows per second of processor time: inserts, updates and deletes in turn, of rows with six columns, in each
+dialect. Rows are those of the changelog, in which an update has two; ``from_json`` reads the same messages with
+``before`` and ``after`` as structs, one row each. The ratio is per message.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATES = ("NEW", "SHIPPED", "PAID")
 
 
 def source(i: int) -> str:
-    """Where Debezium has a change from."""
+    """The member ``source`` of a Debezium event."""
     return (
         f'{{"version":"2.7.0.Final","connector":"mysql","name":"shop","ts_ms":{1714566896000 + i},"snapshot":"false",'
         f'"db":"shop","table":"orders","server_id":1,"gtid":null,"file":"mysql-bin.000003",'
@@ -55,7 +55,7 @@ def image(i: int, r: Random) -> str:
 
 
 def debezium(i: int, r: Random) -> str:
-    """A message as Debezium writes it, with its source."""
+    """A Debezium event with its source."""
     before = "null" if i % 3 == 0 else image(i, r)
     after = "null" if i % 3 == 2 else image(i, r)
     return (
@@ -68,8 +68,8 @@ def _schema() -> str:
     kinds = ("string", "int64", "string", "double", "int32", "boolean")
     image = _struct("shop.orders.Value", _fields(dict(zip(ROW.names, kinds, strict=True))))
     numbers = dict.fromkeys(("ts_ms", "server_id", "pos", "row"), "int64")
-    texts = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
-    origin = _struct("io.debezium.connector.mysql.Source", _fields({**texts, **numbers}))
+    strings = dict.fromkeys(("version", "connector", "name", "snapshot", "db", "table", "gtid", "file"), "string")
+    origin = _struct("io.debezium.connector.mysql.Source", _fields({**strings, **numbers}))
     members = [{**image, "field": "before"}, {**image, "field": "after"}, {**origin, "field": "source"}]
     whole = _struct("shop.orders.Envelope", members + _fields({"op": "string", "ts_ms": "int64"}))
     return json.dumps(whole, separators=(",", ":"))
@@ -84,12 +84,12 @@ def _struct(name: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def with_schema(i: int, r: Random) -> str:
-    """A message as Debezium writes it, with its schema."""
+    """A Debezium event with its schema."""
     return f'{{"schema":{SCHEMA},"payload":{debezium(i, r)}}}'
 
 
 def ogg(i: int, r: Random) -> str:
-    """A message as GoldenGate writes it."""
+    """A message of GoldenGate."""
     before = "null" if i % 3 == 0 else image(i, r)
     after = "null" if i % 3 == 2 else image(i, r)
     return (
@@ -99,14 +99,14 @@ def ogg(i: int, r: Random) -> str:
 
 
 def maxwell(i: int, r: Random) -> str:
-    """A message as Maxwell writes it."""
+    """A message of Maxwell."""
     kind = ("insert", "update", "delete")[i % 3]
     old = ',"old":{"status":"NEW","amount":1.00}' if i % 3 == 1 else ""
     return f'{{"database":"shop","table":"orders","type":"{kind}","ts":1714566896,"data":{image(i, r)}{old}}}'
 
 
 def canal(i: int, r: Random) -> str:
-    """A message as Canal writes it, one row each."""
+    """A message of Canal with one row."""
     kind = ("INSERT", "UPDATE", "DELETE")[i % 3]
     old = '[{"status":"NEW","amount":"1.00"}]' if i % 3 == 1 else "null"
     return (
@@ -116,7 +116,7 @@ def canal(i: int, r: Random) -> str:
 
 
 def csv(i: int, r: Random) -> str:
-    """A line of the same row."""
+    """The same row as a line of CSV."""
     return f"ord-{i:09d},{r.randrange(10**6)},{r.choice(STATES)},{r.random() * 1000:.2f},{r.randrange(1, 20)},true"
 
 
@@ -147,18 +147,18 @@ CASES: tuple[tuple[ChangeJson, Callable[[int, Random], str], str, tuple[str, ...
 
 
 def cases(count: int) -> Iterator[Case]:
-    """The four dialects, and csv."""
-    for made, message, schema, _ in CASES:
+    """The cases of the four dialects, and of csv."""
+    for format_, message, schema, _ in CASES:
         r = Random(1)
-        texts = [message(i, r) for i in range(count)]
-        with_schemas = isinstance(made, DebeziumJson) and made.schema_include
+        strings = [message(i, r) for i in range(count)]
+        with_schemas = isinstance(format_, DebeziumJson) and format_.schema_include
         yield Case(
-            made.identifier,
-            binary(texts),
+            format_.identifier,
+            binary(strings),
             ROW,
-            made.decoder(ROW),
-            made.encoder(ROW),
-            texts,
+            format_.decoder(ROW),
+            format_.encoder(ROW),
+            strings,
             schema,
             goal=1.0,
             reference={"debezium-json.schema-include": "true"} if with_schemas else {},
@@ -166,15 +166,15 @@ def cases(count: int) -> Iterator[Case]:
         )
     r = Random(1)
     lines = binary([csv(i, r) for i in range(count)])
-    texts = [image(i, r) for i in range(count)]
-    yield Case("csv", lines, ROW, Csv().decoder(ROW), Csv().encoder(ROW), texts, SPARK_ROW, goal=1.0)
+    strings = [image(i, r) for i in range(count)]
+    yield Case("csv", lines, ROW, Csv().decoder(ROW), Csv().encoder(ROW), strings, SPARK_ROW, goal=1.0)
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
-    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     count, times = args.records, args.times
@@ -182,33 +182,33 @@ def main() -> None:
     spark = None if args.alone else session()
 
     def line(name: str, rows: float, messages: float = 0.0, theirs: float = 0.0) -> None:
-        beside = f"{theirs / 1e6:9.3f} M/s {messages / theirs:7.2f}" if theirs else ""
-        print(f"{name:44s} {rows / 1e6:7.3f} M/s {beside}", flush=True)
+        relative = f"{theirs / 1e6:9.3f} M/s {messages / theirs:7.2f}" if theirs else ""
+        print(f"{name:44s} {rows / 1e6:7.3f} M/s {relative}", flush=True)
 
     print(f"{'':44s} {'kdsl':>11s} {'from_json':>13s} {'ratio':>7s}")
-    for made, message, schema, keys in CASES:
+    for format_, message, schema, keys in CASES:
         r = Random(1)
-        texts = [message(i, r) for i in range(count)]
-        theirs = 0.0 if spark is None else from_json_rate(spark, texts, schema)
-        batch = pa.array([text.encode() for text in texts], pa.binary())
-        for what, use, min_batch in (
+        strings = [message(i, r) for i in range(count)]
+        theirs = 0.0 if spark is None else from_json_rate(spark, strings, schema)
+        batch = pa.array([text.encode() for text in strings], pa.binary())
+        for variant, use, min_batch in (
             ("", Use(), 48),
             (", metadata", Use(metadata=keys), 48),
             (", reference", Use(), count + 1),
         ):
-            decoder = ChangeDecoder(made.change_rules(ROW, use), min_batch=min_batch)
+            decoder = ChangeDecoder(format_.change_rules(ROW, use), min_batch=min_batch)
             shown = rate(lambda d=decoder, b=batch: d.decode(b), count, 3 if min_batch > 48 else times)  # type: ignore[misc]
             rows = shown * len(decoder.decode(batch).rows) / count
             line(
-                f"read {made.identifier}{' with schema' * made.change_rules(ROW).payload}{what}",
+                f"read {format_.identifier}{' with schema' * format_.change_rules(ROW).payload}{variant}",
                 rows,
                 shown,
                 theirs if min_batch == 48 else 0.0,
             )
         decoded = decoder.decode(batch)
-        encoder = made.encoder(ROW)
+        encoder = format_.encoder(ROW)
         line(
-            f"write {made.identifier}",
+            f"write {format_.identifier}",
             rate(lambda e=encoder, d=decoded: e.encode(d.rows, d.kinds), len(decoded.rows), times),  # type: ignore[misc]
         )
     r = Random(1)

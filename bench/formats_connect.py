@@ -1,7 +1,7 @@
-"""Measure Debezium's decimals and times as column types against the same messages as raw columns.
+"""Compare reading Debezium's decimals and times as typed columns with reading them as raw columns.
 
 ``python -m bench.formats_connect`` times both in turn on one core (`bench.paired`) and prints the ratio per case: above
-1, reading typed columns is faster than reading the numbers and texts that stand in the messages. 0.9 is aimed at.
+1, reading typed columns is faster than reading the numbers and strings of the messages. The goal is 0.9.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ SCHEMA: dict[str, Any] = {"type": "record", "name": "Value", "fields": _FIELDS}
 
 @attrs.frozen
 class Comparison:
-    """Messages, and the two ways to read them.
+    """Messages, and two decoders for them.
 
     Attributes:
-        name: What they are.
+        name: The name of the comparison.
         messages: The messages.
-        typed: Reads column types.
-        raw: Reads what stands in the messages.
+        typed: Reads typed columns.
+        raw: Reads the values as they are in the messages.
     """
 
     name: str
@@ -65,15 +65,15 @@ def digits(number: int) -> bytes:
     return number.to_bytes(number.bit_length() // 8 + 1, "big", signed=True)
 
 
-def order(i: int, r: Random, *, texts: bool = False, variable: bool = False) -> str:
-    """A row of about 180 bytes, as the connector writes it."""
+def order(i: int, r: Random, *, strings: bool = False, variable: bool = False) -> str:
+    """A row of about 180 bytes in the connector's form."""
     total, tax = r.randrange(10**7), r.randrange(10**5)
     due, at = 19_000 + i % 1000, 1_714_566_896_000_000 + 1_000_017 * i
     amounts = [f'"{base64.b64encode(digits(n)).decode()}"' for n in (total, tax)]
     times = [str(due), str(at)]
     if variable:
         amounts = [f'{{"scale":2,"value":{amount}}}' for amount in amounts]
-    if texts:
+    if strings:
         amounts = [f'"{n / 100:.2f}"' for n in (total, tax)]
         times = ['"2024-05-01Z"', f'"2024-05-01T12:{i // 60 % 60:02d}:{i % 60:02d}.{i % 10**6:06d}Z"']
     return (
@@ -84,7 +84,7 @@ def order(i: int, r: Random, *, texts: bool = False, variable: bool = False) -> 
 
 
 def change(i: int, r: Random) -> str:
-    """An update."""
+    """An update event."""
     return f'{{"before":{order(i, r)},"after":{order(i, r)},"op":"u","ts_ms":{1_714_566_896_000 + i}}}'
 
 
@@ -112,17 +112,17 @@ def _bare(kind: Any) -> Any:
 
 
 def comparisons(count: int) -> Iterator[Comparison]:
-    """JSON with numbers, with texts, with scales of their own, and changes; Avro."""
+    """JSON with numbers, strings and variable scales; change events; Avro."""
     r = Random(1)
     numbers = Json(decimal_handling_mode="precise", time_precision_mode="adaptive")
-    texts = Json(decimal_handling_mode="string", time_precision_mode="isostring")
+    strings = Json(decimal_handling_mode="string", time_precision_mode="isostring")
     changes = DebeziumJson(decimal_handling_mode="precise", time_precision_mode="adaptive")
     plain = Json()
     messages = binary([order(i, r) for i in range(count)])
     yield Comparison("json, precise and adaptive", messages, numbers.decoder(TYPED), plain.decoder(NUMBERS))
-    messages = binary([order(i, r, texts=True) for i in range(count)])
-    yield Comparison("json, string and isostring", messages, texts.decoder(TYPED), plain.decoder(TEXTS))
-    yield Comparison("json, string and isostring, instants", messages, texts.decoder(ZONED), plain.decoder(TEXTS))
+    messages = binary([order(i, r, strings=True) for i in range(count)])
+    yield Comparison("json, string and isostring", messages, strings.decoder(TYPED), plain.decoder(TEXTS))
+    yield Comparison("json, string and isostring, instants", messages, strings.decoder(ZONED), plain.decoder(TEXTS))
     messages = binary([order(i, r, variable=True) for i in range(count)])
     yield Comparison("json, variable scales", messages, numbers.decoder(TYPED), plain.decoder(NUMBERS))
     messages = binary([change(i, r) for i in range(count)])
@@ -136,7 +136,7 @@ _AVRO_RAW = {"total": t.BYTES, "tax": t.BYTES, "due": t.Int(), "at": t.BigInt()}
 
 
 def _avro(row: t.Row) -> Decoder:
-    """A decoder of rows without NULL, as the schema has them."""
+    """A decoder of rows that are not nullable, as in the schema."""
     held = t.Row(tuple(t.Field(f.name, f.type.as_nullable(False)) for f in row.fields), nullable=False)
     return AvroDecoder(SCHEMA, held, avro_schema(held, for_reading=True))
 
@@ -150,7 +150,7 @@ def main() -> None:
     pa.set_cpu_count(1)
     print(f"{'':40s} {'typed':>11s} {'raw':>11s} {'ratio':>7s}")
     for one in comparisons(args.records):
-        found = compare(
+        pair = compare(
             one.name,
             lambda c=one: c.typed.decode(c.messages),  # type: ignore[misc]
             lambda c=one: c.raw.decode(c.messages),  # type: ignore[misc]
@@ -158,9 +158,9 @@ def main() -> None:
             pairs=args.pairs,
             goal=GOAL,
         )
-        low, high = found.interval
-        typed, raw = (found.rate(runs) / 1e6 for runs in (found.ours, found.theirs))
-        print(f"{one.name:40s} {typed:7.3f} M/s {raw:7.3f} M/s {found.ratio:7.2f} [{low:.2f}, {high:.2f}]", flush=True)
+        low, high = pair.interval
+        typed, raw = (pair.rate(runs) / 1e6 for runs in (pair.ours, pair.theirs))
+        print(f"{one.name:40s} {typed:7.3f} M/s {raw:7.3f} M/s {pair.ratio:7.2f} [{low:.2f}, {high:.2f}]", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measure the JSON format alone, on one core: ``python -m bench.formats_json [--records N]``.
 
-Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % odd messages) and writing the plain
-order record, by columns and by the reference, and for records of other shapes.
+Prints rows per second of processor time for reading (with 0, 0.1, 1 and 100 % invalid messages) and writing the plain
+order record, with the column decoder and with the reference decoder, and for records of other shapes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def order(i: int, r: Random) -> str:
 
 
 def loose(i: int, r: Random) -> str:
-    """The same with blanks, and three members that may be absent or null."""
+    """An order with blanks, and three members that may be absent or null."""
     text = order(i, r).replace('":', '": ').replace(',"', ', "')
     for name in ("note", "status", "currency"):
         if r.random() < 0.3:
@@ -67,20 +67,20 @@ def loose(i: int, r: Random) -> str:
     return text
 
 
-def escaped(i: int, r: Random) -> str:
-    """The same with an escape in each note."""
+def order_with_escape(i: int, r: Random) -> str:
+    """An order with an escape in its note."""
     return order(i, r).replace('"note":"', '"note":"\\u00e9 \\"')
 
 
-def nested(i: int, r: Random) -> str:
+def order_with_nesting(i: int, r: Random) -> str:
     """A record with a row, an array and a map."""
     tags = ",".join(f'"t{n}"' for n in range(r.randrange(4)))
     prices = ",".join(f'"p{n}":{r.random():.3f}' for n in range(r.randrange(4)))
     return f'{{"id":{i},"customer":{{"name":"n{i}","city":"c"}},"tags":[{tags}],"prices":{{{prices}}}}}'
 
 
-def odd(text: str, r: Random) -> str:
-    """A record that is cut off, no JSON, has a bad value, or a key twice."""
+def damage(text: str, r: Random) -> str:
+    """Truncate a record, or make it invalid JSON, or give it an invalid value or a repeated key."""
     return r.choice(
         [
             text[:100],
@@ -92,7 +92,7 @@ def odd(text: str, r: Random) -> str:
 
 
 def rate(run: Callable[[], Any], count: int, times: int) -> float:
-    """Rows per second of processor time, the best of several runs."""
+    """Measure rows per second of processor time; returns the best of several runs."""
     run()
     best = float("inf")
     for _ in range(times):
@@ -103,50 +103,52 @@ def rate(run: Callable[[], Any], count: int, times: int) -> float:
 
 
 def cases(count: int) -> Iterator[Case]:
-    """The orders as json, and the same messages as raw."""
+    """The cases of json and, with the same messages, raw."""
     r = Random(1)
-    texts = [order(i, r) for i in range(count)]
-    messages = binary(texts)
-    yield Case("json", messages, ORDER, Json().decoder(ORDER), Json().encoder(ORDER), texts, SPARKS)
+    strings = [order(i, r) for i in range(count)]
+    messages = binary(strings)
+    yield Case("json", messages, ORDER, Json().decoder(ORDER), Json().encoder(ORDER), strings, SPARKS)
     whole = t.row(value=t.BYTES)
-    yield Case("raw", messages, whole, Raw().decoder(whole), Raw().encoder(whole), texts, SPARKS, reference=None)
+    yield Case("raw", messages, whole, Raw().decoder(whole), Raw().encoder(whole), strings, SPARKS, reference=None)
 
 
 def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="records of one batch")
-    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     args = parser.parse_args()
     count, r = args.records, Random(1)
     pa.set_cpu_count(1)
 
-    def read(name: str, row: t.Row, texts: list[str], *, by_reference: bool = False) -> None:
-        messages = pa.array([text.encode() for text in texts], pa.binary())
-        decoder = JsonDecoder(row, Json().reading_rules(), min_batch=len(texts) + 1 if by_reference else 48)
+    def read(name: str, row: t.Row, strings: list[str], *, by_reference: bool = False) -> None:
+        messages = pa.array([text.encode() for text in strings], pa.binary())
+        decoder = JsonDecoder(row, Json().reading_rules(), min_batch=len(strings) + 1 if by_reference else 48)
         shown = rate(lambda: decoder.decode(messages), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 
-    def write(name: str, row: t.Row, texts: list[str], *, by_reference: bool = False) -> None:
-        messages = pa.array([text.encode() for text in texts], pa.binary())
+    def write(name: str, row: t.Row, strings: list[str], *, by_reference: bool = False) -> None:
+        messages = pa.array([text.encode() for text in strings], pa.binary())
         rows = JsonDecoder(row, Json().reading_rules()).decode(messages).rows
-        encoder = JsonEncoder(row, Json().writing_rules(), min_batch=len(texts) + 1 if by_reference else 48)
+        encoder = JsonEncoder(row, Json().writing_rules(), min_batch=len(strings) + 1 if by_reference else 48)
         shown = rate(lambda: encoder.encode(rows), count, 3 if by_reference else args.times)
         print(f"{name:44s} {shown / 1e6:7.3f} M/s")
 
     orders = [order(i, r) for i in range(count)]
     for share in (0.0, 0.001, 0.01, 1.0):
         some = set(r.sample(range(count), int(count * share)))
-        read(f"read orders, {share:.1%} odd", ORDER, [odd(m, r) if i in some else m for i, m in enumerate(orders)])
+        read(
+            f"read orders, {share:.1%} invalid", ORDER, [damage(m, r) if i in some else m for i, m in enumerate(orders)]
+        )
     read("read orders, by the reference", ORDER, orders, by_reference=True)
     read("read orders, three of nine columns", t.Row(ORDER.fields[:3]), orders)
     read("read orders, blanks and absent members", ORDER, [loose(i, r) for i in range(count)])
-    read("read orders, a text with escapes", ORDER, [escaped(i, r) for i in range(count)])
-    read("read row, array and map", NESTED, [nested(i, r) for i in range(count)])
+    read("read orders, a string with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
+    read("read row, array and map", NESTED, [order_with_nesting(i, r) for i in range(count)])
     write("write orders", ORDER, orders)
     write("write orders, by the reference", ORDER, orders, by_reference=True)
-    write("write orders, a text with escapes", ORDER, [escaped(i, r) for i in range(count)])
-    write("write row, array and map", NESTED, [nested(i, r) for i in range(count)])
+    write("write orders, a string with escapes", ORDER, [order_with_escape(i, r) for i in range(count)])
+    write("write row, array and map", NESTED, [order_with_nesting(i, r) for i in range(count)])
 
 
 if __name__ == "__main__":

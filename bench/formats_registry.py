@@ -1,8 +1,8 @@
-"""Measure Avro with a schema registry beside ``from_json``, on one core: ``python -m bench.formats_registry``.
+"""Compare Avro with a schema registry with ``from_json``, on one core: ``python -m bench.formats_registry``.
 
-Prints rows per second of processor time of reading and writing alone, with a real registry that is asked once for each
-schema: messages of one schema, of four schemas in turn, and Debezium's envelopes. ``from_json`` reads the same rows as
-JSON.
+Prints the rows that decoding and encoding process per second of processor time, with a real registry that is asked once
+for each schema: for messages of one schema, of four schemas in turn, and for Debezium's envelopes. ``from_json`` reads
+the same rows as JSON.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VERSIONS = 4
 
 
 def orders(count: int) -> list[dict[str, Any]]:
-    """Rows, the same ones each time."""
+    """The same rows in each run."""
     r = Random(1)
     return [
         {
@@ -56,30 +56,30 @@ def orders(count: int) -> list[dict[str, Any]]:
 
 
 def version(number: int) -> t.Row:
-    """The type of the rows as a version of their program had it: each lacks one column more."""
+    """The row type of an earlier version; each version lacks one more column."""
     return t.Row(ROW.fields[: len(ROW.fields) - number], nullable=False)
 
 
 def cases(count: int, url: str) -> Iterator[Case]:
-    """Messages of one schema, and Debezium's envelopes; the registry is asked once for each."""
+    """The cases of one schema, and of Debezium's envelopes; the registry is asked once for each."""
     values = orders(count)
-    rows, texts = pa.array(values, arrow_type(ROW)), [json.dumps(value) for value in values]
-    for made, kinds in (
+    rows, strings = pa.array(values, arrow_type(ROW)), [json.dumps(value) for value in values]
+    for format_, kinds in (
         (AvroConfluent(), None),
         (DebeziumAvroConfluent(), pa.array([(0, 3)[i % 2] for i in range(count)], pa.int8())),
     ):
-        use = Use(topics=(made.identifier,), registry=Registry(url))
-        encoder = made.encoder(ROW, use)
+        use = Use(topics=(format_.identifier,), registry=Registry(url))
+        encoder = format_.encoder(ROW, use)
         yield Case(
-            made.identifier,
+            format_.identifier,
             encoder.encode(rows, kinds).messages,
             ROW,
-            made.decoder(ROW, use),
+            format_.decoder(ROW, use),
             encoder,
-            texts,
+            strings,
             SPARK_ROW,
             goal=2.0 if kinds is None else None,
-            reference={f"{made.identifier}.url": url},
+            reference={f"{format_.identifier}.url": url},
         )
 
 
@@ -87,7 +87,7 @@ def main() -> None:
     """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=10_000, help="messages of one batch")
-    parser.add_argument("--times", type=int, default=30, help="runs of which the best counts")
+    parser.add_argument("--times", type=int, default=30, help="number of runs; the best counts")
     parser.add_argument("--alone", action="store_true", help="without from_json, which needs Spark")
     args = parser.parse_args()
     count, times = args.records, args.times
@@ -98,9 +98,9 @@ def main() -> None:
     if spark is not None:
         spark.stop()
 
-    def line(name: str, found: float) -> None:
-        beside = f"{theirs / 1e6:9.3f} M/s {found / theirs:7.2f}" if theirs else ""
-        print(f"{name:44s} {found / 1e6:7.3f} M/s {beside}", flush=True)
+    def line(name: str, rows: float) -> None:
+        relative = f"{theirs / 1e6:9.3f} M/s {rows / theirs:7.2f}" if theirs else ""
+        print(f"{name:44s} {rows / 1e6:7.3f} M/s {relative}", flush=True)
 
     with LocalRegistry() as registry:
 

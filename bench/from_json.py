@@ -1,4 +1,4 @@
-"""Spark's ``from_json`` as the measure of formats: rows per second of processor time of the parsing alone."""
+"""The baseline of the formats: the rows that Spark's ``from_json`` parses per second of processor time."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bench.paired import timed
+from bench.paired import measure
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 
 def session() -> SparkSession:
-    """A session of one core."""
+    """A session with one core."""
     from pyspark.sql import SparkSession
 
     return (
@@ -28,53 +28,53 @@ def session() -> SparkSession:
 
 
 class Parsing:
-    """Messages in memory, and runs over them that parse or do not.
+    """Messages in memory, and runs over them with and without parsing.
 
     Args:
         spark: The session.
-        texts: The messages.
+        strings: The messages.
         schema: Their schema, as DDL.
-        copies: How often the messages are taken, so that a run is long enough.
+        copies: How often the messages are repeated, so that a run is long enough.
     """
 
-    def __init__(self, spark: SparkSession, texts: list[str], schema: str, copies: int = 20) -> None:
+    def __init__(self, spark: SparkSession, strings: list[str], schema: str, copies: int = 20) -> None:
         from pyspark.sql import functions as F
 
-        found = spark.createDataFrame(pa.table({"value": pa.array(texts, pa.string())}))
-        self._lines = found.crossJoin(spark.range(copies)).select("value").coalesce(1).cache()
+        messages = spark.createDataFrame(pa.table({"value": pa.array(strings, pa.string())}))
+        self._lines = messages.crossJoin(spark.range(copies)).select("value").coalesce(1).cache()
         self.count = self._lines.count()
-        """How many messages a run has."""
+        """The number of messages in a run."""
         self._parsed = self._lines.select(F.from_json("value", schema).alias("row")).select(F.hash("row"))
         self._bare = self._lines.select(F.hash("value"))
 
     def parse(self) -> float:
-        """Seconds of processor time of a run that parses."""
+        """The processor time of a run with parsing, in seconds."""
         return _seconds(self._parsed)
 
     def bare(self) -> float:
-        """Seconds of processor time of the same run without the parsing."""
+        """The processor time of the same run without parsing, in seconds."""
         return _seconds(self._bare)
 
     def close(self) -> None:
-        """Let the messages go."""
+        """Remove the messages from memory."""
         self._lines.unpersist()
 
 
-def from_json_rate(spark: SparkSession, texts: list[str], schema: str, *, times: int = 5, copies: int = 20) -> float:
-    """Rows per second of processor time: a run that parses, without what the same run costs that does not.
+def from_json_rate(spark: SparkSession, strings: list[str], schema: str, *, times: int = 5, copies: int = 20) -> float:
+    """Measure rows per second of processor time: a run with parsing, less the same run without it.
 
     Args:
         spark: The session.
-        texts: The messages.
+        strings: The messages.
         schema: Their schema, as DDL.
-        times: Runs of which the best counts.
-        copies: How often the messages are taken, so that a run is long enough.
+        times: The number of runs; the best counts.
+        copies: How often the messages are repeated, so that a run is long enough.
     """
-    parsing = Parsing(spark, texts, schema, copies)
+    parsing = Parsing(spark, strings, schema, copies)
     parse, bare = ([run() for _ in range(times + 1)][1:] for run in (parsing.parse, parsing.bare))
     parsing.close()
     return parsing.count / max(min(parse) - min(bare), 1e-9)
 
 
 def _seconds(df: DataFrame) -> float:
-    return timed(lambda: df.write.format("noop").mode("overwrite").save()).cpu
+    return measure(lambda: df.write.format("noop").mode("overwrite").save()).cpu

@@ -1,7 +1,7 @@
-"""How long a record takes from topic to topic: micro-batches of both transports, and real-time mode.
+"""Measure how long a record takes from topic to topic: micro-batches of both transports, and real-time mode.
 
-``python -m bench.latency`` prints the latencies side by side. Each record carries the time at which it was produced; a
-consumer takes the time at which the copy arrives. Records of the warm-up do not count.
+``python -m bench.latency`` prints the latencies in one table. Each record contains the time at which it was produced; a
+consumer notes the time at which the copy arrives. Records of the warm-up do not count.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ class ToRealtime(KafkaTable, topic="to", value=Raw(), transport="jvm", latency="
 
 
 @attrs.frozen
-class Way:
-    """A way from topic to topic.
+class Route:
+    """A route from topic to topic.
 
     Attributes:
         name: Its name.
         source: The table that is read.
         sink: The table that is written.
-        trigger: The trigger; None is one micro-batch after the other.
+        trigger: The trigger; None for one micro-batch after the other.
     """
 
     name: str
@@ -76,25 +76,25 @@ class Way:
     trigger: Mapping[str, Any] | None = None
 
 
-WAYS = (
-    Way("micro-batch, librdkafka", FromLibrdkafka, ToLibrdkafka),
-    Way("micro-batch, jvm", FromJvm, ToJvm),
-    Way("real-time mode, jvm", FromRealtime, ToRealtime, {"realTime": "1 minute"}),
+ROUTES = (
+    Route("micro-batch, librdkafka", FromLibrdkafka, ToLibrdkafka),
+    Route("micro-batch, jvm", FromJvm, ToJvm),
+    Route("real-time mode, jvm", FromRealtime, ToRealtime, {"realTime": "1 minute"}),
 )
 
 
 def latencies(
-    spark: SparkSession, bootstrap: str, way: Way, seconds: float, rate: float, warm_up: float
+    spark: SparkSession, bootstrap: str, route: Route, seconds: float, rate: float, warm_up: float
 ) -> list[float]:
-    """The seconds that each record took, of those that were produced after the warm-up.
+    """Measure the seconds that each record takes that is produced after the warm-up.
 
     Args:
         spark: The session.
         bootstrap: The brokers.
-        way: The way.
+        route: The route.
         seconds: For how long records are counted.
-        rate: How many records a second.
-        warm_up: How many seconds go before, counted from the first copy that arrives.
+        rate: The number of records per second.
+        warm_up: The length of the warm-up in seconds, from the arrival of the first copy.
     """
     cluster = Cluster(bootstrap)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
@@ -106,14 +106,14 @@ def latencies(
     consumer.subscribe(["to"], on_assign=lambda _, partitions: assigned.extend(partitions))
     while not assigned:
         consumer.poll(0.1)
-    found: list[float] = []
+    seconds_taken: list[float] = []
     with tempfile.TemporaryDirectory(prefix="kdsl-latency-") as folder:
-        query = way.sink.write_stream(way.source.read_stream(spark, cluster), cluster, checkpoint=folder,
-                                      trigger=way.trigger)  # fmt: skip
+        query = route.sink.write_stream(route.source.read_stream(spark, cluster), cluster, checkpoint=folder,
+                                        trigger=route.trigger)  # fmt: skip
         try:
             counted: float | None = None
             due = time.time()
-            patience = due + 120
+            deadline = due + 120
             while (counted is None or time.time() < counted + seconds) and query.isActive:
                 if time.time() >= due:
                     producer.produce("from", repr(time.time()).encode())
@@ -124,25 +124,25 @@ def latencies(
                     stamp, now = float(message.value() or b"0"), time.time()
                     counted = now + warm_up if counted is None else counted
                     if stamp > counted:
-                        found.append(now - stamp)
-                elif counted is None and time.time() > patience:
-                    raise RuntimeError(f"{way.name}: nothing arrived within two minutes")
+                        seconds_taken.append(now - stamp)
+                elif counted is None and time.time() > deadline:
+                    raise RuntimeError(f"{route.name}: nothing arrived within two minutes")
             if (error := query.exception()) is not None:
                 raise error
         finally:
             query.stop()
             producer.flush(10)
             consumer.close()
-    return sorted(found)
+    return sorted(seconds_taken)
 
 
-def at(values: list[float], share: float) -> str:
+def quantile(values: list[float], share: float) -> str:
     """A quantile in milliseconds."""
     return f"{1000 * values[min(len(values) - 1, int(share * len(values)))]:.1f}" if values else "-"
 
 
 def main() -> None:
-    """Measure all ways, and print them."""
+    """Measure all routes, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=30)
     parser.add_argument("--rate", type=float, default=100)
@@ -150,9 +150,13 @@ def main() -> None:
     args = parser.parse_args()
     grid = Grid("from topic to topic", "records", "p50, ms", "p90, ms", "p99, ms", "most, ms")
     with LocalKafka(topics={"from": 1, "to": 1}) as kafka, session("latency") as spark:
-        for way in WAYS:
-            found = latencies(spark, kafka.bootstrap_servers, way, args.seconds, args.rate, args.warm_up)
-            grid.add_row(way.name, f"{len(found):,}", *(at(found, share) for share in (0.5, 0.9, 0.99, 1)))
+        for route in ROUTES:
+            seconds_taken = latencies(spark, kafka.bootstrap_servers, route, args.seconds, args.rate, args.warm_up)
+            grid.add_row(
+                route.name,
+                f"{len(seconds_taken):,}",
+                *(quantile(seconds_taken, share) for share in (0.5, 0.9, 0.99, 1)),
+            )
     Console(width=110).print(grid)
 
 

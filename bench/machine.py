@@ -1,4 +1,4 @@
-"""What the benchmarks stand on: a Spark session that has Spark's own Kafka connector too, a broker, filled topics."""
+"""What the benchmarks share: a Spark session with Spark's own Kafka connector, and filled topics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CORES = 2
 
 @contextmanager
 def session(name: str) -> Iterator[SparkSession]:
-    """A session on two cores with Spark's own Kafka connector beside kdsl."""
+    """A session on two cores with Spark's own Kafka connector next to kdsl."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = (
@@ -75,9 +75,9 @@ def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0, partit
     Args:
         bootstrap: The brokers.
         topic: The topic, which exists.
-        records: How many.
-        dirty: The share of messages that are no JSON.
-        partitions: Over how many partitions.
+        records: The number of records.
+        dirty: The share of messages that are invalid JSON.
+        partitions: The number of partitions to fill.
     """
     producer = Producer(
         {
@@ -103,7 +103,7 @@ def fill(bootstrap: str, topic: str, records: int, *, dirty: float = 0.0, partit
 
 
 def facts() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """The machine and the versions of the measurement."""
     names = ("pyspark", "pyarrow", "confluent-kafka", "polars")
     return {
         "python": platform.python_version(),

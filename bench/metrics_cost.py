@@ -1,8 +1,8 @@
-"""What metrics and commits to the group cost a stream of JSON: the same work with and without them, in turn.
+"""Measure the cost of metrics and of commits to the group for a stream of JSON, in pairs of runs.
 
-``python -m bench.metrics_cost [--records N] [--batch N] [--pairs N]``. Without means without the reports of
-tasks, without statistics of the clients, without commits and without the listener of queries. The goal is that
-all of it takes at most 3 % of the time: a ratio of at least 0.97.
+``python -m bench.metrics_cost [--records N] [--batch N] [--pairs N]``. The runs to compare with
+have no reports of tasks, no statistics of the clients, no commits and no query listener. The goal is that all of them
+take at most 3 % of the time: a ratio of at least 0.97.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ OFF = {
 
 
 class Jobs:
-    """A stream over a topic that is filled already.
+    """A stream over a filled topic.
 
     Args:
         spark: The session.
         bootstrap: The brokers.
-        records: How many records the topic has.
-        batch: The most records of a micro-batch.
+        records: The number of records in the topic.
+        batch: The maximum number of records of a micro-batch.
     """
 
     def __init__(self, spark: SparkSession, bootstrap: str, records: int, batch: int) -> None:
@@ -50,11 +50,11 @@ class Jobs:
         self._source: Any = type("Source", (Orders,), {}, topic="orders", max_records_per_trigger=batch)
 
     def run(self, *, on: bool, copy: bool) -> None:
-        """Read the topic as a stream, into nothing or into another topic.
+        """Read the topic as a stream, and discard the rows or write them to another topic.
 
         Args:
-            on: With metrics and commits.
-            copy: Write the orders to the topic ``out``.
+            on: Whether to use metrics and commits.
+            copy: Whether to write the orders to the topic ``out``.
         """
         cluster = self._on if on else self._off
         self._spark.conf.set(SWITCH, str(on).lower())
@@ -71,8 +71,8 @@ class Jobs:
                 query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
             if on:
-                found = metrics(query).source
-                assert found.num_records_in == self._records, found.num_records_in
+                source = metrics(query).source
+                assert source.num_records_in == self._records, source.num_records_in
 
     @staticmethod
     def _forget() -> None:
@@ -82,24 +82,24 @@ class Jobs:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--batch", type=int, default=500_000, help="the most records of a micro-batch")
+    parser.add_argument("--batch", type=int, default=500_000, help="the maximum number of records of a micro-batch")
     parser.add_argument("--pairs", type=int, default=7)
-    given = parser.parse_args()
+    args = parser.parse_args()
     out = Console()
     with LocalKafka(topics={"orders": PARTITIONS, "out": PARTITIONS}) as kafka, session("metrics cost") as spark:
-        fill(kafka.bootstrap_servers, "orders", given.records, partitions=PARTITIONS)
-        jobs = Jobs(spark, kafka.bootstrap_servers, given.records, given.batch)
+        fill(kafka.bootstrap_servers, "orders", args.records, partitions=PARTITIONS)
+        jobs = Jobs(spark, kafka.bootstrap_servers, args.records, args.batch)
         out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
         for name, copy in (("JSON stream into nothing", False), ("JSON stream into a topic", True)):
             pair = compare(
                 name,
                 lambda copy=copy: jobs.run(on=True, copy=copy),  # type: ignore[misc]
                 lambda copy=copy: jobs.run(on=False, copy=copy),  # type: ignore[misc]
-                records=given.records,
-                pairs=given.pairs,
+                records=args.records,
+                pairs=args.pairs,
                 goal=GOAL,
             )
             low, high = pair.interval

@@ -1,4 +1,4 @@
-"""Time two ways of the same work in turn, A B B A …, and compare them pair by pair."""
+"""Time two ways of doing the same work in turn, A B B A …, and compare them pair by pair."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import psutil
 Work = Callable[[], object]
 SAMPLES = 2000
 SERVERS = ("kafka.Kafka", "apicurio")
-"""What the command lines of brokers and registries have."""
+"""Strings in the command lines of brokers and registries."""
 
 
 @attrs.frozen
 class Run:
-    """One run: seconds on the clock, and seconds of processor time of this process and all below it."""
+    """One run: elapsed seconds, and seconds of processor time of this process and its descendants."""
 
     wall: float
     cpu: float
@@ -27,16 +27,16 @@ class Run:
 
 @attrs.frozen
 class Pair:
-    """What a comparison found.
+    """The result of a comparison.
 
     Attributes:
-        name: What was compared.
-        records: How many records each run had.
+        name: The name of the comparison.
+        records: The number of records of each run.
         ours: kdsl's runs.
-        theirs: The runs of what it is compared with.
-        ratio: The median over the pairs of their seconds by ours: above 1, kdsl is faster.
+        theirs: The runs of the other side.
+        ratio: The median over the pairs of their seconds divided by ours; above 1, kdsl is faster.
         interval: The 95 % bootstrap interval of that median.
-        goal: The ratio that is aimed at, or None.
+        goal: The wanted ratio, or None.
     """
 
     name: str
@@ -65,36 +65,36 @@ class Pair:
 
 
 def compare(name: str, ours: Work, theirs: Work, *, records: int, pairs: int, goal: float | None = None) -> Pair:
-    """Run both in turn after one warm-up of each.
+    """Run both sides in turn, after one warm-up of each.
 
     Args:
-        name: What is compared.
-        ours: kdsl's way.
-        theirs: The other way.
-        records: How many records each run has.
-        pairs: How many pairs of runs.
-        goal: The ratio that is aimed at.
+        name: The name of the comparison.
+        ours: The work with kdsl.
+        theirs: The work to compare with.
+        records: The number of records of each run.
+        pairs: The number of pairs of runs.
+        goal: The wanted ratio.
     """
     for warm_up in (ours, theirs):
-        timed(warm_up)
+        measure(warm_up)
     mine: list[Run] = []
     other: list[Run] = []
     for i in range(pairs):
         for work, runs in ((ours, mine), (theirs, other)) if i % 2 == 0 else ((theirs, other), (ours, mine)):
-            runs.append(timed(work))
+            runs.append(measure(work))
     ratios = [b.wall / a.wall for a, b in zip(mine, other, strict=True)]
     return Pair(name, records, tuple(mine), tuple(other), statistics.median(ratios), interval(ratios), goal)
 
 
-def timed(work: Work) -> Run:
-    """Run something once."""
+def measure(work: Work) -> Run:
+    """Run some work once, and measure it."""
     before, start = _cpu(), time.perf_counter()
     work()
     return Run(time.perf_counter() - start, max(0.0, _cpu() - before))
 
 
 def _cpu() -> float:
-    """Processor time of this process and of those below it that are no servers (they are counted by nobody's side)."""
+    """Processor time of this process and its descendants, except servers, which count for neither side."""
     me = psutil.Process()
     total = 0.0
     for process in (me, *me.children(recursive=True)):

@@ -1,7 +1,7 @@
-"""What a read costs, stage by stage, in one process without Spark: the client, Arrow columns of its records, decoding.
+"""Measure the stages of a read in one process without Spark: the client, Arrow columns of its records, decoding.
 
-``python -m bench.read_stages``. The lines on sizes show what the constants of `kdsl.run.librdkafka.fetch` and
-`kdsl.run.librdkafka.consumers` were chosen by.
+``python -m bench.read_stages``. The constants of `kdsl.run.librdkafka.fetch` and
+`kdsl.run.librdkafka.consumers` were chosen by the lines about sizes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 
 from bench.machine import fill
-from bench.paired import timed
+from bench.paired import measure
 from bench.tables import Messages, Orders
 from kdsl import Cluster
 from kdsl.run.librdkafka import fetch as fetching
@@ -32,7 +32,7 @@ PARTITIONS = 4
 
 
 class Stages:
-    """The stages over a topic that is filled already."""
+    """The stages of reading a filled topic."""
 
     def __init__(self, cluster: Cluster, records: int) -> None:
         self.cluster = cluster
@@ -40,12 +40,12 @@ class Stages:
         self.ranges = [Range(TOPIC, p, 0, each) for p in range(PARTITIONS)]
 
     def raw(self, needs: Iterable[str], size: FetchSize = SIZES[-1]) -> list[pa.RecordBatch]:
-        """The raw batches with some fields."""
+        """Fetch raw batches with some fields."""
         consumer = borrow_consumer(self.cluster, f"{size}", size, {"group.id": "bench"})
         return list(Fetcher(consumer, "Orders", set(needs), 60.0).read(self.ranges))
 
     def consume(self) -> None:
-        """The client alone: its message objects, looked at by nobody."""
+        """Run the client alone, which returns message objects that are not used."""
         consumer = borrow_consumer(self.cluster, f"{SIZES[-1]}", SIZES[-1], {"group.id": "bench"})
         for r in self.ranges:
             consumer.assign([r])
@@ -54,8 +54,8 @@ class Stages:
                 left -= len(consumer.consume(min(left, fetching.CHUNK_RECORDS), 1.0))
         consumer.pause()
 
-    def decoded(self, table: type[Orders] | type[Messages]) -> Callable[[], object]:
-        """Fetching and decoding for a table."""
+    def decoding(self, table: type[Orders] | type[Messages]) -> Callable[[], object]:
+        """The stage that fetches and decodes for a table."""
         plan = Table(table.definition()).read_plan()
         decoder = RecordDecoder(plan)
 
@@ -67,9 +67,9 @@ class Stages:
         return run
 
     def with_constant(self, name: str, value: int, run: Callable[[], object]) -> Callable[[], object]:
-        """The same with another constant of `kdsl.run.librdkafka.fetch`."""
+        """A stage with another value of a constant of `kdsl.run.librdkafka.fetch`."""
 
-        def changed() -> None:
+        def run_changed() -> None:
             before = getattr(fetching, name)
             setattr(fetching, name, value)
             try:
@@ -77,10 +77,10 @@ class Stages:
             finally:
                 setattr(fetching, name, before)
 
-        return changed
+        return run_changed
 
     def with_setting(self, settings: Mapping[str, int]) -> Callable[[], object]:
-        """Values fetched by a consumer with other settings."""
+        """The stage that fetches values with other settings of the consumer."""
         size = attrs.evolve(SIZES[-1], settings={**SIZES[-1].settings, **settings})
 
         def run() -> None:
@@ -91,38 +91,38 @@ class Stages:
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--sizes", action="store_true", help="try other sizes, too")
+    parser.add_argument("--sizes", action="store_true", help="also try other sizes")
     args = parser.parse_args()
     with LocalKafka(topics={TOPIC: PARTITIONS}) as kafka:
         fill(kafka.bootstrap_servers, TOPIC, args.records, partitions=PARTITIONS)
         stages = Stages(Cluster(kafka.bootstrap_servers), args.records)
-        orders = stages.decoded(Orders)
-        found: dict[str, Callable[[], object]] = {
+        orders = stages.decoding(Orders)
+        functions: dict[str, Callable[[], object]] = {
             "consume": stages.consume,
             "value": lambda: stages.raw({"value"}),
             "value, key": lambda: stages.raw({"value", "key"}),
             "value, timestamp": lambda: stages.raw({"value", "timestamp"}),
             "all fields": lambda: stages.raw(RAW),
-            "raw format": stages.decoded(Messages),
+            "raw format": stages.decoding(Messages),
             "json format": orders,
         }
         if args.sizes:
             for n in (500, 1_000, 4_000, 8_000, 16_000):
-                found[f"json format, chunks of {n}"] = stages.with_constant("CHUNK_RECORDS", n, orders)
+                functions[f"json format, chunks of {n}"] = stages.with_constant("CHUNK_RECORDS", n, orders)
             for n in (5_000, 10_000, 40_000, 80_000):
-                found[f"json format, batches of {n}"] = stages.with_constant("BATCH_RECORDS", n, orders)
+                functions[f"json format, batches of {n}"] = stages.with_constant("BATCH_RECORDS", n, orders)
             for n in (5_000, 10_000, 100_000):
-                found[f"value, {n} messages ahead"] = stages.with_setting({"queued.min.messages": n})
+                functions[f"value, {n} messages ahead"] = stages.with_setting({"queued.min.messages": n})
             for kb in (256, 1_024, 4_096, 8_192):
-                found[f"value, fetches of {kb} KB"] = stages.with_setting({"max.partition.fetch.bytes": kb * 1024})
+                functions[f"value, fetches of {kb} KB"] = stages.with_setting({"max.partition.fetch.bytes": kb * 1024})
         grid = Grid("stage", "records/s", "CPU s per million")
-        for name, stage in found.items():
+        for name, stage in functions.items():
             stage()
-            best = min((timed(stage) for _ in range(args.rounds)), key=lambda run: run.cpu)
+            best = min((measure(stage) for _ in range(args.rounds)), key=lambda run: run.cpu)
             grid.add_row(name, f"{args.records / best.wall:,.0f}", f"{best.cpu / args.records * 1e6:.2f}")
     Console().print(grid)
 

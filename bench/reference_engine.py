@@ -1,8 +1,8 @@
-"""The reference engine, where it is there: statements in, rows out, in a process of its own.
+"""The reference engine, if it is installed: runs statements and returns rows, in a separate process.
 
 ``KDSL_FLINK_HOME`` names a virtual environment with PyFlink (this one by default), ``KDSL_FLINK_JARS`` the jars of its
-Kafka connector and formats, separated by colons; it is empty where PyFlink has them among its own. Benchmarks measure
-it, and tests compare with it.
+Kafka connector and formats, separated by colons; it is empty if PyFlink contains them. Benchmarks
+measure it, and tests compare with it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from typing import Any, Self
 import psutil
 
 _HOME, _JARS = "KDSL_FLINK_HOME", "KDSL_FLINK_JARS"
-# Reads statements, one JSON text a line, and answers each at its end: with the rows of a SELECT, each with its kind.
+# Reads statements, one JSON string per line. Answers each when it has ended; a SELECT with its rows and row kinds.
+# SELECT.
 _DRIVER = """
 import json, os, sys
 from pyflink.table import EnvironmentSettings, TableEnvironment
@@ -33,8 +34,8 @@ for line in sys.stdin:
     try:
         result, rows = env.execute_sql(statement), None
         if statement.startswith("SELECT"):
-            with result.collect() as found:
-                rows = [[KINDS[row.get_row_kind().name], *row] for row in found]
+            with result.collect() as collected:
+                rows = [[KINDS[row.get_row_kind().name], *row] for row in collected]
         else:
             result.wait()
         print("answer " + json.dumps(rows), flush=True)
@@ -44,12 +45,12 @@ for line in sys.stdin:
 
 
 def missing() -> str | None:
-    """Why the engine is not there; None where it is."""
+    """Why the engine cannot be used; None if it can."""
     python_known = bool(os.environ.get(_HOME)) or importlib.util.find_spec("pyflink") is not None
     if not python_known or _JARS not in os.environ:
-        return f"the reference engine is not here: {_HOME} and {_JARS} do not name it"
+        return f"the reference engine is not installed: set {_HOME} and {_JARS}"
     absent = [path for path in (_python(), *_jars()) if not Path(path).exists()]
-    return f"the reference engine is not whole: there is no {', '.join(absent)}" if absent else None
+    return f"the reference engine is incomplete: {', '.join(absent)} does not exist" if absent else None
 
 
 def _python() -> str:
@@ -62,20 +63,24 @@ def _jars() -> list[str]:
 
 
 class ReferenceEngine:
-    """A session of the engine, which is there (`missing`); a context manager.
+    """A session of the engine, which must be installed (see `missing`); a context manager.
 
     Args:
-        parallelism: How many tasks a job has.
-        reuse: Whether operators hand on rows without a copy of them.
+        parallelism: The number of tasks of a job.
+        reuse: Whether operators pass on rows without copying them.
     """
 
     def __init__(self, parallelism: int = 1, *, reuse: bool = False) -> None:
         settings = {"parallelism.default": str(parallelism), "pipeline.object-reuse": str(reuse).lower()}
         if jars := _jars():
             settings["pipeline.jars"] = ";".join(Path(jar).absolute().as_uri() for jar in jars)
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")}
+        environment = {
+            name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYSPARK_PYTHON")
+        }
         command = [_python(), "-c", _DRIVER, json.dumps(settings)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=kept, text=True)
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True
+        )
         self._answer()
 
     def __enter__(self) -> Self:
@@ -85,14 +90,14 @@ class ReferenceEngine:
         self._process.kill()
         self._process.communicate()
 
-    def do(self, statement: str) -> Any:
+    def run(self, statement: str) -> Any:
         """Run a statement to its end.
 
         Returns:
             The rows of a SELECT, each a list that begins with the row's kind.
 
         Raises:
-            RuntimeError: It failed.
+            RuntimeError: The statement failed.
         """
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(statement) + "\n")
@@ -100,17 +105,17 @@ class ReferenceEngine:
         return self._answer()
 
     def cpu(self) -> float:
-        """Processor time of the driver and of the JVM below it, in seconds."""
+        """Processor time of the driver and of its JVM, in seconds."""
         me = psutil.Process(self._process.pid)
         times = [process.cpu_times() for process in (me, *me.children(recursive=True))]
-        return sum(found.user + found.system for found in times)
+        return sum(t.user + t.system for t in times)
 
     def _answer(self) -> Any:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            kind, _, told = line.partition(" ")
+            kind, _, answer = line.partition(" ")
             if kind == "answer":
-                return json.loads(told)
+                return json.loads(answer)
             if kind == "failed":
-                raise RuntimeError(json.loads(told))
+                raise RuntimeError(json.loads(answer))
         raise RuntimeError("the engine has ended")

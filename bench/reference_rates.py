@@ -1,8 +1,8 @@
-"""The reference engine's figure for a format: what a job over a bounded topic costs more than one that decodes nothing.
+"""Measures the decoding of the reference engine: a job with a format, less the same job without decoding.
 
 Each format's topic is read twice, with the format and with ``raw``, into the sink ``blackhole``; the difference of the
-processor time of the engine's process, per message, is what the decoding costs there. One job runs before, and does not
-count. It is measured where the engine is there (`bench.reference_engine`). Writing is not measured.
+processor time of the engine's process is the cost of decoding. A first job does not count. Nothing is measured if the
+engine is not installed (`bench.reference_engine`). Writing is not measured.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ RUNS = 3
 
 
 def rates(cases: Sequence[Case], messages: int) -> dict[str, float]:
-    """Messages per second of processor time, by the case's name; nothing where the engine is not there.
+    """Messages per second of processor time, by the name of the case; empty if the engine is not installed.
 
     Args:
-        cases: What is measured.
-        messages: How many messages each topic gets.
+        cases: The cases to measure.
+        messages: The number of messages in each topic.
     """
     wanted = [case for case in cases if case.reference is not None]
     if missing() is not None or not wanted:
@@ -39,25 +39,25 @@ def rates(cases: Sequence[Case], messages: int) -> dict[str, float]:
 
 
 class Formats:
-    """Measures formats on it."""
+    """Measures formats of the engine."""
 
     def __init__(self, engine: ReferenceEngine, bootstrap: str, messages: int) -> None:
         self._engine, self._bootstrap, self._messages = engine, bootstrap, messages
-        engine.do("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
+        engine.run("CREATE TABLE bytes_nowhere (v BYTES) WITH ('connector' = 'blackhole')")
 
     def rate(self, case: Case) -> float | None:
-        """Messages per second of processor time that reading them takes.
+        """Messages that are read per second of processor time.
 
-        None where a job failed, or the difference is too small to be told from chance; it is said which.
+        None, with a line on standard error, if a job failed or the difference is not larger than the variation of runs.
         """
         table, columns = topic(case), ", ".join(f"`{f.name}` {f.type}" for f in case.row.fields)
         options = {"format": case.format} | dict(case.reference or {})
         try:
-            self._engine.do(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
-            self._engine.do(
+            self._engine.run(f"CREATE TABLE {table} ({columns}) WITH ({self._source(topic(case), options)})")
+            self._engine.run(
                 f"CREATE TABLE {table}_bytes (v BYTES) WITH ({self._source(topic(case), {'format': 'raw'})})"
             )
-            self._engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+            self._engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
             costs = [
                 self._cost(f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
                 - self._cost(f"INSERT INTO bytes_nowhere SELECT * FROM {table}_bytes")
@@ -69,34 +69,34 @@ class Formats:
             return None
         cost, spread = statistics.median(costs), max(costs) - min(costs)
         if cost <= spread:
-            told = f"{cost:.2f} s, which is no more than runs differ by ({spread:.2f} s); give it more messages"
-            print(f"{case.name}, reference engine: {told}", file=sys.stderr)
+            reason = f"{cost:.2f} s, which is within the variation of runs ({spread:.2f} s); use more messages"
+            print(f"{case.name}, reference engine: {reason}", file=sys.stderr)
             return None
         return self._messages / cost
 
     def _source(self, topic: str, options: dict[str, str]) -> str:
-        said = {
+        source = {
             "connector": "kafka",
             "topic": topic,
             "properties.bootstrap.servers": self._bootstrap,
             "scan.startup.mode": "earliest-offset",
             "scan.bounded.mode": "latest-offset",
         }
-        return ", ".join(f"'{key}' = '{value}'" for key, value in (said | options).items())
+        return ", ".join(f"'{key}' = '{value}'" for key, value in (source | options).items())
 
     def _cost(self, statement: str) -> float:
         before = self._engine.cpu()
-        self._engine.do(statement)
+        self._engine.run(statement)
         return self._engine.cpu() - before
 
 
 def topic(case: Case) -> str:
-    """The topic and the table of a case."""
+    """The name of a case's topic and table."""
     return case.name.replace(", ", "_").replace("-", "_").replace(" ", "_")
 
 
 def _fill(bootstrap: str, case: Case, count: int) -> None:
-    """Fill the topic of a format with its messages, again and again."""
+    """Fill the topic of a case with its messages, repeatedly."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
     messages = case.messages.to_pylist()
     for i in range(count):

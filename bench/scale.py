@@ -1,4 +1,4 @@
-"""Does it stay quick when things are many? Partitions, columns, tables, records.
+"""Measure how kdsl scales with the number of partitions, columns, tables and records.
 
 ``python -m bench.scale`` measures an empty and a small micro-batch over 4 and over 1,000 partitions, resolving and
 planning wide and many tables, and the memory of Python workers over 20,000,000 records.
@@ -56,7 +56,7 @@ class Long(KafkaTable, topic="long", value=Json(), startup="earliest", max_recor
 
 
 def definitions() -> dict[str, float]:
-    """Seconds to resolve and plan a table of 500 columns, and 200 tables of 20 columns that one file declares."""
+    """Measure the seconds to resolve and plan a table of 500 columns, and 200 tables of 20 columns in one file."""
     options = "{connector: kafka, topic: t, format: json}"
     wide = ", ".join(f'{{name: c{i}, type: "DECIMAL(10, 2)"}}' for i in range(500))
     columns = ", ".join(f"{{name: c{i}, type: STRING NOT NULL}}" for i in range(20))
@@ -77,14 +77,14 @@ def _table_class(index: int) -> type[KafkaTable]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """How long something takes, once."""
+    """The elapsed time of one call, in seconds."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
 
 
 def micro_batches(spark: SparkSession, kafka: LocalKafka, table: type[KafkaTable], partitions: int) -> dict[str, float]:
-    """Median seconds of a small micro-batch and of a look that finds nothing, for a table."""
+    """Measure the median seconds of a small micro-batch, and of a check that finds no records, for a table."""
     cluster = Cluster(kafka.bootstrap_servers)
     topic = table.definition().options.topic[0]
     with running(table.read_stream(spark, cluster)) as query:
@@ -100,7 +100,7 @@ def micro_batches(spark: SparkSession, kafka: LocalKafka, table: type[KafkaTable
 
 @contextmanager
 def running(df: DataFrame) -> Iterator[StreamingQuery]:
-    """A query that throws away what it reads."""
+    """Run a query that discards what it reads."""
     with tempfile.TemporaryDirectory() as checkpoint:
         query = df.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:
@@ -110,7 +110,7 @@ def running(df: DataFrame) -> Iterator[StreamingQuery]:
 
 
 def memory(spark: SparkSession, kafka: LocalKafka) -> dict[str, list[float]]:
-    """Resident memory of the Python workers, in MiB, after each tenth of a long stream: the largest and the sum."""
+    """Measure the resident memory of the Python workers in MiB after each tenth of a long stream: largest and sum."""
     samples: list[tuple[float, float]] = []
     done = threading.Event()
 
@@ -148,26 +148,28 @@ def _name(process: psutil.Process) -> str:
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=20_000_000, help="of the memory measurement; 0: none")
+    parser.add_argument(
+        "--records", type=int, default=20_000_000, help="records of the memory measurement; 0 to omit it"
+    )
     args = parser.parse_args()
     console = Console()
-    found: dict[str, Any] = {"definitions": definitions()}
-    console.print(found)
+    figures: dict[str, Any] = {"definitions": definitions()}
+    console.print(figures)
     with LocalKafka(topics={"narrow": 4, "broad": 1000, "long": 4}) as kafka, session("bench scale") as spark:
-        found["4 partitions"] = micro_batches(spark, kafka, Narrow, 4)
-        found["1000 partitions"] = micro_batches(spark, kafka, Broad, 1000)
-        console.print({k: found[k] for k in ("4 partitions", "1000 partitions")})
+        figures["4 partitions"] = micro_batches(spark, kafka, Narrow, 4)
+        figures["1000 partitions"] = micro_batches(spark, kafka, Broad, 1000)
+        console.print({k: figures[k] for k in ("4 partitions", "1000 partitions")})
         if args.records:
             fill(kafka.bootstrap_servers, "long", args.records)
-            found["memory"] = memory(spark, kafka)
-            console.print(found["memory"])
+            figures["memory"] = memory(spark, kafka)
+            console.print(figures["memory"])
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = RESULTS / f"scale-{now:%Y%m%d-%H%M%S}.json"
-    path.write_text(json.dumps({"at": now.isoformat(), "machine": facts(), **found}, indent=1), encoding="utf-8")
-    console.print(f"kept in {path.name}")
+    path.write_text(json.dumps({"at": now.isoformat(), "machine": facts(), **figures}, indent=1), encoding="utf-8")
+    console.print(f"stored in {path.name}")
 
 
 if __name__ == "__main__":

@@ -9,13 +9,13 @@ from kdsl import Col, Json, KafkaTable, Raw, col
 
 
 class Messages(KafkaTable, topic="orders", value=Raw(), startup="earliest"):
-    """The messages as they are."""
+    """The messages as bytes."""
 
     value: Col[bytes | None]
 
 
 class Copies(KafkaTable, topic="out", value=Raw(), startup="earliest"):
-    """Where the messages are written to as they are."""
+    """The output for messages as bytes."""
 
     value: Col[bytes | None]
 
@@ -35,12 +35,12 @@ class Fields(KafkaTable):
 
 
 class Orders(Fields, topic="orders", value=Json(), startup="earliest"):
-    """The orders, decoded; a broken one is an error."""
+    """The decoded orders; an invalid one is an error."""
 
 
 class DirtyOrders(Fields, topic="dirty-orders", value=Json(ignore_parse_errors=True), startup="earliest"):
-    """The same where one message of a hundred is no JSON, and skipped."""
+    """Orders with one invalid JSON message in a hundred, which is skipped."""
 
 
 class OrdersOut(Fields, topic="out", value=Json(), startup="earliest"):
-    """Where the orders are written to."""
+    """The output for orders."""

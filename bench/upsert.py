@@ -1,15 +1,15 @@
-"""Upsert tables beside a hand-written ``transformWithState`` by key, and the upsert sink beside the append sink.
+"""Compare upsert tables with a hand-written ``transformWithState`` by key, and the upsert sink with the append sink.
 
-Change data that is compared with the last row of each key (``cdc-events-duplicate``) stands beside the upsert table of
-the same rows: as debezium-json with the row after each update alone, and with whole rows before.
+Change data with ``cdc-events-duplicate`` is compared with the upsert table of the same rows: as debezium-json with and
+without before-images.
 
-``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--theirs N] [--pairs N]``. Both read JSON, 2,000,000
-upserts by default in steady micro-batches, keep the last row of each key in RocksDB, and give changes with rows before
-to nothing. The rate is that of the batches behind the first, which starts workers. The hand-written query gets fewer
-records (``--theirs``), in batches of a tenth of them: it would take half an hour for the others.
+``python -m bench.upsert [--records N] [--batch N] [--keys N,N] [--theirs N] [--pairs N]``. Both sides read
+JSON, by default 2,000,000 upserts in micro-batches of the same size, store the last row of each key in RocksDB, and
+discard the changes with their before-images. The rate excludes the first batch, which starts workers. The hand-written
+query gets fewer records (``--theirs``), in ten batches, because all records would take it half an hour.
 
-Beside them stands the reference engine where it is there (see `bench.reference_engine`): the same topic by its
-``upsert-kafka`` into ``blackhole`` with two tasks, from the submission of the job to its end, less an empty one's.
+If the reference engine is installed (see `bench.reference_engine`), it reads the same topic with ``upsert-kafka`` into
+``blackhole`` with two tasks, measured from the submission of the job to its end, less the time of an empty job.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from rich.console import Console
 
 from bench.machine import facts, session
-from bench.paired import Pair, compare, timed
+from bench.paired import Pair, compare, measure
 from bench.reference_engine import ReferenceEngine, missing
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, Key, PrimaryKey, UpsertTable
 from kdsl.testing import LocalKafka
@@ -44,7 +44,7 @@ ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvi
 
 
 class Users(UpsertTable, topic="users", key=Json(), value=Json()):
-    """Users, by their number."""
+    """Users by id."""
 
     user_id: PrimaryKey[int]
     name: Col[str | None]
@@ -71,7 +71,7 @@ class Changes(
 
 
 class Appended(KafkaTable, topic="appended", key=Json(), value=Json()):
-    """The same rows, each by itself."""
+    """The output for the same rows, appended."""
 
     user_id: Key[int]
     name: Col[str | None]
@@ -81,18 +81,18 @@ class Appended(KafkaTable, topic="appended", key=Json(), value=Json()):
 
 
 class Upserted(Users, topic="upserted"):
-    """Where they are written to as upserts."""
+    """The output for the same rows, as upserts."""
 
 
 class ByHand(StatefulProcessor):
-    """The last row of one key, as it stands in Spark's guide."""
+    """Stores the last row of each key, as in Spark's guide."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Find the state."""
+        """Open the state."""
         self._last = handle.getValueState("last", "name STRING, region STRING, score DOUBLE, visits BIGINT")
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timer_values: Any) -> Iterator[Row]:  # noqa: ARG002, N802
-        """The changes of a key."""
+        """Return the changes of a key."""
         last = self._last.get() if self._last.exists() else None
         for row in sorted(rows, key=lambda r: (r.partition, r.offset)):
             value = (row.name, row.region, row.score, row.visits)
@@ -106,12 +106,12 @@ class ByHand(StatefulProcessor):
             self._last.update(last)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Release nothing: there are no resources."""
 
 
 @attrs.frozen
 class Rate:
-    """Records per second of the steady batches, and what the state takes at the end."""
+    """Records per second after the first batch, and the size of the state at the end."""
 
     records: float
     batches: int
@@ -120,7 +120,7 @@ class Rate:
 
 ROW = b'{"user_id":%d,"name":"customer-%06d","region":"region-%02d","score":%d.5,"visits":%d}'
 CHANGE_DATA = {"default": b'{"before":null,"after":%b,"op":"u"}', "full": b'{"before":%b,"after":%b,"op":"u"}'}
-"""Changes as Debezium writes them where PostgreSQL's REPLICA IDENTITY of the table is DEFAULT, and where it is FULL."""
+"""Debezium's change events if PostgreSQL's REPLICA IDENTITY of the table is DEFAULT, and if it is FULL."""
 
 
 def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"%b") -> None:
@@ -129,9 +129,9 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"
     Args:
         bootstrap: The brokers.
         topic: The topic.
-        records: How many upserts.
-        keys: How many keys.
-        change: What stands around a row, once or twice.
+        records: The number of upserts.
+        keys: The number of keys.
+        change: The template of a message, which contains the row once or twice.
     """
     settings = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 3_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", **settings})
@@ -151,13 +151,13 @@ def fill(bootstrap: str, topic: str, records: int, keys: int, change: bytes = b"
 
 
 def ours(spark: SparkSession, bootstrap: str, topic: str, batch: int, base: type[KafkaTable] = Users) -> DataFrame:
-    """kdsl's changelog."""
+    """The changelog of kdsl."""
     table: Any = type("Users", (base,), {}, topic=topic, max_records_per_trigger=batch)
     return table.read_stream(spark, Cluster(bootstrap))  # type: ignore[no-any-return]
 
 
 def by_hand(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> DataFrame:
-    """The changelog that users write by hand."""
+    """The changelog of a hand-written query."""
     raw = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -175,15 +175,15 @@ def by_hand(spark: SparkSession, bootstrap: str, topic: str, batch: int) -> Data
 
 
 def rate(df: DataFrame) -> Rate:
-    """Run a stream to the end of what is there."""
+    """Run a stream to the current end of its topic."""
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = df.writeStream.format("noop").option("checkpointLocation", checkpoint)
         query = writer.trigger(availableNow=True).start()
         query.awaitTermination()
-        told = [json.loads(progress.json) for progress in query.recentProgress]
-    steady = [p for p in told if p["numInputRows"]][1:]
+        progresses = [json.loads(progress.json) for progress in query.recentProgress]
+    steady = [p for p in progresses if p["numInputRows"]][1:]
     seconds = sum(p["durationMs"]["triggerExecution"] for p in steady) / 1000
-    state = sum(o["memoryUsedBytes"] for o in told[-1]["stateOperators"])
+    state = sum(o["memoryUsedBytes"] for o in progresses[-1]["stateOperators"])
     return Rate(sum(map(_records, steady)) / seconds, len(steady), state)
 
 
@@ -196,7 +196,7 @@ def _records(progress: dict[str, Any]) -> int:
 
 
 def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int) -> float:
-    """Records per second of the reference engine."""
+    """Measure the records per second of the reference engine."""
     columns = SCHEMA.replace("user_id BIGINT", "user_id BIGINT NOT NULL")
     seconds = []
     for name, bound in ((topic, "latest-offset"), (f"{topic}-fewer", "timestamp")):
@@ -210,36 +210,36 @@ def reference(engine: ReferenceEngine, bootstrap: str, topic: str, records: int)
             "scan.bounded.mode": bound,
             **({"scan.bounded.timestamp-millis": "0"} if bound == "timestamp" else {}),
         }
-        said = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-        engine.do(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({said})")
-        engine.do(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
-        insert = partial(engine.do, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
-        runs = [timed(insert).wall for _ in range(3)]
+        properties = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+        engine.run(f"CREATE TABLE {table} ({columns}, PRIMARY KEY (user_id) NOT ENFORCED) WITH ({properties})")
+        engine.run(f"CREATE TABLE {table}_nowhere ({columns}) WITH ('connector' = 'blackhole')")
+        insert = partial(engine.run, f"INSERT INTO {table}_nowhere SELECT * FROM {table}")
+        runs = [measure(insert).wall for _ in range(3)]
         seconds.append(statistics.median(runs[1:]))
     return records / (seconds[0] - seconds[1])
 
 
-def normalized(
+def compare_change_data(
     spark: SparkSession, bootstrap: str, users: str, records: int, keys: int, batch: int, pairs: int
 ) -> Iterator[str]:
-    """Change data against state beside the upsert table of the same rows, in pairs."""
+    """Compare change data with ``cdc-events-duplicate`` with the upsert table of the same rows, in pairs."""
     for identity, change in CHANGE_DATA.items():
         topic = f"changes-{identity}-{keys}"
         fill(bootstrap, topic, records, keys, change)
-        made = [
+        rates = [
             (rate(ours(spark, bootstrap, topic, batch, Changes)), rate(ours(spark, bootstrap, users, batch)))
             for _ in range(pairs)
         ]
-        ratio = statistics.median(changes.records / upserts.records for changes, upserts in made)
-        ours_rate = statistics.median(changes.records for changes, _ in made)
+        ratio = statistics.median(changes.records / upserts.records for changes, upserts in rates)
+        ours_rate = statistics.median(changes.records for changes, _ in rates)
         yield (
             f"{keys:,} keys, change data (REPLICA IDENTITY {identity.upper()}) against state: {ours_rate:,.0f} "
             f"records/s, {ratio:.2f} times the upsert table, goal 0.8"
         )
 
 
-def sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int) -> Pair:
-    """The upsert sink beside the append sink: the same rows from memory."""
+def compare_sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int) -> Pair:
+    """Compare the upsert sink with the append sink: the same rows from memory."""
     rows = spark.range(0, records, 1, PARTITIONS).selectExpr(
         "id % 100000 AS user_id",
         "concat('customer-', id % 100000) AS name",
@@ -260,46 +260,46 @@ def sinks(spark: SparkSession, bootstrap: str, records: int, pairs: int) -> Pair
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--batch", type=int, default=500_000, help="the records of a micro-batch")
-    parser.add_argument("--keys", default="5000,1000000", help="how many keys, separated by commas")
+    parser.add_argument("--keys", default="5000,1000000", help="numbers of keys, separated by commas")
     parser.add_argument("--theirs", type=int, default=500_000, help="the records of the hand-written query")
     parser.add_argument("--pairs", type=int, default=3)
-    given = parser.parse_args()
+    args = parser.parse_args()
     out = Console()
     out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
     with LocalKafka(topics={"appended": PARTITIONS, "upserted": PARTITIONS}) as kafka, session("upsert") as spark:
         spark.conf.set("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         servers = kafka.bootstrap_servers
-        for keys in map(int, filter(None, given.keys.split(","))):
+        for keys in map(int, filter(None, args.keys.split(","))):
             topic = f"users-{keys}"
             for name in CHANGE_DATA:
                 kafka.create_topic(f"changes-{name}-{keys}", PARTITIONS)
-            for name, records in ((topic, given.records), (f"{topic}-fewer", given.theirs)):
+            for name, records in ((topic, args.records), (f"{topic}-fewer", args.theirs)):
                 kafka.create_topic(name, PARTITIONS)
                 fill(servers, name, records, keys)
             mine: list[Rate] = []
             other: list[Rate] = []
-            for _ in range(given.pairs):
-                mine.append(rate(ours(spark, servers, topic, given.batch)))
-                if given.theirs:
-                    other.append(rate(by_hand(spark, servers, f"{topic}-fewer", given.theirs // 10)))
+            for _ in range(args.pairs):
+                mine.append(rate(ours(spark, servers, topic, args.batch)))
+                if args.theirs:
+                    other.append(rate(by_hand(spark, servers, f"{topic}-fewer", args.theirs // 10)))
             ratios = [a.records / b.records for a, b in zip(mine, other, strict=False)]
             ours_rate = statistics.median(r.records for r in mine)
-            told = f"{keys:,} keys: kdsl {ours_rate:,.0f} records/s ({', '.join(f'{r.records:,.0f}' for r in mine)})"
+            line = f"{keys:,} keys: kdsl {ours_rate:,.0f} records/s ({', '.join(f'{r.records:,.0f}' for r in mine)})"
             if ratios:
-                told += f"; by hand {statistics.median(r.records for r in other):,.0f}, ratio "
-                told += f"{statistics.median(ratios):.1f}, goal {GOALS.get(keys)}"
+                line += f"; by hand {statistics.median(r.records for r in other):,.0f}, ratio "
+                line += f"{statistics.median(ratios):.1f}, goal {GOALS.get(keys)}"
             if missing() is None:
                 with ReferenceEngine(2, reuse=True) as engine:
-                    engines = reference(engine, servers, topic, given.records)
-                told += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
-            out.print(told, highlight=False, soft_wrap=True)
-            for line in normalized(spark, servers, topic, given.records, keys, given.batch, given.pairs):
+                    engines = reference(engine, servers, topic, args.records)
+                line += f"; reference engine {engines:,.0f}, ratio {ours_rate / engines:.2f}"
+            out.print(line, highlight=False, soft_wrap=True)
+            for line in compare_change_data(spark, servers, topic, args.records, keys, args.batch, args.pairs):
                 out.print(line, highlight=False, soft_wrap=True)
-        pair = sinks(spark, servers, given.records, given.pairs)
+        pair = compare_sinks(spark, servers, args.records, args.pairs)
         out.print(
             f"sink: {pair.rate(pair.ours):,.0f} upserts/s, {pair.rate(pair.theirs):,.0f} appended/s; ratio "
             f"{pair.ratio:.2f} ({pair.interval[0]:.2f} to {pair.interval[1]:.2f}), goal 0.8",

@@ -1,10 +1,10 @@
-"""Does the memory of an upsert read stay flat? A million keys in RocksDB, and batch after batch that changes them.
+"""Measure whether the memory of an upsert read stays constant, with a million keys in RocksDB that every batch changes.
 
-``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N]``. First each key comes once, in batches of the
-same size as later; then come ``--batches`` (20) of random updates and a tenth of deletes. Behind each batch it prints
-what is resident of the Python workers and of the JVM, what is alive on Java's heap after a collection, what RocksDB
-says that it holds in memory, and the size of the state: keys, and bytes of their rows. At the end stands how much the
-median of the last quarter of the steady batches is above that of the first.
+``python -m bench.upsert_memory [--keys N] [--batch N] [--batches N]``. The first batches contain each key
+once; then ``--batches`` (20) of the same size contain random updates, and one delete in ten. After each batch it prints
+the resident memory of the Python workers and of the JVM, the live objects on Java's heap after a collection, the memory
+that RocksDB reports, and the size of the state: keys, and bytes of their rows. At the end it prints the growth from the
+first to the last quarter of the later batches, by the median.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ MEMORY = ("workers", "largest_worker", "jvm", "heap", "rocksdb")
 
 @attrs.frozen
 class Sample:
-    """How things are behind a batch; sizes in MiB.
+    """The figures after a batch; sizes in MiB.
 
     Attributes:
         batch: The batch's id.
         seconds: How long it took.
-        records: What was read so far.
+        records: The records read so far.
         workers: Resident memory of all Python workers.
-        largest_worker: That of the largest one.
-        jvm: Resident memory of the JVM, RocksDB's included.
-        heap: What is alive on Java's heap, after a collection.
-        rocksdb: What RocksDB says that it holds in memory.
-        keys: How many keys the state has.
+        largest_worker: Resident memory of the largest one.
+        jvm: Resident memory of the JVM, including RocksDB.
+        heap: The live objects on Java's heap, after a collection.
+        rocksdb: The memory that RocksDB reports.
+        keys: The number of keys in the state.
         state: The bytes of their rows.
     """
 
@@ -66,7 +66,7 @@ class Sample:
 
 
 def fill(bootstrap: str, keys: int, updates: int) -> None:
-    """Each key once, and then updates and deletes of random ones."""
+    """Produce each key once, and then updates and deletes of random keys."""
     settings = {"linger.ms": 50, "batch.size": 1_000_000, "queue.buffering.max.messages": 3_000_000}
     producer = Producer({"bootstrap.servers": bootstrap, "partitioner": "murmur2_random", **settings})
     chance = random.Random(7)
@@ -96,7 +96,7 @@ class Machine:
         self._process = psutil.Process(int(self._java.lang.ProcessHandle.current().pid()))
 
     def sample(self, query: StreamingQuery, progress: dict[str, Any]) -> Sample:
-        """How things are now."""
+        """Measure the current figures."""
         self._java.lang.System.gc()
         runtime = self._java.lang.Runtime.getRuntime()
         workers = [size for p in self._process.children(recursive=True) if (size := _resident(p))]
@@ -123,15 +123,15 @@ def _resident(process: psutil.Process) -> float:
 
 
 def run(spark: SparkSession, bootstrap: str, batch: int, batches: int, out: Console) -> list[Sample]:
-    """Read all that is there, and look behind each batch."""
+    """Read the topic to its end, and take a sample after each batch."""
     machine, samples = Machine(spark), list[Sample]()
     with tempfile.TemporaryDirectory() as checkpoint:
         writer = ours(spark, bootstrap, TOPIC, batch).writeStream.format("noop")
         query = writer.option("checkpointLocation", checkpoint).start()
         try:
             while not samples or samples[-1].batch < batches - 1:
-                told = query.lastProgress
-                progress = json.loads(told.json) if told is not None else {}
+                last = query.lastProgress
+                progress = json.loads(last.json) if last is not None else {}
                 if progress.get("numInputRows") and (not samples or progress["batchId"] > samples[-1].batch):
                     samples.append(machine.sample(query, progress))
                     out.print(json.dumps(attrs.asdict(samples[-1])), highlight=False, soft_wrap=True)
@@ -144,38 +144,43 @@ def run(spark: SparkSession, bootstrap: str, batch: int, batches: int, out: Cons
 
 
 def growth(samples: list[Sample]) -> dict[str, str]:
-    """For each kind of memory the median of the first quarter, and of the last."""
+    """The median of the first and of the last quarter, for each kind of memory."""
     quarter = max(1, len(samples) // 4)
-    found = {}
+    medians = {}
     for name in MEMORY:
         first, last = (
             statistics.median(getattr(s, name) for s in some) for some in (samples[:quarter], samples[-quarter:])
         )
-        found[name] = f"{first:,.0f} MiB, then {last:,.0f} MiB ({(last - first) / max(first, 1):+.1%})"
-    return found
+        medians[name] = f"{first:,.0f} MiB, then {last:,.0f} MiB ({(last - first) / max(first, 1):+.1%})"
+    return medians
 
 
 def main() -> None:
-    """Measure, print, keep."""
+    """Measure, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--batch", type=int, default=200_000, help="the records of a micro-batch")
-    parser.add_argument("--batches", type=int, default=20, help="how many steady batches")
-    given = parser.parse_args()
+    parser.add_argument("--batches", type=int, default=20, help="number of batches after each key was read once")
+    args = parser.parse_args()
     out = Console()
-    filling = -(-given.keys // given.batch)
+    filling = -(-args.keys // args.batch)
     with LocalKafka(topics={TOPIC: PARTITIONS}) as kafka, session("upsert memory") as spark:
-        fill(kafka.bootstrap_servers, filling * given.batch, given.batches * given.batch)
-        samples = run(spark, kafka.bootstrap_servers, given.batch, filling + given.batches, out)
-    found = growth([sample for sample in samples if sample.batch >= filling])
-    for name, told in found.items():
-        out.print(f"{name}: {told}", highlight=False)
+        fill(kafka.bootstrap_servers, filling * args.batch, args.batches * args.batch)
+        samples = run(spark, kafka.bootstrap_servers, args.batch, filling + args.batches, out)
+    growths = growth([sample for sample in samples if sample.batch >= filling])
+    for name, change in growths.items():
+        out.print(f"{name}: {change}", highlight=False)
     RESULTS.mkdir(exist_ok=True)
     now = datetime.now(UTC)
     path = RESULTS / f"upsert-memory-{now:%Y%m%d-%H%M%S}.json"
-    kept = {"at": now.isoformat(), "machine": facts(), "growth": found, "samples": [attrs.asdict(s) for s in samples]}
-    path.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-    out.print(f"kept in {path.name}")
+    document = {
+        "at": now.isoformat(),
+        "machine": facts(),
+        "growth": growths,
+        "samples": [attrs.asdict(s) for s in samples],
+    }
+    path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    out.print(f"stored in {path.name}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""What a write costs, stage by stage, in one process without Spark: encoding rows, and handing records to librdkafka.
+"""Measure the stages of a write in one process without Spark: encoding rows, and passing records to librdkafka.
 
-``python -m bench.write_stages``. The lines on ``confluent_kafka.Producer`` are the way that the sink does not take.
+``python -m bench.write_stages``. The sink does not use ``confluent_kafka.Producer``; its lines are for comparison.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table as Grid
 
-from bench.paired import timed
+from bench.paired import measure
 from bench.tables import OrdersOut
 from kdsl import Cluster
 from kdsl.declare.metadata import METADATA
@@ -33,13 +33,13 @@ from kdsl.types.arrow import arrow_schema
 PLAN = Table(OrdersOut.definition()).write_plan()
 BATCH = 10_000
 TOPIC = "orders"
-SMALL = {"retention.bytes": "300000000", "segment.bytes": "50000000"}  # many rounds do not fill the disk
+SMALL = {"retention.bytes": "300000000", "segment.bytes": "50000000"}  # keeps many rounds from filling the disk
 
 
 def orders() -> pa.RecordBatch:
     """A batch of rows of `OrdersOut`."""
     at = datetime(2024, 1, 1, tzinfo=UTC)
-    made: dict[str, Callable[[int], Any]] = {
+    functions: dict[str, Callable[[int], Any]] = {
         "order_id": lambda i: f"2024010100{i:08}",
         "order_channel": lambda i: ("webShop", "appShop", "miniAppShop")[i % 3],
         "order_time": lambda i: at.replace(second=i % 60, microsecond=i % 1000 * 1000, tzinfo=None),
@@ -51,7 +51,7 @@ def orders() -> pa.RecordBatch:
         "area_id": lambda i: f"{330_000 + i % 100}",
     }
     schema = arrow_schema(PLAN.columns)
-    columns = [pa.array([made[f.name](i) for i in range(BATCH)], f.type) for f in schema]
+    columns = [pa.array([functions[f.name](i) for i in range(BATCH)], f.type) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -68,7 +68,7 @@ def records(values: pa.Array) -> pa.RecordBatch:
 
 
 def sink(names: Iterable[str], cluster: Cluster, batches: list[pa.RecordBatch]) -> Callable[[], object]:
-    """The sink's own way, for raw records with these pieces."""
+    """The stage that writes raw records with these fields as the sink does."""
     keys = {"key": "__raw_key__", "value": "__raw_value__", "timestamp": "timestamp", "headers": "headers"}
     shown = tuple(MetadataColumn(name, keys[name], METADATA[keys[name]].type.as_nullable()) for name in names)
     row = t.Row(tuple(t.Field(m.column, m.type) for m in shown))
@@ -77,7 +77,7 @@ def sink(names: Iterable[str], cluster: Cluster, batches: list[pa.RecordBatch]) 
 
 
 def by_record(settings: dict[str, str], batches: list[pa.RecordBatch]) -> None:
-    """One call of ``produce`` for each record."""
+    """Call ``produce`` for each record."""
     failed: list[object] = []
     producer = Producer({**settings, "on_delivery": lambda error, _: failed.append(error), **_QUIET})
     produce = producer.produce
@@ -95,7 +95,7 @@ def by_record(settings: dict[str, str], batches: list[pa.RecordBatch]) -> None:
 
 
 def by_list(settings: dict[str, str], batches: list[pa.RecordBatch]) -> None:
-    """One call of ``produce_batch`` for each batch."""
+    """Call ``produce_batch`` for each batch."""
     failed: list[object] = []
     producer = Producer({**settings, "on_delivery": lambda error, _: failed.append(error), **_QUIET})
     for batch in batches:
@@ -113,7 +113,7 @@ _QUIET: dict[str, Any] = {"delivery.report.only.error": True, "log_level": 0}
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measure, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
@@ -142,7 +142,7 @@ def main() -> None:
         grid = Grid("stage", "records/s", "CPU s per million")
         for name, stage in stages.items():
             stage()
-            best = min((timed(stage) for _ in range(args.rounds)), key=lambda run: run.wall)
+            best = min((measure(stage) for _ in range(args.rounds)), key=lambda run: run.wall)
             total = count * BATCH
             grid.add_row(name, f"{total / best.wall:,.0f}", f"{best.cpu / total * 1e6:.2f}")
     Console().print(grid)

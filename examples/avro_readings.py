@@ -1,7 +1,7 @@
-"""Avro bodies without a registry: small messages whose schema both sides know, decoded from an archive as well.
+"""Avro bodies without a registry: small messages whose schema both sides know, which are also decoded from an archive.
 
 Run it with ``python examples/avro_readings.py host:port``; it writes readings of sensors to ``readings``, shows the
-hottest ones, keeps the messages as they are, and reads them again from what was kept.
+highest ones, stores the unchanged messages, and decodes them from there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Readings(
     value_fields="EXCEPT_KEY",
     startup="earliest",
 ):
-    """What the sensors say. The order of the columns is the schema: new ones would be another topic."""
+    """The readings of sensors. The order of the columns is the schema, so a new column needs a new topic."""
 
     sensor: Key[str]
     degrees: Col[float]
@@ -33,20 +33,20 @@ class Readings(
 
 
 class Messages(KafkaTable, topic="readings", key=Raw(), value=Raw(), value_fields="EXCEPT_KEY", startup="earliest"):
-    """The same messages as they are, for an archive."""
+    """The same messages as bytes, for an archive."""
 
     key: Key[bytes | None]
     value: Col[bytes | None]
 
 
 def run(spark: SparkSession, cluster: Cluster) -> tuple[DataFrame, DataFrame]:
-    """Write readings; gives the hottest one of each sensor from Kafka, and all of them from kept messages."""
+    """Write readings; returns the highest one of each sensor from Kafka, and all of them from archived messages."""
     at = datetime(2026, 11, 21, 12, tzinfo=UTC)
     rows = [Readings(sensor=SENSORS[i % 3], degrees=20 + i / 2, taken_at=at) for i in range(6)]
     Readings.write(Readings.rows(rows, spark=spark), cluster)
 
     hottest = Readings.read(spark, cluster).groupBy(Readings.sensor).agg(F.max(Readings.degrees).alias("degrees"))
-    # months later, archived would be spark.read.parquet("archive"), after .write.parquet("archive")
+    # months later, `archived` would be spark.read.parquet("archive"), after .write.parquet("archive")
     archived = Messages.read(spark, cluster)
     return hottest, Readings.decode(archived)
 

@@ -1,4 +1,4 @@
-"""Avro with a schema registry: a table grows by a column, and reads what was written before and after.
+"""Avro with a schema registry: a table gets another column, and reads messages of both versions.
 
 Run it with ``python examples/avro_registry.py host:port http://registry:8081``; ``kdsl kafka start --registry`` runs
 both on this machine. It writes payments as two versions of a program do, and reads all of them with the newer table.
@@ -15,7 +15,7 @@ from kdsl import AvroConfluent, Cluster, Col, KafkaTable, Registry, Virtual, col
 
 
 class Payments(KafkaTable):
-    """What both versions have."""
+    """The columns of both versions."""
 
     id: Col[str]
     amount: Col[Decimal] = col(type="DECIMAL(10, 2)")
@@ -26,7 +26,7 @@ class PaymentsOfMay(Payments, topic="till-payments", value=AvroConfluent(), star
 
 
 class PaymentsOfJune(Payments, topic="till-payments", value=AvroConfluent(), startup="earliest"):
-    """The second one: a new column may be NULL, so that older messages have a value for it."""
+    """The second version: the new column is nullable, because older messages have no value for it."""
 
     voucher: Col[str | None] = col(default=None)
     schema_id: Virtual[int | None] = virtual("value.schema-id")

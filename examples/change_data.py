@@ -1,7 +1,7 @@
-"""Change data: what Debezium captured of a database table, as rows that come, change and go.
+"""Change data: the inserts, updates and deletes that Debezium captured from a database table.
 
-Run it with ``python examples/change_data.py host:port``; it reads ``shop.products``, as Debezium writes it, shows the
-stock of each product as it is now, and hands the changes on to ``products-changes`` in the form of Canal.
+Run it with ``python examples/change_data.py host:port``; it reads Debezium's topic ``shop.products``, shows the
+current stock of each product, and writes the changes to ``products-changes`` in Canal's form.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Products(
     cdc_events_duplicate=True,
     startup="earliest-offset",
 ):
-    """The shop's products, each change a row: the first column, ``_row_kind``, says which.
+    """The shop's products, one row per change: the first column, ``_row_kind``, is the kind of change.
 
     Debezium sends events again after a failure. Changes are therefore compared with the last row of each product.
     """
@@ -34,8 +34,8 @@ class Products(
     changed_at: Virtual[datetime | None] = virtual("value.source.timestamp")
 
 
-class Handed(KafkaTable, topic="products-changes", key=Json(), value=CanalJson(), startup="earliest-offset"):
-    """The same changes for others; those of one product stay in order, because it is the key."""
+class ProductChanges(KafkaTable, topic="products-changes", key=Json(), value=CanalJson(), startup="earliest-offset"):
+    """The same changes for other consumers; those of one product stay in order, because the id is the key."""
 
     id: Key[int]
     name: Col[str]
@@ -43,7 +43,7 @@ class Handed(KafkaTable, topic="products-changes", key=Json(), value=CanalJson()
 
 
 def stock(products: DataFrame) -> DataFrame:
-    """The stock by name: what comes counts, what goes is taken away again."""
+    """The stock by name: inserted rows are added, deleted rows are subtracted."""
     sign = F.when(F.col(ROW_KIND).isin("+I", "+U"), 1).otherwise(-1)
     return (
         products.groupBy(Products.name)
@@ -54,9 +54,9 @@ def stock(products: DataFrame) -> DataFrame:
 
 
 def run(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """Hand on what is there, and give the stock."""
+    """Write the current changes to another topic, and return the stock."""
     products = Products.read(spark, cluster)
-    Handed.write(products.select(ROW_KIND, "id", "name", "stock"), cluster)
+    ProductChanges.write(products.select(ROW_KIND, "id", "name", "stock"), cluster)
     return stock(products)
 
 

@@ -1,4 +1,4 @@
-"""CSV, JSON and raw: lines of an older system become JSON, keyed by a plain text; bad lines stop nothing.
+"""CSV, JSON and raw: converts lines of an older system to JSON with a string key; bad lines do not stop the job.
 
 Run it with ``python examples/csv_to_json.py host:port``; it reads ``stock-lines``, such as ``7;hammer;"2,5"``, writes
 ``stock`` with the number of the article as the message key, and shows the lines that somebody must look at.
@@ -30,7 +30,7 @@ class Lines(
 class Stock(
     KafkaTable, topic="stock", key=Raw(), value=Json(), key_prefix="k_", value_fields="EXCEPT_KEY", startup="earliest"
 ):
-    """Articles as JSON: the key is the number as text, the value ``{"name", "kilograms"}``."""
+    """Articles as JSON: the key is the number as a string, the value ``{"name", "kilograms"}``."""
 
     k_article: Key[str]
     name: Col[str]
@@ -38,7 +38,7 @@ class Stock(
 
 
 def run(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """Copy the good lines; gives the others, with their offsets."""
+    """Copy the valid lines; returns the others with their offsets."""
     lines = Lines.read(spark, cluster)
     good = F.col("article").isNotNull() & F.col("name").isNotNull()
     kilograms = F.expr("TRY_CAST(REPLACE(kilograms, ',', '.') AS DOUBLE)").alias("kilograms")

@@ -21,7 +21,7 @@ from kdsl import (
 
 
 def source(brokers: str) -> KafkaSource:
-    """The strings of ``input-topic`` with the timestamps of their records, up to the present end."""
+    """The strings of ``input-topic`` with the timestamps of their records, up to the current end."""
     strings = KafkaRecordDeserializationSchema.value_only(SimpleStringSchema(), metadata=["timestamp"])
     return (
         KafkaSource.builder()
@@ -36,7 +36,7 @@ def source(brokers: str) -> KafkaSource:
 
 
 def sink(brokers: str) -> KafkaSink:
-    """Strings to ``output-topic``: keyed by their first word, with the timestamps of the records that were read."""
+    """Writes strings to ``output-topic``, with their first word as key and the timestamps of the input records."""
     return (
         KafkaSink.builder()
         .set_bootstrap_servers(brokers)

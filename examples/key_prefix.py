@@ -1,4 +1,4 @@
-"""Key and value both have a field ``version``: a prefix keeps the columns apart, the messages have none.
+"""Key and value both have a field ``version``: a prefix distinguishes the columns; the messages do not contain it.
 
 Run it with ``python examples/key_prefix.py host:port``.
 """
@@ -31,7 +31,7 @@ class UserBehavior(
 
 
 def write_and_read(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """Write two rows; gives what the topic then holds."""
+    """Write two rows; returns the rows of the topic."""
     rows = [
         UserBehavior(k_version=1, k_user_id=10, k_item_id=100, version=7, behavior="view"),
         UserBehavior(k_version=1, k_user_id=11, k_item_id=101, version=8, behavior="buy"),

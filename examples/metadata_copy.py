@@ -1,4 +1,4 @@
-"""Copy a topic with everything that Kafka knows about each record: metadata in, ordinary columns out.
+"""Copy a topic with all metadata of each record: metadata columns are read, physical columns are written.
 
 The source is CSV with a control character between the values, so that a whole message is one column; the sink is JSON.
 Run it with ``python examples/metadata_copy.py host:port``.
@@ -21,7 +21,7 @@ class KafkaSource(
     group_id="GroupId",
     startup="earliest",
 ):
-    """Messages of any text, with their metadata."""
+    """Messages as strings, with their metadata."""
 
     topic: Virtual[str] = virtual("topic")
     partition: Virtual[int] = virtual("partition")
@@ -34,7 +34,7 @@ class KafkaSource(
 
 
 class KafkaSink(KafkaTable, topic="SinkKafkaTopic", value=Json(), startup="earliest"):
-    """The same as plain columns of a JSON message."""
+    """The same values as physical columns of a JSON message."""
 
     topic: Col[str]
     partition: Col[Int32]
@@ -47,7 +47,7 @@ class KafkaSink(KafkaTable, topic="SinkKafkaTopic", value=Json(), startup="earli
 
 
 def copy(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """Copy what is there now; gives what the sink's topic then holds."""
+    """Copy all current records; returns the rows of the sink's topic."""
     source = KafkaSource.read(spark, cluster)
     KafkaSink.write(source.withColumnRenamed(KafkaSource.timestamp_type, KafkaSink.timestamp_type), cluster)
     return KafkaSink.read(spark, cluster)

@@ -20,7 +20,7 @@ PROTO = Path(__file__).parent / "schemas" / "parcel.proto"
 
 @dataclass(frozen=True)
 class Stop:
-    """Where a parcel was, and when."""
+    """A stop of a parcel: its place and time."""
 
     place: str | None
     at: datetime | None
@@ -30,7 +30,7 @@ PARCEL = Protobuf(message_class_name="post.Parcel", proto_file=str(PROTO))
 
 
 class Parcels(KafkaTable, topic="parcels", value=PARCEL, startup="earliest"):
-    """Parcels; columns have the names of the message's fields, and some of the fields are enough."""
+    """Parcels; columns have the names of the message's fields, and can be a subset of them."""
 
     number: Col[str | None]
     state: Col[str | None]
@@ -39,11 +39,11 @@ class Parcels(KafkaTable, topic="parcels", value=PARCEL, startup="earliest"):
 
 
 def run(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """Write parcels, and read where they are."""
+    """Write parcels, and read the place of each."""
     start = datetime(2026, 11, 21, 8, tzinfo=UTC)
-    way = [Stop(place, start + timedelta(hours=i)) for i, place in enumerate(("Bremen", "Hannover", "Berlin"))]
+    stops = [Stop(place, start + timedelta(hours=i)) for i, place in enumerate(("Bremen", "Hannover", "Berlin"))]
     rows = [
-        Parcels(number="A1", state="DELIVERED", stops=[*way], grams=750),
+        Parcels(number="A1", state="DELIVERED", stops=[*stops], grams=750),
         Parcels(number="A2", state="ACCEPTED", stops=[]),
     ]
     Parcels.write(Parcels.rows(rows, spark=spark), cluster)

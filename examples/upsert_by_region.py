@@ -1,4 +1,4 @@
-"""Page views counted by region: each count replaces the one before, and is read back as it changes.
+"""Page views counted by region: each count replaces the previous one, and its changes are read back.
 
 Run it with ``python examples/upsert_by_region.py host:port``; it reads ``page-views`` as JSON, writes the counts into
 ``views-by-region``, and shows all changes of that topic.
@@ -15,7 +15,7 @@ from kdsl import Cluster, Col, Json, KafkaTable, PrimaryKey, TimestampNtz, Upser
 
 
 class PageViews(KafkaTable, topic="page-views", value=Json(), startup="earliest"):
-    """Each view of a page."""
+    """One view of a page."""
 
     user_id: Col[int]
     page_id: Col[str]
@@ -24,7 +24,7 @@ class PageViews(KafkaTable, topic="page-views", value=Json(), startup="earliest"
 
 
 class ViewsByRegion(UpsertTable, topic="views-by-region", key=Json(), value=Json()):
-    """How many views each region has now."""
+    """The current number of views of each region."""
 
     user_region: PrimaryKey[str]
     views: Col[int]
@@ -32,7 +32,7 @@ class ViewsByRegion(UpsertTable, topic="views-by-region", key=Json(), value=Json
 
 
 def run(spark: SparkSession, cluster: Cluster, checkpoint: str) -> DataFrame:
-    """Count the views that there are since the last call; gives all changes of the counts."""
+    """Count the views since the last call; returns all changes of the counts."""
     views = PageViews.read_stream(spark, cluster)
     counts = views.groupBy("user_region").agg(F.count("*").alias("views"), F.max("viewtime").alias("last_view"))
     now = {"availableNow": True}

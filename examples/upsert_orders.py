@@ -1,4 +1,4 @@
-"""Orders by their key: what comes, changes and goes, with the row before each change.
+"""Orders by their key: inserts, updates and deletes, with the before-image of each update.
 
 Run it with ``python examples/upsert_orders.py host:port``; it reads ``orders-by-key``, whose message key is the number
 of the order, from its beginning, and follows it until Ctrl-C.
@@ -28,7 +28,7 @@ class Orders(UpsertTable, topic="orders-by-key", key=Csv(), value=Json(), change
 
 
 def changes(spark: SparkSession, cluster: Cluster) -> DataFrame:
-    """The changes of all orders, a stream: the column ``_row_kind`` says what a row is."""
+    """The changes of all orders as a stream; the column ``_row_kind`` is the row kind."""
     return Orders.read_stream(spark, cluster).select("_row_kind", Orders.order_id, Orders.user_name, Orders.area_id)
 
 

@@ -49,9 +49,9 @@ class KafkaTopicPartition(NamedTuple):
 
 
 EARLIEST = -2
-"""An offset that stands for the first record of a partition."""
+"""The special offset for the first record of a partition."""
 LATEST = -1
-"""An offset that stands for the end of a partition."""
+"""The special offset for the end of a partition."""
 
 
 class OffsetsRetriever(Protocol):

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import unquote
 
 import attrs
 
+from kdsl.client_settings.bootstrap import show_servers
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine, ThisMachine
 from kdsl.client_settings.model import Client
@@ -84,7 +86,7 @@ class Cluster:
     Clusters are equal if all attributes are equal. Settings are checked by `problems`, or when a table is resolved.
     """
 
-    bootstrap_servers: str = attrs.field(converter=_join_servers)
+    bootstrap_servers: str = attrs.field(converter=_join_servers, repr=lambda servers: repr(show_servers(servers)))
     properties: Properties = attrs.field(factory=Properties, converter=Properties, kw_only=True)
     name: str | None = attrs.field(default=None, kw_only=True)
     registry: Registry | None = attrs.field(default=None, converter=_registry, kw_only=True)
@@ -104,7 +106,7 @@ class Cluster:
             ResolveError: ``KDSL_BOOTSTRAP_SERVERS`` is not set.
         """
 
-        def under(start: str) -> dict[str, Value]:
+        def read_variables(start: str) -> dict[str, Value]:
             start = f"{prefix}{start}"
             variables = {key.removeprefix(start): value for key, value in os.environ.items() if key.startswith(start)}
             return {key.lower().replace("_", "."): value for key, value in sorted(variables.items())}
@@ -117,9 +119,9 @@ class Cluster:
                 "the environment describes no cluster", [ProblemError(Problem("cluster-missing", message, fix))]
             )
         url = os.environ.get(f"{prefix}REGISTRY")
-        registry = Registry(url, under("REGISTRY_PROPERTIES_")) if url else None
+        registry = Registry(url, read_variables("REGISTRY_PROPERTIES_")) if url else None
         name = os.environ.get(f"{prefix}CLUSTER_NAME")
-        return cls(servers, properties=under("PROPERTIES_"), name=name, registry=registry)
+        return cls(servers, properties=read_variables("PROPERTIES_"), name=name, registry=registry)
 
     @classmethod
     def from_yaml(cls, path: str | os.PathLike[str], name: str | None = None) -> Self:
@@ -153,6 +155,11 @@ class Cluster:
         """The cluster with further client properties, such as a table's own, which override the cluster's."""
         return attrs.evolve(self, properties=self.properties.merge(properties))
 
+    @property
+    def label(self) -> str:
+        """Its name, or else its bootstrap servers, for messages."""
+        return self.name or show_servers(self.bootstrap_servers)
+
     def settings(self) -> dict[str, str]:
         """The client properties including the bootstrap servers and literal secrets: never print them."""
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
@@ -178,7 +185,8 @@ class Cluster:
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
                 "bootstrap-servers-twice",
-                f"bootstrap_servers is {self.bootstrap_servers!r}, but the properties have {SERVERS!r} {again!r}",
+                f"bootstrap_servers is {show_servers(self.bootstrap_servers)!r}, but the properties have {SERVERS!r} "
+                f"{show_servers(again)!r}",
                 f"remove {SERVERS!r} from the properties",
             )
 
@@ -197,8 +205,9 @@ class Cluster:
                 )
         return tuple(problems)
 
+    @cached_property
     def kdsl_settings(self) -> KdslSettings:
-        """The settings that kdsl keeps for itself, with references unresolved."""
+        """The settings that kdsl keeps for itself, with references unresolved; read once for each object."""
         return kdsl_settings(self.settings())
 
     def split_literals(self) -> tuple[Self, dict[str, str]]:
@@ -281,41 +290,41 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     if name not in clusters:
         message = f"there is no cluster {name!r}{nearest(name, clusters)}"
         raise wrong_document("$.clusters", message, f"name one of {listing(clusters)}")
-    place = f"$.clusters.{name}"
+    path = f"$.clusters.{name}"
     declared = clusters[name]
     if not isinstance(declared, dict):
-        raise wrong_document(place, "the cluster is not a mapping", f"write {listing(_KEYS)} under its name")
-    arguments, problems = _read_cluster(declared, place)
+        raise wrong_document(path, "the cluster is not a mapping", f"write {listing(_KEYS)} under its name")
+    arguments, problems = _read_cluster(declared, path)
     if problems:
         raise ResolveError(
             f"the cluster {name!r} cannot be read",
-            [ProblemError(problem.at(document.where(problem.where.path or place))) for problem in problems],
+            [ProblemError(problem.at(document.where(problem.where.path or path))) for problem in problems],
         )
     return {**arguments, "name": name}
 
 
-def _read_cluster(declared: Mapping[Any, Any], place: str) -> tuple[dict[str, Any], list[Problem]]:
+def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[str, Any], list[Problem]]:
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}
 
-    def wrong(path: str, message: str, fix: str) -> None:
+    def report(path: str, message: str, fix: str) -> None:
         problems.append(Problem("cluster-document", message, fix, Where(path=path)))
 
-    def texts(values: object, path: str) -> dict[Any, Any]:
+    def read_settings(values: object, path: str) -> dict[Any, Any]:
         if not isinstance(values, dict):
-            wrong(path, "this is not a mapping", "write settings by their names")
+            report(path, "this is not a mapping", "write settings by their names")
             return {}
         for key, value in values.items():
             problems.extend(p.at(Where(path=f"{path}.{key}")) for p in check_property_type(key, value))
         return values
 
     for key, value in declared.items():
-        path = f"{place}.{key}"
+        path = f"{cluster_path}.{key}"
         if key in ("bootstrap_servers", SERVERS):
             entries = value if isinstance(value, list) else [value]
             if not all(isinstance(entry, str) for entry in entries):
-                wrong(
+                report(
                     path,
                     "this is neither a string nor a list of strings",
                     "write host:port, several separated by commas",
@@ -323,34 +332,36 @@ def _read_cluster(declared: Mapping[Any, Any], place: str) -> tuple[dict[str, An
             else:
                 arguments["bootstrap_servers"] = entries
         elif key == "properties":
-            properties |= texts(value, path)
+            properties |= read_settings(value, path)
         elif isinstance(key, str) and key.startswith(_PREFIX):
-            properties |= texts({key.removeprefix(_PREFIX): value}, place)
+            properties |= read_settings({key.removeprefix(_PREFIX): value}, cluster_path)
         elif key == "registry":
-            arguments["registry"] = value if isinstance(value, str) else _read_registry(value, path, texts, wrong)
+            arguments["registry"] = (
+                value if isinstance(value, str) else _read_registry(value, path, read_settings, report)
+            )
         else:
-            wrong(path, f"a cluster has no {key!r}{nearest(str(key), _KEYS)}", f"it has {listing(_KEYS)}")
+            report(path, f"a cluster has no {key!r}{nearest(str(key), _KEYS)}", f"it has {listing(_KEYS)}")
     if SERVERS in properties and "bootstrap_servers" not in arguments:
         arguments["bootstrap_servers"] = str(properties.pop(SERVERS))
     if "bootstrap_servers" not in arguments and not problems:
-        wrong(place, "the cluster has no bootstrap_servers", "write bootstrap_servers: host:port")
+        report(cluster_path, "the cluster has no bootstrap_servers", "write bootstrap_servers: host:port")
     return {**arguments, "properties": properties}, problems
 
 
 def _read_registry(
     value: object,
     path: str,
-    texts: Callable[[object, str], dict[Any, Any]],
-    wrong: Callable[[str, str, str], None],
+    read_settings: Callable[[object, str], dict[Any, Any]],
+    report: Callable[[str, str, str], None],
 ) -> Registry | None:
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
-        wrong(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
+        report(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None
     for key in value:
         if key not in ("url", "properties"):
             fix = "it has 'url' and 'properties'"
-            wrong(f"{path}.{key}", f"a registry has no {key!r}{nearest(str(key), ['url', 'properties'])}", fix)
-    settings = texts(value.get("properties", {}), f"{path}.properties")
+            report(f"{path}.{key}", f"a registry has no {key!r}{nearest(str(key), ['url', 'properties'])}", fix)
+    settings = read_settings(value.get("properties", {}), f"{path}.properties")
     return (
         None if any(list(check_property_type(k, v)) for k, v in settings.items()) else Registry(value["url"], settings)
     )

@@ -1,4 +1,4 @@
-"""What kdsl raises, and the problems that a declaration can have.
+"""The exceptions of kdsl, and the problems of declarations.
 
 A problem is data (code, location, message, fix); ``str()`` and the command line turn it into a message.
 
@@ -8,19 +8,19 @@ KdslError
 │   └── ProblemError         one of them
 ├── RecordError              a record that cannot be read or written: topic, partition, offset, reason
 ├── SecretError              a reference to a secret that cannot be read or resolved
-├── KafkaReadError           the cluster keeps a read from going on
+├── KafkaReadError           the cluster prevents a read
 │   ├── UnreachableError     no broker answers, or none accepts the login
 │   ├── TopicMissingError    a topic does not exist
 │   ├── TopicRecreatedError  a topic was deleted and created again
 │   └── OffsetError          an offset does not exist, or no start is known
-├── LeaseHeldError           somebody else holds an exclusive right
+├── LeaseHeldError           another process holds an exclusive right
 ├── WriteError               a task of a batch write failed
 ├── ExactlyOnceError         an exactly-once write cannot be guaranteed
 ├── CheckpointError          the files of a checkpoint do not fit the table
 ├── InferenceError           the columns of a table cannot be inferred
 ├── ChangelogError           a changelog cannot be applied to its target
 ├── RowError                 typed rows and a DataFrame do not fit each other
-└── (errors of single parts, such as UnknownFormatError, beside those parts)
+└── (other errors are defined by the parts that raise them; catch them as KdslError)
 ```
 """
 
@@ -37,7 +37,7 @@ import attrs
 
 Severity = Literal["error", "warning"]
 WIDEST = 100
-"""The most characters of a line that an excerpt shows."""
+"""The maximum number of characters of a line in an excerpt."""
 
 
 class KdslError(Exception):
@@ -72,7 +72,7 @@ class Where:
         return ".".join(part for part in (self.table, self.column) if part)
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File, line, column and path; a file below the working directory is shown relative to it."""
         file = self.file or ""
         if file.startswith(os.sep) and not (near := os.path.relpath(file)).startswith(os.pardir):
@@ -83,8 +83,8 @@ class Where:
         return " ".join(part for part in (line or file, self.path) if part)
 
     def __str__(self) -> str:
-        name, place = self.name, self.place
-        return f"{name} ({place})" if name and place else name or place
+        name, location = self.name, self.location
+        return f"{name} ({location})" if name and location else name or location
 
 
 @attrs.frozen
@@ -201,10 +201,10 @@ class RecordError(KdslError):
         return {k: getattr(self, k) for k in ("topic", "partition", "offset", "data", "more", "fix")}
 
     def __str__(self) -> str:
-        place = [
+        position = [
             f"{k} {v}" for k, v in self._details().items() if k in ("topic", "partition", "offset") and v is not None
         ]
-        text = f"{self.table}: cannot {self.action} the record at {', '.join(place)}" if place else ""
+        text = f"{self.table}: cannot {self.action} the record at {', '.join(position)}" if position else ""
         text = text or f"{self.table}: cannot {self.action} a record"
         text += f": {self.reason}"
         if self.data is not None:
@@ -224,7 +224,7 @@ class SecretError(KdslError):
 
 
 class KafkaReadError(KdslError):
-    """The cluster keeps a read from starting or going on."""
+    """The cluster prevents a read from starting or continuing."""
 
 
 class UnreachableError(KafkaReadError):
@@ -305,7 +305,7 @@ class TextError(KdslError, ValueError):
         return line_and_column(self.text, self.position)[1]
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The position in words; the line only if there are several."""
         return f"line {self.line}, column {self.column}" if "\n" in self.text else f"column {self.column}"
 
@@ -329,17 +329,17 @@ def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, 
     end = text.find("\n", start)
     end = len(text) if end < 0 else end
     line, first, last = "", 0, 0
-    stop, place = min(start + max(length, 1), end), begin
+    stop, done = min(start + max(length, 1), end), begin
     for low, high in [*((max(a, begin), min(b, end)) for a, b in hidden if a < end and b > begin), (end, end)]:
-        if low > place:
-            first += max(0, min(start, low) - place)
-            last += max(0, min(stop, low) - place)
-            line += text[place:low]
-        if high > max(low, place):
+        if low > done:
+            first += max(0, min(start, low) - done)
+            last += max(0, min(stop, low) - done)
+            line += text[done:low]
+        if high > max(low, done):
             first += len(mark) * (start >= high)
             last += len(mark) * (stop >= high)
             line += mark
-        place = max(place, high)
+        done = max(done, high)
     line = "".join(" " if sign.isspace() else sign for sign in line)
     low = max(0, min(first - WIDEST // 2, len(line) - WIDEST))
     part = line[low : low + WIDEST]
@@ -349,14 +349,14 @@ def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, 
     return f"{before}{part}{after}\n{' ' * caret}{marks}"
 
 
-def place_in_file(problem: Problem) -> tuple[int, int]:
+def file_position(problem: Problem) -> tuple[int, int]:
     """A key that sorts the problems of one file by their location; those without one come last."""
     where = problem.where
     return (where.line or sys.maxsize, where.position or 0)
 
 
 def closest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is closest to a wrong one; None where none is close."""
+    """The valid name that is closest to a wrong one; None if none is close."""
     lower = {n.lower(): n for n in valid}
     matches = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return lower[matches[0]] if matches else None

@@ -19,13 +19,13 @@ class FolderError(KdslError):
 def cache_dir() -> Path:
     """The folder for downloads that can be repeated.
 
-    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home
-    ``kdsl-UID`` in the folder of temporary files.
+    ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home, or with one that
+    every user can write to, ``kdsl-UID`` in the folder of temporary files.
 
     Raises:
         FolderError: Other users could write to the last of these.
     """
-    return _own() or _under("XDG_CACHE_HOME", ".cache")
+    return _own() or _user_folder("XDG_CACHE_HOME", ".cache")
 
 
 def state_dir() -> Path:
@@ -38,11 +38,11 @@ def state_dir() -> Path:
         FolderError: As for `cache_dir`.
     """
     own = _own()
-    return own / "state" if own else _under("XDG_STATE_HOME", ".local/state")
+    return own / "state" if own else _user_folder("XDG_STATE_HOME", ".local/state")
 
 
 @contextmanager
-def one_at_a_time(path: Path) -> Iterator[None]:
+def exclusive_lock(path: Path) -> Iterator[None]:
     """Let only one process of this machine enter at a time, if the operating system supports it (Windows does not).
 
     Args:
@@ -62,14 +62,16 @@ def _own() -> Path | None:
     return Path(named).expanduser().absolute() if named else None
 
 
-def _under(variable: str, folder: str) -> Path:
+def _user_folder(variable: str, folder: str) -> Path:
     named = os.environ.get(variable)
     if named:
         return Path(named).expanduser().absolute() / "kdsl"
     try:
-        return Path.home() / folder / "kdsl"
-    except RuntimeError:  # a container user without a home
+        home = Path.home()
+        shared = bool(home.stat().st_mode & stat.S_IWOTH)  # as /tmp, where another user may have created the folder
+    except (RuntimeError, FileNotFoundError):  # a container user without a home
         return _temporary()
+    return _temporary() if shared else home / folder / "kdsl"
 
 
 def _temporary() -> Path:

@@ -1,8 +1,8 @@
-"""What a format is, and the registry that finds one by name.
+"""The interface of formats, and the registry that finds a format by its name.
 
-A format turns message bytes into rows and back. It is a group of options (typed constructor, Flink keys) that makes a
-`Decoder` and an `Encoder` for a row type; both work on whole Arrow arrays. The formats themselves are plug-ins of the
-entry-point group ``kdsl.formats``; kdsl's own live in the package ``kdsl_formats``.
+A format converts message bytes to rows and back. It is a group of options (typed constructor, Flink keys) that creates
+a `Decoder` and an `Encoder` for a row type; both work on whole Arrow arrays. The formats themselves are plug-ins of the
+entry-point group ``kdsl.formats``; those of kdsl are in the package ``kdsl_formats``.
 """
 
 from __future__ import annotations
@@ -47,31 +47,32 @@ READ_ONLY: Final = "format-read-only"
 ROW_KIND = "_row_kind"
 """The first column of a changelog's DataFrame."""
 UNAVAILABLE = "_unavailable"
-"""The last column of a changelog's DataFrame whose format has ``unavailable='keep'``: for each row the names of the
+"""The last column of a changelog's DataFrame if its format has ``unavailable='keep'``: for each row, the names of the
 columns whose values the writer of the change did not have."""
 RowKind = Literal["+I", "-U", "+U", "-D"]
 ROW_KINDS: Final[tuple[RowKind, ...]] = ("+I", "-U", "+U", "-D")
-"""What a row of a changelog says, in the order of the numbers by which formats name it: a row that is new, a row as it
-was before a change and after it, a row that is gone."""
+"""The row kinds, in the order of the numbers that formats use: a new row, the row before an update, the row after it, a
+deleted row."""
 STATE_HAS_ROWS: Final = (
-    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), with which "
-    "the row before comes from state"
+    ", or declare the primary key and the table option cdc-events-duplicate (cdc_events_duplicate=True), which takes "
+    "the before-image from state"
 )
-"""How the message of a decoder goes on about an update without the row before."""
+"""The end of a decoder's error for an update without its before-image."""
 
 
 @attrs.frozen
 class Use:
-    """How a table uses a format: what a decoder or an encoder needs to know besides its options and columns.
+    """How a table uses a format: everything a decoder or encoder needs besides the options and the columns.
 
     Attributes:
         side: Whether it is the format of the message key or of the message value.
-        metadata: The format's metadata that is wanted, by its keys (without ``value.``).
-        topics: The topics that the table names; none where it has a pattern.
-        registry: The schema registry of the cluster, secrets and all.
-        keyed: The primary key of a table that is read by key, by the names on the wire; empty for other tables. A
-            decoder of changes then accepts an update or a delete without the row before, or with the key alone in it:
-            of rows before a change and of deleted rows, only the key columns count.
+        metadata: The keys of the format's metadata that the table reads (without ``value.``).
+        topics: The topics that the table names; empty if it has a pattern.
+        registry: The schema registry of the cluster, including its secrets.
+        keyed: The names on the wire of the primary key, if the table is read by key; otherwise empty. Updates and
+            deletes then need no before-image, and of a before-image or a deleted row only the key columns are used.
+        count_undeclared: Whether a decoder of rows counts the values of columns that the table does not declare, as
+            decoders of changes always do (`Decoded.undeclared`).
     """
 
     side: Side = "value"
@@ -79,6 +80,7 @@ class Use:
     topics: tuple[str, ...] = ()
     registry: Registry | None = None
     keyed: tuple[str, ...] = ()
+    count_undeclared: bool = False
 
 
 ALONE: Final = Use()
@@ -89,8 +91,8 @@ class BadRecord:
     """A message that a decoder could not read, or a row that an encoder could not write.
 
     Attributes:
-        index: Its place in the array that was given, from 0.
-        reason: Why, in a sentence without the record's place (the caller knows topic, partition and offset).
+        index: Its index in the input array, from 0.
+        reason: Why it failed, as a sentence that does not name the record; the caller adds topic, partition and offset.
     """
 
     index: int
@@ -99,23 +101,25 @@ class BadRecord:
 
 @attrs.frozen(eq=False)
 class Decoded:
-    """What a decoder made of an array of messages.
+    """The result of decoding an array of messages.
 
     Attributes:
-        rows: A struct array of exactly the row type's Arrow type, one element per row, none of them null.
-        messages: For each row the index of its message, ascending (int32 or int64); None when there is one row per
-            message, in their order.
-        bad: The messages that failed; they give no rows.
-        kinds: For each row what it says, as a place in `ROW_KINDS` (int8); None where each row is new.
-        metadata: For each key of `Use.metadata` its values, one per row, of the Arrow type that `Format.metadata` says.
-        infinite: How many values in the rows are NULL because they stand for infinity, which their types cannot hold.
-        unavailable: By the names of columns that have any: for each row whether the message says that the writer does
-            not have the value (boolean, without null). The row has NULL there.
-        undeclared: Names of columns that the messages hold and the row type does not, and how often each was met, at
-            least. Formats of change data say them.
-        lossy: By the names of inferred DOUBLE columns that have any: how many integers in the messages lost digits.
-        truncates: The indexes of messages, ascending, that say that the table was emptied; they give no rows. A decoder
-            says them only for a table that is read by key (`Use.keyed`).
+        rows: A struct array of exactly the row type's Arrow type, with one element per row, none of them null.
+        messages: The index of the message of each row, ascending (int32 or int64); None if each message produced
+            exactly one row.
+        bad: The messages that failed; they produce no rows.
+        kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if all rows are inserts.
+        metadata: The values of each key of `Use.metadata`, one per row, with the Arrow type that `Format.metadata`
+            declares.
+        infinite: How many values in the rows are NULL because they are infinite, which their types cannot represent.
+        unavailable: By column name, a boolean mask (without nulls) of the rows whose value the writer of the change did
+            not have; these rows have NULL. Columns without such rows are left out.
+        undeclared: The columns that messages contain but the row type does not, with the minimum number of times each
+            was seen. Only change data formats report them.
+        lossy: By column name, how many integers in the messages lost digits in an inferred DOUBLE column. Columns
+            without such integers are left out.
+        truncates: The ascending indices of the messages that empty the table; they produce no rows. Reported only for
+            tables that are read by key (`Use.keyed`).
     """
 
     rows: pa.StructArray
@@ -132,10 +136,10 @@ class Decoded:
 
 @attrs.frozen(eq=False)
 class Encoded:
-    """What an encoder made of a struct array of rows.
+    """The result of encoding a struct array of rows.
 
     Attributes:
-        messages: A binary array, one element per row; null is a null message (a tombstone, or no key).
+        messages: A binary array with one element per row; null is a null message (a tombstone, or no key).
         bad: The rows that failed; their messages are null.
     """
 
@@ -205,40 +209,41 @@ class Observer(Protocol):
 
 
 class Decoder(Protocol):
-    """Message bytes to rows. Made once per worker and used for many batches; not shared between threads."""
+    """Decodes messages. Created once per worker, used for many batches, and not shared between threads."""
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages (null is a null message)."""
+        """Decode an array of messages; null is a null message."""
         ...
 
 
 class Encoder(Protocol):
-    """Rows to message bytes. Made once per worker and used for many batches; not shared between threads."""
+    """Encodes rows. Created once per worker, used for many batches, and not shared between threads."""
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write rows.
+        """Encode rows.
 
         Args:
             rows: A struct array of the row type's Arrow type, without null elements.
-            kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if each row is new, and always for a
-                format that only inserts.
+            kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if all rows are inserts, and always
+                for a format that only inserts.
         """
         ...
 
 
 class Format(Options):
-    """A format: its options, its plan-time rules, its decoder and encoder.
+    """A format: its options, the checks at planning, its decoder and encoder.
 
-    A subclass declares options with `kdsl.options.option` and is registered in the entry-point group ``kdsl.formats``
-    under its identifier.
+    A subclass needs only `identifier`, `decoder` and `encoder`; everything else has a default that suits a format of
+    plain rows without a schema registry. It declares options with `kdsl.options.option`, and is registered in the
+    entry-point group ``kdsl.formats`` under its identifier.
 
     Attributes:
         identifier: The format's name.
-        insert_only: Whether every row is new; otherwise rows may be changes (`ROW_KINDS`).
+        insert_only: Whether all rows are inserts; otherwise they may be changes (`ROW_KINDS`).
         metadata: The types of what a message contains besides its row, by key; a table shows it as ``value.<key>``.
         needs_registry: Whether messages name their schema by its id in a schema registry.
-        connection: The prefixes of the options that only say how an external service is reached; a restarted query may
-            change them.
+        connection: The prefixes of the options that only configure the connection to an external service; a restarted
+            query may change them.
     """
 
     identifier: ClassVar[str]
@@ -259,14 +264,14 @@ class Format(Options):
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Yield the problems of this format with a row type and a direction, each without its location.
 
-        Options that are wrong by themselves are reported by `problems`; this reports what concerns the columns and the
+        Options that are wrong by themselves are reported by `problems`; this method checks the columns and the
         combinations of options.
         """
         del row, direction
         return ()
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Yield the problems of this format with how a table uses it: its side and its topics.
+        """Yield the problems of this format with the way a table uses it: its side and its topics.
 
         The registry is not known here; see `check_registry`.
         """
@@ -313,16 +318,16 @@ class Format(Options):
         return self
 
     def display_options(self) -> Mapping[str, str]:
-        """Return the options that differ from their defaults, for display; long values may be cut or digested."""
+        """Return the options that differ from their defaults, for display; long values may be shortened or digested."""
         return self.to_strings()
 
     @abstractmethod
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """Return a decoder that makes rows of this type, whose names are those on the wire."""
+        """Create a decoder to rows of this type, whose column names are those on the wire."""
 
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """Return an encoder for rows of this type, whose names are those on the wire."""
+        """Create an encoder of rows of this type, whose column names are those on the wire."""
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
         """Return an observer, which learns tables and their columns from messages; None if the format cannot.
@@ -337,6 +342,11 @@ class Format(Options):
     def reading_observed(self) -> Self:
         """Return the format whose decoder reads all that an observer of this format accepts."""
         return self
+
+
+def has_placeholders(format_: Format | None) -> bool:
+    """Whether messages of a format may hold placeholders for values that their writer did not have."""
+    return hasattr(format_, "unavailable")
 
 
 def keeps_unavailable(format_: Format) -> bool:

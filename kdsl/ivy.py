@@ -21,6 +21,7 @@ from xml.sax.saxutils import quoteattr
 import attrs
 
 from kdsl.errors import KdslError
+from kdsl.secrets.hiding import redact_addresses
 
 _JAR_TYPES = ("jar", "bundle", "orbit", "hk2-jar", "maven-plugin", "eclipse-plugin")  # packagings whose file is a jar
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+\.jar)")
@@ -131,7 +132,7 @@ def fetch_jars(
         code, lines = _run(command, on_progress)
     if code != 0 or not any(into.iterdir()):
         named = repository()
-        source = "Maven Central" if named is None else re.sub(r"//[^/@]*@", "//", named)  # without the password
+        source = "Maven Central" if named is None else re.sub(r"//.*@", "//", named)  # up to the last @
         raise IvyError(
             explain_failure(
                 "\n".join(lines),
@@ -148,12 +149,13 @@ def explain_failure(output: str, error: str = "", *, subject: str, folder: str, 
 
     Args:
         output: What Ivy printed.
-        error: The message of the exception; empty where Ivy ran as a program.
+        error: The message of the exception; empty if Ivy ran as a program.
         subject: The beginning of the sentence: what could not be fetched.
         folder: Ivy's folder.
         mirror: The settings that name another repository.
         alternative: What to do without a repository.
     """
+    output, error = redact_addresses(output), redact_addresses(error)  # Ivy quotes those of repositories
     unreachable = next(_ignore_spark_packages(_UNREACHABLE, f"{output}\n{error}"), None)
     if unreachable:
         host = unreachable["host"] or urlsplit(unreachable["url"]).hostname
@@ -234,10 +236,10 @@ def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
   <settings defaultResolver="repository"/>
   <caches defaultCacheDir={quoteattr(str(ivy))}/>
   <timeout-constraints>
-    <timeout-constraint name="patient" connectionTimeout="15000" readTimeout="60000"/>
+    <timeout-constraint name="long" connectionTimeout="15000" readTimeout="60000"/>
   </timeout-constraints>
   <resolvers>
-    <ibiblio name="repository" m2compatible="true" usepoms="{str(poms).lower()}"{root} timeoutConstraint="patient"/>
+    <ibiblio name="repository" m2compatible="true" usepoms="{str(poms).lower()}"{root} timeoutConstraint="long"/>
   </resolvers>
 </ivysettings>
 """
@@ -260,7 +262,7 @@ def _module(coordinates: Sequence[Coordinate]) -> str:
 
 
 def _file(coordinate: Coordinate) -> str:
-    """The element for a single file of an artifact; empty where the artifact's jar is meant."""
+    """The element for a single file of an artifact; empty if the artifact's jar is meant."""
     if not coordinate.archive:
         return ""
     classifier, _, ending = coordinate.archive.partition("@")

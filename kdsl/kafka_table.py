@@ -163,7 +163,7 @@ class KafkaTable(metaclass=_TableClass):
 
         Raises:
             ResolveError: The declaration of the columns is invalid.
-            RowError: A value does not fit its column's type, for example None where NULL is not allowed.
+            RowError: A value does not fit its column's type, for example None if NULL is not allowed.
         """
         from kdsl.run.dataframes.rows import create_dataframe
 

@@ -75,6 +75,7 @@ def option(
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
+    sql_only: bool = False,
 ) -> T: ...
 @overload
 def option(
@@ -87,6 +88,7 @@ def option(
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
+    sql_only: bool = False,
 ) -> Any: ...
 def option(
     key: str,
@@ -99,6 +101,7 @@ def option(
     aliases: tuple[str, ...] = (),
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
+    sql_only: bool = False,
 ) -> Any:
     """Declare an option of an `Options` class.
 
@@ -114,6 +117,7 @@ def option(
         aliases: Older keys with the same meaning.
         side: The only direction that uses the option; in the other one a wrong value is a warning.
         codec: How DDL and YAML spell the value, if its type alone does not say it.
+        sql_only: Whether only DDL and YAML have the option, for compatibility with Flink; Python has no keyword for it.
     """
     metadata = {
         "key": key,
@@ -124,6 +128,7 @@ def option(
         "aliases": aliases,
         "side": side,
         "codec": codec,
+        "sql_only": sql_only,
     }
     return attrs.field(default=default, metadata=metadata)
 
@@ -333,7 +338,8 @@ class Options:
             kind = ("a secret" if a.metadata["secret"] is True else _describe(a.type)).replace("|", "\\|")
             older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
             doc = (a.metadata["doc"] + older).replace("|", "\\|")
-            rows.append(f"| `{prefix}{a.metadata['key']}` | `{a.name}` | {kind} | {default} | {doc} |")
+            keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
+            rows.append(f"| `{prefix}{a.metadata['key']}` | {keyword} | {kind} | {default} | {doc} |")
         return "\n".join(rows)
 
 

@@ -44,7 +44,7 @@ class SparkVersion:
     Attributes:
         version: The version, as ``4.2.0``.
         connector: The packages of Spark's Kafka connector, which the transport ``jvm`` needs.
-        delta: The package of Delta, which ``delta(...)`` needs; None where no published one works.
+        delta: The package of Delta, which ``delta(...)`` needs; None if no published one works.
     """
 
     version: str
@@ -92,13 +92,13 @@ INSTALL = f"install 'pyspark{SUPPORTED_RANGE}'"
 
 
 def spark_version(version: str) -> SparkVersion | None:
-    """The tested version that stands for a version of Spark: the same one, or else the newest of its minor version.
+    """The tested version that represents a version of Spark: the same one, or else the newest of its minor version.
 
     Args:
         version: The version as Spark gives it, also with a vendor's suffix: ``4.2.0``, ``4.2.0-amzn-1``.
 
     Returns:
-        None where kdsl does not support the version.
+        None if kdsl does not support the version.
     """
     number = re.match(r"\d+\.\d+(\.\d+)?", version)
     same_minor = [tested for tested in TESTED if number is not None and tested.minor == _minor(number[0])]
@@ -107,7 +107,7 @@ def spark_version(version: str) -> SparkVersion | None:
 
 
 def refusal(subject: str, version: str) -> str | None:
-    """Why kdsl does not run on a version of Spark, naming the versions that it supports; None where it supports it.
+    """Why kdsl does not run on a version of Spark, naming the versions that it supports; None if it supports it.
 
     Args:
         subject: What has the version, with its verb, as ``PySpark is``.

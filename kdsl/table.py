@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from kdsl.plan.changes import AllowedChanges
+    from kdsl.plan.model import OutputMode
 
 _log = logging.getLogger("kdsl")
 _LOGGED: set[Problem | str] = set()
-OutputMode = Literal["append", "update", "complete"]
 
 
 @attrs.frozen
@@ -86,7 +86,7 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read.
-            UnknownColumnError: A wanted column does not exist.
+            KdslError: A wanted column does not exist.
         """
         return read_plan(self._resolve("read", cluster), columns)
 
@@ -257,7 +257,7 @@ class Table:
             ResolveError: The table cannot be read.
             KdslError: Its rows are not changes, the key is unknown, or as for `read`.
         """
-        from kdsl.run.dataframes.latest import last_changes
+        from kdsl.run.dataframes.latest import choose_key, last_changes
         from kdsl.run.read import read
 
         if not self.definition.is_changelog:
@@ -265,7 +265,7 @@ class Table:
                 f"{self.name} only inserts rows, so there is no last row of each key; use read(), declare an "
                 "UpsertTable, or use a value format that carries changes, such as debezium-json"
             )
-        key, at = key_of_changes(self, keys), self._at(cluster)
+        key, at = choose_key(self.definition, keys), self._at(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True))
         by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
         if plan.upserts is not None and by_key:  # without before-images, a read returns the last change of each key
@@ -328,7 +328,7 @@ class Table:
         if cluster is not None:
             merged = cluster.with_properties(own)
             transport = choose_transport(self.definition.options.valid().transport, merged.settings())
-            fail_on(cluster.problems(transport), f"the cluster {cluster.name or cluster.bootstrap_servers!r}")
+            fail_on(cluster.problems(transport), f"the cluster {cluster.label!r}")
             return merged
         servers = self.definition.properties.get(SERVERS)
         if servers is None:
@@ -380,27 +380,6 @@ class Table:
         if note is not None and note not in _LOGGED:
             _LOGGED.add(note)
             _log.info("%s", note)
-
-
-def key_of_changes(table: Table | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The columns that identify the row that a change belongs to.
-
-    Args:
-        table: The table, or None if ``keys`` are given.
-        keys: The columns, instead of the declared ones.
-
-    Raises:
-        KdslError: The columns are unknown.
-    """
-    chosen = tuple(map(str, [keys] if isinstance(keys, str) else keys or ()))
-    declared = () if table is None else table.definition.primary_key or table.definition.message_key
-    if chosen or declared:
-        return chosen or declared
-    name = "the changelog" if table is None else table.name
-    raise KdslError(
-        f"{name}: the key of the rows is unknown; "
-        + ("pass the table, or keys=[...]" if table is None else "declare a PrimaryKey, or pass keys=[...]")
-    )
 
 
 def load_tables(path: str | Path) -> list[Table]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 def in_spark_layout(array: pa.Array) -> pa.Array:
     """The same values, where all members of a NULL row are NULL, NOT NULL ones too.
 
-    Spark's Arrow writer does so; `pyarrow.array` puts zeros and empty texts there.
+    Spark's Arrow writer does so; `pyarrow.array` puts zeros and empty strings there.
     """
     buffers = array.buffers()
     if pa.types.is_struct(array.type):

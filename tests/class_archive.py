@@ -2,8 +2,8 @@
 
 Spark's class path has 280 jars. A JVM that has the archive maps the classes that it would otherwise search all of them
 for, read and verify (https://docs.oracle.com/en/java/javase/17/vm/class-data-sharing.html). The archive depends on the
-JVM and on the jars, is about 150 MB, and is kept with kdsl's other files that can be made again. A JVM that it does not
-fit ignores it.
+JVM and on the jars, is about 150 MB, and is stored with kdsl's other files that can be created again. A JVM that it
+does not fit ignores it.
 """
 
 from __future__ import annotations

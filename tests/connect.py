@@ -40,8 +40,8 @@ class ConnectServer:
             text=True,
         )
         assert self._process.stdout is not None
-        said, _, port = self._process.stdout.readline().partition(" ")
-        assert said == "serves"
+        message, _, port = self._process.stdout.readline().partition(" ")
+        assert message == "serves"
         self._port = int(port)
         return self
 

@@ -28,8 +28,8 @@ def missing() -> str | None:
 
 
 def _program(name: str) -> str | None:
-    found = shutil.which(name)
-    return found or next((str(place / name) for place in _PLACES if (place / name).is_file()), None)
+    result = shutil.which(name)
+    return result or next((str(place / name) for place in _PLACES if (place / name).is_file()), None)
 
 
 def _user() -> str | None:

@@ -50,14 +50,14 @@ def row_types(
     """Rows of members of the given types, with distinct names."""
     fields = st.builds(t.Field, names, member, st.none() | TEXTS)
     return st.lists(fields, unique_by=lambda f: f.name, min_size=min_size, max_size=max_size).map(
-        lambda found: t.Row(tuple(found))
+        lambda value: t.Row(tuple(value))
     )
 
 
 def types() -> st.SearchStrategy[t.DataType]:
     """Every type of the model, nested."""
 
-    def nested(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
+    def nest(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
         return st.one_of(
             st.builds(t.Array, inner, nullable=st.booleans()),
             st.builds(t.Multiset, inner, nullable=st.booleans()),
@@ -65,7 +65,7 @@ def types() -> st.SearchStrategy[t.DataType]:
             st.builds(lambda row, null: row.as_nullable(null), row_types(inner), st.booleans()),
         )
 
-    return st.recursive(scalar_types(), nested, max_leaves=8)
+    return st.recursive(scalar_types(), nest, max_leaves=8)
 
 
 def values(
@@ -75,11 +75,11 @@ def values(
 
     Args:
         kind: The type; None is among the values when it is nullable.
-        override: Gives the strategy of a type's values (but for None) where the usual one does not fit.
+        override: Gives the strategy of a type's values (except None) where the usual one does not fit.
     """
     chosen = override(kind)
-    made = _present_values(kind, override) if chosen is None else chosen
-    return st.none() | made if kind.nullable else made
+    result = _present_values(kind, override) if chosen is None else chosen
+    return st.none() | result if kind.nullable else result
 
 
 def _present_values(

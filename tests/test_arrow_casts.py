@@ -63,8 +63,8 @@ def is_simple(kind: ast.expr | None, tree: ast.Module) -> bool:
             return False
 
 
-def unexplained(found: Iterator[str], reasons: dict[str, str]) -> list[str]:
-    return [place for place in found if place not in reasons and place.rpartition(".")[0] not in reasons]
+def without_reason(values: Iterator[str], reasons: dict[str, str]) -> list[str]:
+    return [place for place in values if place not in reasons and place.rpartition(".")[0] not in reasons]
 
 
 def casts(module: str, tree: ast.Module) -> Iterator[str]:
@@ -81,8 +81,8 @@ def casts(module: str, tree: ast.Module) -> Iterator[str]:
 def test_columns_that_may_be_nested_are_cast_by_the_helper(module: str, path: Path) -> None:
     tree = ast.parse(path.read_text(encoding="utf-8"))
 
-    assert unexplained(casts(module, tree), CASTS) == []
-    assert unexplained((f"{module}.{place}" for place, _ in calls(tree, "toArrow", "toPandas")), COLLECTS) == []
+    assert without_reason(casts(module, tree), CASTS) == []
+    assert without_reason((f"{module}.{place}" for place, _ in calls(tree, "toArrow", "toPandas")), COLLECTS) == []
 
 
 def test_every_exception_is_still_needed() -> None:

@@ -75,7 +75,7 @@ def test_a_detached_cluster_travels_without_the_literals_that_travel_apart() -> 
     assert detached.with_literals(literals).consumer() == cluster.consumer()
 
 
-def test_a_detached_cluster_without_its_literals_says_what_is_missing() -> None:
+def test_a_detached_cluster_without_its_literals_names_what_is_missing() -> None:
     detached, _ = Cluster("a:1", properties=login(LITERAL)).split_literals()
 
     with pytest.raises(ResolveError) as e:
@@ -100,7 +100,7 @@ def test_clients_are_made_from_the_settings_with_secrets_resolved(secret: str, m
 
     consumer, producer, admin = cluster.consumer({"queued.min.messages": 9}), cluster.producer(), cluster.admin()
 
-    assert [made["sasl.password"] for made in (consumer, producer, admin)] == ["HUSH"] * 3
+    assert [item["sasl.password"] for item in (consumer, producer, admin)] == ["HUSH"] * 3
     assert consumer["queued.min.messages"] == "9"
     assert producer["linger.ms"] == "7"
     confluent_kafka.Consumer(consumer).close()
@@ -114,27 +114,27 @@ def test_a_reference_is_resolved_by_the_process_that_makes_the_client() -> None:
     root = Path(__file__).parents[1]
     env = {**os.environ, "KDSL_TEST_PW": "only there", "PYTHONPATH": str(root)}
 
-    made = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(cluster), capture_output=True, env=env)
+    output = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(cluster), capture_output=True, env=env)
 
-    assert made.stdout.decode().strip() == "only there"
+    assert output.stdout.decode().strip() == "only there"
     assert "KDSL_TEST_PW" not in os.environ
 
 
-def test_references_that_this_process_cannot_resolve_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_references_that_this_process_cannot_resolve_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("KDSL_TEST_PW", raising=False)
     registry = Registry("http://r", Properties({"bearer-auth.token": "${file:/no/such/file}"}))
     cluster = Cluster("a:1", properties={**login(REFERRED), "ssl.key.password": "HUSH"}, registry=registry)
 
-    found = [problem.message for problem in cluster.check_references()]
+    results = [problem.message for problem in cluster.check_references()]
 
-    assert len(found) == 2
-    assert found[0].startswith(
+    assert len(results) == 2
+    assert results[0].startswith(
         "the value of 'sasl.jaas.config' cannot be resolved: ${env:KDSL_TEST_PW} cannot be resolved"
     )
-    assert found[1].startswith("the value of 'bearer-auth.token' cannot be resolved: ${file:/no/such/file} cannot be")
+    assert results[1].startswith("the value of 'bearer-auth.token' cannot be resolved: ${file:/no/such/file} cannot be")
 
 
-def test_all_problems_are_told_at_once_and_none_before_they_are_asked_for() -> None:
+def test_all_problems_are_reported_at_once_and_none_before_they_are_requested() -> None:
     cluster = Cluster(
         "kafka, b:99999",
         properties={"bootstrap.servers": "c:3", "linger.ms": "x", "fetch.min.bytes": "y", "lingr.ms": "1"},
@@ -150,7 +150,7 @@ def test_all_problems_are_told_at_once_and_none_before_they_are_asked_for() -> N
     ]
 
 
-def test_a_wrong_cluster_makes_no_client() -> None:
+def test_a_wrong_cluster_creates_no_client() -> None:
     cluster = Cluster("a:1", properties={"bootstrap.servers": "b:2", "acks": "some"}, name="prod")
 
     with pytest.raises(ResolveError) as e:
@@ -164,7 +164,7 @@ def test_a_wrong_cluster_makes_no_client() -> None:
     ]
 
 
-def test_the_same_brokers_among_the_properties_are_no_problem() -> None:
+def test_the_same_brokers_among_the_properties_are_not_a_problem() -> None:
     assert Cluster("a:1,b:2", properties={"bootstrap.servers": "a:1, b:2"}).problems() == ()
 
 
@@ -174,10 +174,24 @@ def test_a_table_s_properties_win_over_the_cluster_s() -> None:
     assert cluster.properties == Properties({"linger.ms": "2", "acks": "all"})
 
 
+def test_the_settings_of_kdsl_are_read_once_and_stay_out_of_pickles_and_comparisons() -> None:
+    cluster = Cluster("a:1", properties={"group.id": "g", **login(LITERAL)})
+    before, shown = cluster.__getstate__(), repr(cluster)
+
+    settings = cluster.kdsl_settings
+
+    assert cluster.kdsl_settings is settings
+    assert cluster.__getstate__() == before
+    assert (repr(cluster), "HUSH" in repr(settings)) == (shown, False)
+    assert cluster == Cluster("a:1", properties={"group.id": "g", **login(LITERAL)})
+    assert cluster.with_properties({"group.id": "h"}).kdsl_settings.group_id == "h"
+    assert pickle.loads(pickle.dumps(cluster.split_literals()[0])).kdsl_settings.group_id == "g"
+
+
 def test_the_connector_s_and_java_s_settings_come_from_the_same_properties() -> None:
     cluster = Cluster("a:1", properties={"group.id": "g", "fetch.max.wait.ms": 5, "client.id.prefix": "p"})
 
-    assert cluster.kdsl_settings().client_id_prefix == "p"
+    assert cluster.kdsl_settings.client_id_prefix == "p"
     assert cluster.java("consumer").settings == {"group.id": "g", "fetch.max.wait.ms": "5", "bootstrap.servers": "a:1"}
 
 
@@ -263,12 +277,12 @@ def test_the_one_cluster_of_a_document_needs_no_name(tmp_path: Path) -> None:
     assert Cluster.from_yaml(str(path)) == Cluster("a:1", name="dev")
 
 
-def test_all_problems_of_a_document_are_told_with_their_places(document: Path) -> None:
+def test_all_problems_of_a_document_are_reported_with_their_locations(document: Path) -> None:
     with pytest.raises(ResolveError) as e:
         Cluster.from_yaml(document, "bad")
 
-    told = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
-    assert [f"$.clusters.bad.{place}: " in told for place in PLACES] == [True] * len(PLACES)
+    message = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
+    assert [f"$.clusters.bad.{place}: " in message for place in PLACES] == [True] * len(PLACES)
     assert len(e.value.problems) == len(PLACES)
 
 
@@ -312,7 +326,7 @@ def test_a_login_in_an_address_without_a_scheme_is_hidden_too() -> None:
     assert "hush" not in repr(registry)
 
 
-def test_a_password_in_an_address_may_hold_a_comma() -> None:
+def test_a_password_in_an_address_may_contain_a_comma() -> None:
     registry = Registry("http://me:hu,sh@host:8081")
 
     assert registry.url == "http://host:8081"
@@ -360,7 +374,7 @@ def test_an_error_in_a_document_names_the_line_and_quotes_nothing(tmp_path: Path
     assert "HU" not in "".join(format_exception(e.value)) + repr(e.value)
 
 
-def test_the_values_of_settings_are_texts_as_they_are_written(tmp_path: Path) -> None:
+def test_the_values_of_settings_are_strings_as_written(tmp_path: Path) -> None:
     path = tmp_path / "clusters.yaml"
     path.write_text(
         "clusters: {a: {bootstrap_servers: k:1, properties: {ssl.key.password: 0123, sasl.password: 1e5, b: yes},\n"
@@ -374,7 +388,7 @@ def test_the_values_of_settings_are_texts_as_they_are_written(tmp_path: Path) ->
     assert cluster.registry.properties.reveal() == {"basic-auth.user-info": "12:30"}
 
 
-def test_a_setting_that_stands_twice_in_a_document_is_an_error(tmp_path: Path) -> None:
+def test_a_duplicate_setting_in_a_document_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "clusters.yaml"
     path.write_text("clusters: {a: {bootstrap_servers: k:1, properties: {acks: all, acks: all}}}")
 

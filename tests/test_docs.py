@@ -37,14 +37,14 @@ def test_the_table_of_the_transports_has_a_row_for_each_capability() -> None:
         assert f"| {one.doc.removesuffix('.')} |" in page
 
 
-def test_there_is_a_page_for_each_format_and_no_other(tmp_path: Path) -> None:
+def test_there_is_exactly_one_page_for_each_format(tmp_path: Path) -> None:
     write_pages(tmp_path)
 
     assert {p.name for p in (tmp_path / "formats").iterdir()} == {p.name for p in (DOCS / "formats").iterdir()}
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_links_lead_to_files_that_are_there(path: Path) -> None:
+def test_links_lead_to_existing_files(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", path.read_text(encoding="utf-8"))
     near = [link for link in links if not re.match(r"https?:", link)]
 

@@ -29,7 +29,7 @@ def test_change_data(spark: SparkSession, kdsl_kafka: RunningKafka) -> None:
     example = program("change_data")
 
     assert [tuple(row) for row in example.run(spark, cluster).collect()] == [("scooter", 4)]
-    assert sorted(changelog_lines(example.Handed.read(spark, cluster))) == [
+    assert sorted(changelog_lines(example.ProductChanges.read(spark, cluster))) == [
         "+I[1, scooter, 4]",
         "+I[1, scooter, 5]",
         "+I[2, hammer, 7]",

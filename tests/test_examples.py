@@ -116,8 +116,10 @@ def test_page_views_by_region(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_p
         kdsl_kafka.produce("page-views", *map(json.dumps, some))
         changes = example.run(spark, cluster, str(tmp_path))
 
-    found = [(row["_row_kind"], row["user_region"], row["views"], row["last_view"].second) for row in changes.collect()]
-    assert sorted(found) == [
+    results = [
+        (row["_row_kind"], row["user_region"], row["views"], row["last_view"].second) for row in changes.collect()
+    ]
+    assert sorted(results) == [
         ("+I", "Asia", 1, 2),
         ("+I", "Europe", 1, 1),
         ("+U", "Europe", 2, 3),
@@ -205,10 +207,10 @@ def test_datastream_copy(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_path: 
 def test_avro_readings(spark: SparkSession, kdsl_kafka: LocalKafka) -> None:
     kdsl_kafka.create_topic("readings", partitions=1)
 
-    hottest, kept = program("avro_readings").run(spark, Cluster(kdsl_kafka.bootstrap_servers))
+    hottest, output = program("avro_readings").run(spark, Cluster(kdsl_kafka.bootstrap_servers))
 
     assert sorted(map(tuple, hottest.collect())) == [("cellar", 21.5), ("hall", 22.0), ("roof", 22.5)]
-    assert sorted(row["degrees"] for row in kept.collect()) == [20.0, 20.5, 21.0, 21.5, 22.0, 22.5]
+    assert sorted(row["degrees"] for row in output.collect()) == [20.0, 20.5, 21.0, 21.5, 22.0, 22.5]
     assert {len(record.value() or b"") for record in kdsl_kafka.read("readings")} == {15}
 
 

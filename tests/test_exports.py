@@ -22,7 +22,7 @@ def test_every_name_of_the_stub_can_be_imported() -> None:
     assert [name for name in names if getattr(kdsl, name, None) is None] == []
 
 
-def test_a_star_import_gives_every_name() -> None:
+def test_a_star_import_provides_every_name() -> None:
     namespace: dict[str, object] = {}
 
     exec("from kdsl import *", namespace)

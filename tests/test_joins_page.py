@@ -22,7 +22,7 @@ NOON = datetime(2025, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def test_the_joins_of_the_page_give_what_they_say(
+def test_the_joins_of_the_page_return_what_they_show(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     code = code_of(PAGE)
@@ -61,7 +61,7 @@ def test_the_joins_of_the_page_give_what_they_say(
     def rows(df: DataFrame) -> list[tuple[Any, ...]]:
         return sorted((tuple(row) for row in df.collect()), key=str)
 
-    def streamed(df: DataFrame, name: str) -> list[tuple[Any, ...]]:
+    def stream_rows(df: DataFrame, name: str) -> list[tuple[Any, ...]]:
         writer = df.writeStream.format("memory").queryName(name).option("checkpointLocation", f"{tmp_path}/{name}")
         assert writer.trigger(availableNow=True).start().awaitTermination(300)
         return rows(spark.table(name))
@@ -70,9 +70,9 @@ def test_the_joins_of_the_page_give_what_they_say(
     assert rows(page["late"].selectExpr("order_id", "customer", "int(amount)")) == [(2, "Bob", 6)]
     assert rows(page["again"]) == [("Ann", 1, 3)]
     enriched = page["enriched"].selectExpr("order_id", "int(amount)", "city")
-    assert streamed(enriched, "enriched") == [(1, 5, "Rome"), (2, 6, "Oslo"), (3, 7, "Rome")]
+    assert stream_rows(enriched, "enriched") == [(1, 5, "Rome"), (2, 6, "Oslo"), (3, 7, "Rome")]
     matched = page["matched"].selectExpr("order_id", "int(amount)", "int(paid)")
-    paid = [row for row in streamed(matched, "matched") if row[2] is not None]  # others come with the watermark
+    paid = [row for row in stream_rows(matched, "matched") if row[2] is not None]  # others come with the watermark
     assert paid == [(1, 5, 5), (3, 7, 1)]
 
 

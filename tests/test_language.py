@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted([*(ROOT / "kdsl").rglob("*.py"), *(ROOT / "formats").rglob("*.py"), *(ROOT / "docs").rglob("*.py")])
-EXAMPLES = sorted((ROOT / "examples").rglob("*.py"))
-# docs/moved.md lists names as they were.
-PAGES = sorted([ROOT / "README.md", *({*(ROOT / "docs").rglob("*.md")} - {ROOT / "docs/moved.md"})])
+FOLDERS = ("kdsl", "formats", "docs", "bench", "examples", "tests")
+# This file lists the words that others must not use, and docs/moved.md names that no longer exist.
+EXEMPT = {Path(__file__), ROOT / "docs" / "moved.md"}
+FILES = sorted(
+    {
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile")),
+        *(path for folder in FOLDERS for kind in ("*.py", "*.md") for path in (ROOT / folder).rglob(kind)),
+    }
+    - EXEMPT
+)
 
 PHRASES = {
     r"cannot be had": "say what could not be fetched, and from where",
@@ -34,6 +42,9 @@ PHRASES = {
     r"\bhangs on\b": "write 'depends on'",
     r"\bbut for\b": "write 'except'",
     r"\bold news\b|\bgiven up\b": "write 'outdated', 'abandoned'",
+    r"\bmade again\b|\b(?:made|read|declared|taken) anew\b": "write 'created again', or 'again'",
+    r"\blooked at by\b|\bnobody looks\b": "write 'ignored' or 'checked by'",
+    r"\bsuch a one\b|\bof its own accord\b": "use fewer words",
     r"\bseed \d{3}\b|\bdesign \d\b|\bseeds?/": "a reader cannot open it: link to public documentation or docs/rules.md",
 }
 VARIABLES = {"found", "made", "given", "told", "kept", "said"}
@@ -67,50 +78,129 @@ PARTICIPLES: dict[str, str] = {
 }
 
 
-# One pass over a line finds out whether any phrase matches; only then does each phrase look for itself.
-COMPILED = [(re.compile(phrase), phrase, advice) for phrase, advice in PHRASES.items()]
-ANY_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES))
+# One pass over a text finds out whether any phrase matches; only then does each phrase look for itself.
+COMPILED = [(re.compile(phrase, re.IGNORECASE), phrase, advice) for phrase, advice in PHRASES.items()]
+ANY_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
+LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+\.|#+|\||>)\s")
 
 
-def check_phrases(number: int, line: str) -> Iterator[str]:
-    if ANY_PHRASE.search(line):
-        yield from (f"{number}: {phrase!r}: {advice}" for regex, phrase, advice in COMPILED if regex.search(line))
+def check_phrases(number: int, text: str) -> Iterator[str]:
+    if ANY_PHRASE.search(text):
+        yield from (f"{number}: {phrase!r}: {advice}" for regex, phrase, advice in COMPILED if regex.search(text))
 
 
-def check_code(source: str) -> Iterator[str]:
-    """The mistakes of a Python file: in its strings and comments, in function names, in names of variables."""
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+def check_code(source: str, *, docstrings_only: bool = False) -> Iterator[str]:
+    """The mistakes of a Python file: in its strings and comments, in function names, in names of variables.
+
+    Args:
+        source: The text of the file.
+        docstrings_only: Of strings check only docstrings: the other ones of a test are data, or repeat messages.
+    """
+    tree = ast.parse(source)
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
+    for node in ast.walk(tree):
+        if docstrings_only and isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in docstrings:
+            continue
+        if isinstance(node, ast.JoinedStr):
+            for text in join_parts(node):
+                yield from check_phrases(node.lineno, " ".join(text.split()))
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
             yield from check_phrases(node.lineno, " ".join(node.value.split()))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from check_phrases(node.lineno, node.name.replace("_", " "))
             if is_participle(node) and node.name not in PARTICIPLES:
                 yield f"{node.lineno}: the function {node.name} is not named by a verb"
         elif isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)):
             name = node.arg if isinstance(node, ast.arg) else node.id
             if name.strip("_") in VARIABLES:
                 yield f"{node.lineno}: the variable {name} does not say what it holds"
-    for number, line in enumerate(source.splitlines(), 1):
-        if "#" in line:
-            yield from check_phrases(number, line.partition("#")[2])
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and node.attr.strip("_") in VARIABLES:
+            yield f"{node.lineno}: the attribute {node.attr} does not say what it holds"
+    yield from check_comments(source)
 
 
-@pytest.mark.parametrize("path", [*SOURCES, *EXAMPLES, *PAGES], ids=lambda path: path.relative_to(ROOT).as_posix())
+def join_parts(node: ast.JoinedStr) -> list[str]:
+    """The texts that an f-string may have: with each alternative of its conditional expressions."""
+    texts = [""]
+    for part in node.values:
+        match part:
+            case ast.Constant(value=str(value)):
+                choices = [value]
+            case ast.FormattedValue(
+                value=ast.IfExp(body=ast.Constant(value=str(first)), orelse=ast.Constant(value=str(second)))
+            ):
+                choices = [first, second]
+            case _:
+                choices = ["…"]
+        texts = [text + choice for text in texts for choice in choices][:16]
+    return texts
+
+
+def check_comments(source: str) -> Iterator[str]:
+    """The phrases of comments; those on consecutive lines are read as one."""
+    lines: list[str] = []
+    start = last = 0
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            row, column = token.start
+            if row != last + 1 or token.line[:column].strip():
+                yield from check_phrases(start, " ".join(lines))
+                lines, start = [], row
+            lines.append(token.string.lstrip("#: "))
+            last = row
+    yield from check_phrases(start, " ".join(lines))
+
+
+def check_page(source: str) -> Iterator[str]:
+    """The phrases of a page: of each paragraph, list item or row of a table as a whole."""
+    lines: list[str] = []
+    start = 1
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        if not line.strip() or LIST_ITEM.match(line):
+            yield from check_phrases(start, " ".join(lines))
+            lines, start = [], number
+        lines.append(line.strip())
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_the_language_of(path: Path) -> None:
     source = path.read_text(encoding="utf-8")
 
     if path.suffix == ".py":
-        mistakes = list(check_code(source))
+        mistakes = list(check_code(source, docstrings_only=path.is_relative_to(ROOT / "tests")))
     else:
-        mistakes = [
-            mistake for number, line in enumerate(source.splitlines(), 1) for mistake in check_phrases(number, line)
-        ]
+        mistakes = list(check_page(source))
 
     assert not mistakes, f"{path.relative_to(ROOT)}:\n" + "\n".join(mistakes)
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""Told what happens."""',
+        "f\"which {'is' if one else 'are'} no column\"",
+        "f'what it {name} cannot be' f' had'",
+        "x = 1  # a\n# a list\n# of which one is missing",
+        "def test_mistakes_are_told(): pass",
+        "def written(): pass",
+        "found = 1",
+        "self.given = 1",
+    ],
+)
+def test_mistakes_in_code_are_detected(source: str) -> None:
+    assert list(check_code(source))
+
+
+def test_a_phrase_across_the_lines_of_a_page_is_detected() -> None:
+    assert list(check_page("# Title\n\nA list of\nwhich one is missing.\n"))
+    assert not list(check_page("- the last of\n- which one?\n"))
+
+
 def is_participle(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """Whether a function is named by what was done: properties may be, since they do nothing."""
-    if any(ast.unparse(d).split(".")[-1] in ("property", "cached_property", "setter") for d in node.decorator_list):
+    """Whether a function is named by what was done: properties and fixtures may be, since they name a value."""
+    decorators = [ast.unparse(decorator).partition("(")[0].split(".")[-1] for decorator in node.decorator_list]
+    if {*decorators} & {"property", "cached_property", "setter", "fixture"}:
         return False
     first = node.name.strip("_").split("_")[0]
     return first in IRREGULAR or (len(first) > 4 and first.endswith("ed") and not first.endswith(("eed", "embed")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,6 @@ LAYERS = (
         "kdsl.durations",
         "kdsl.folders",
         "kdsl.callbacks",
-        "kdsl.ivy",
         "kdsl.retry",
         "kdsl.spark_internals",
         "kdsl.spark_versions",
@@ -27,6 +26,7 @@ LAYERS = (
         "kdsl.types",
     ),
     ("kdsl.secrets",),
+    ("kdsl.ivy",),
     ("kdsl.client_settings",),
     ("kdsl.cluster",),
     ("kdsl.registry",),
@@ -76,7 +76,7 @@ def layer(module: str) -> int:
         for name in names
         if module == name or (module.startswith(f"{name}.") and name != "kdsl")
     ]
-    assert fits, f"{module} stands in no layer"
+    assert fits, f"{module} is in no layer"
     return max(fits)[1]
 
 
@@ -91,8 +91,12 @@ def modules() -> Iterator[tuple[str, Path]]:
 @cache
 def imports(path: Path, *, lazy: bool) -> tuple[str, ...]:
     """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
+    return names_of_imports(_nodes(_parse(path), lazy=lazy))
+
+
+def names_of_imports(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
     names: list[str] = []
-    for node in _nodes(_parse(path), lazy=lazy):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom) and node.module:
             submodules = [f"{node.module}.{alias.name}" for alias in node.names]
             names += [name if is_module(name) else node.module for name in submodules]
@@ -132,9 +136,54 @@ def test_a_module_imports_only_from_layers_before_it(module: str, path: Path) ->
 
 
 def test_every_layer_has_a_module() -> None:
-    found = {layer(name) for name, _ in modules()}
+    used = {layer(name) for name, _ in modules()}
 
-    assert found == set(range(len(LAYERS)))
+    assert used == set(range(len(LAYERS)))
+
+
+def test_modules_do_not_import_each_other_in_a_circle() -> None:
+    """Every import counts: at the top, inside functions (except in `REACHING`), and for type checkers only."""
+    paths = dict(modules())
+    imported = {
+        name: imports(path, lazy=False) if name in REACHING else names_of_imports(ast.walk(_parse(path)))
+        for name, path in paths.items()
+    }
+
+    assert find_circles({name: {*names} & {*paths} - {name} for name, names in imported.items()}) == []
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a", "e"}, "e": set()}
+
+    assert find_circles(graph) == [["a", "b", "c"]]
+
+
+def find_circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
+    """The strongly connected components with more than one module (Tarjan's algorithm)."""
+    indices: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    circles: list[list[str]] = []
+
+    def visit(name: str) -> None:
+        indices[name] = lowest[name] = len(indices)
+        stack.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in indices:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in stack:
+                lowest[name] = min(lowest[name], indices[other])
+        if lowest[name] == indices[name]:
+            start = stack.index(name)
+            component, stack[start:] = stack[start:], []
+            if len(component) > 1:
+                circles.append(sorted(component))
+
+    for name in sorted(graph):
+        if name not in indices:
+            visit(name)
+    return circles
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
@@ -151,8 +200,11 @@ def test_a_private_module_is_imported_only_within_its_package(module: str, path:
 INTERNAL = {
     *("_jvm", "_jdf", "_jsparkSession", "_jsc", "_jsq", "_jc", "_jdict", "_jcols", "_jreader", "_jwrite", "_gateway"),
     *("_explain_string", "_jlistener", "queryExecution", "sessionState", "sharedState", "streamingQuery"),
-    *("logicalPlan", "collectLeaves", "listenerBus"),
+    *("logicalPlan", "collectLeaves", "listenerBus", "getLocalProperty"),
 }
+
+
+_PRIVATE = ("py4j", "pyspark.sql.connect")
 
 
 @pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
@@ -160,7 +212,7 @@ def test_only_spark_internals_reach_into_spark(module: str, path: Path) -> None:
     if module.startswith("kdsl.spark_internals"):
         return
     tree = ast.parse(path.read_text(encoding="utf-8"))
-    reached = [name for lazy in (False, True) for name in imports(path, lazy=lazy) if name.split(".")[0] == "py4j"]
+    reached = [name for lazy in (False, True) for name in imports(path, lazy=lazy) if name.startswith(_PRIVATE)]
     for node in ast.walk(tree):
         match node:
             case ast.Attribute(value=ast.Name(id="self")):

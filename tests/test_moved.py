@@ -1,4 +1,4 @@
-"""docs/moved.md leads from every earlier module, and from the public names that it lists, to something that exists."""
+"""docs/moved.md leads from every earlier module and public name to what replaces it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-MOVED = dict(
-    re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \|$", (ROOT / "docs" / "moved.md").read_text(encoding="utf-8"), re.M)
-)
+PAGE, _, GONE_ROWS = (ROOT / "docs" / "moved.md").read_text(encoding="utf-8").partition("\n## Gone\n")
+MOVED = dict(re.findall(r"^\| `([\w.]+)` \| `([\w.]+)` \|$", PAGE, re.M))
+GONE = set(re.findall(r"^\| `([\w.]+)` \| .+ \|$", GONE_ROWS, re.M))
 BEFORE = Path(__file__).with_name("modules_before.txt").read_text(encoding="utf-8").split()
+# The public functions, classes and constants at the top of these modules.
+NAMES_BEFORE = Path(__file__).with_name("names_before.txt").read_text(encoding="utf-8").split()
 
 
 def test_every_new_name_can_be_imported() -> None:
@@ -23,6 +25,22 @@ def test_every_earlier_module_exists_or_is_listed() -> None:
     missing = [module for module in BEFORE if module not in MOVED and not is_module(module)]
 
     assert missing == []
+
+
+def test_every_earlier_name_exists_or_is_listed() -> None:
+    missing = [name for name in NAMES_BEFORE if name not in MOVED and name not in GONE and not exists(new_name(name))]
+
+    assert missing == []
+
+
+def test_a_name_that_is_listed_as_gone_does_not_exist() -> None:
+    assert [name for name in sorted(GONE) if name in MOVED or exists(new_name(name))] == []
+
+
+def new_name(name: str) -> str:
+    """A name in the new module of its earlier one."""
+    module, _, last = name.rpartition(".")
+    return f"{MOVED.get(module, module)}.{last}"
 
 
 def exists(name: str) -> bool:

@@ -26,7 +26,7 @@ class Fruit(Options):
     weight: int = option("weight", "Grams.")
 
 
-def texts(fruit: Options) -> list[str]:
+def problems_of(fruit: Options) -> list[str]:
     return [str(p) for p in fruit.problems()]
 
 
@@ -35,20 +35,20 @@ class TestConstructor:
         fruit = Fruit(weight=5, ripe=True, names=("a", "b"))
 
         assert (fruit.ripe, fruit.names, fruit.seeds) == (True, ("a", "b"), 3)
-        assert texts(fruit) == []
+        assert problems_of(fruit) == []
 
     def test_it_records_unknown_names(self) -> None:
-        given: dict[str, Any] = {"wieght": 5, "weight": 1}
+        settings: dict[str, Any] = {"wieght": 5, "weight": 1}
 
-        assert texts(Fruit(**given))[0].startswith("the fruit has no option wieght= (did you mean 'weight'?)")
+        assert problems_of(Fruit(**settings))[0].startswith("the fruit has no option wieght= (did you mean 'weight'?)")
 
     def test_it_records_what_is_missing(self) -> None:
-        given: dict[str, Any] = {}
+        settings: dict[str, Any] = {}
 
-        assert texts(Fruit(**given)) == ["weight= is required; add weight=: Grams."]
+        assert problems_of(Fruit(**settings)) == ["weight= is required; add weight=: Grams."]
 
     @pytest.mark.parametrize(
-        ("given", "told"),
+        ("settings", "message"),
         [
             ({"ripe": "yes"}, "ripe= has the value 'yes'; set ripe= to true or false"),
             ({"seeds": True}, "seeds= has the value True; set seeds= to an integer"),
@@ -62,49 +62,58 @@ class TestConstructor:
             ({"note": 3}, "note= has the value 3; set note= to a string"),
         ],
     )
-    def test_it_records_values_of_the_wrong_kind(self, given: dict[str, Any], told: str) -> None:
-        assert texts(Fruit(weight=1, **given)) == [told]
+    def test_it_records_values_of_the_wrong_kind(self, settings: dict[str, Any], message: str) -> None:
+        assert problems_of(Fruit(weight=1, **settings)) == [message]
 
-    def test_a_valid_copy_has_defaults_for_what_is_wrong(self) -> None:
-        given: dict[str, Any] = {"seeds": "x", "ripe": True}
+    def test_a_valid_copy_has_defaults_for_wrong_values(self) -> None:
+        settings: dict[str, Any] = {"seeds": "x", "ripe": True}
 
-        assert Fruit(weight=1, **given).valid() == Fruit(weight=1, ripe=True)
+        assert Fruit(weight=1, **settings).valid() == Fruit(weight=1, ripe=True)
 
 
 class TestStrings:
-    def test_texts_become_values(self) -> None:
-        given = {"ripe": "TRUE", "colour": "green", "seed-count": "4", "names": "a; b", "keeps": "5 min", "weight": "1"}
-        made = Fruit.from_strings(given)
+    def test_strings_become_values(self) -> None:
+        settings = {
+            "ripe": "TRUE",
+            "colour": "green",
+            "seed-count": "4",
+            "names": "a; b",
+            "keeps": "5 min",
+            "weight": "1",
+        }
+        result = Fruit.from_strings(settings)
 
         expected = Fruit(ripe=True, colour="GREEN", seeds=4, names=("a", "b"), keeps=timedelta(minutes=5), weight=1)
-        assert made == expected
-        assert texts(made) == []
+        assert result == expected
+        assert problems_of(result) == []
 
     def test_they_read_back_equal(self) -> None:
         fruit = Fruit(ripe=True, names=("a",), keeps=timedelta(milliseconds=1500), weight=7, note="x")
 
         assert Fruit.from_strings(fruit.to_strings()) == fruit
 
-    def test_every_wrong_text_is_told(self) -> None:
-        made = Fruit.from_strings(
+    def test_every_wrong_string_is_reported(self) -> None:
+        result = Fruit.from_strings(
             {"ripe": "maybe", "seed-count": "four", "colour": "rad", "wait": "1", "keeps": "long"}
         )
 
-        codes = sorted(p.code for p in made.problems())
+        codes = sorted(p.code for p in result.problems())
         assert codes == ["option-missing", "option-unknown", *["option-value"] * 4]
-        assert "(did you mean 'red'?)" in "\n".join(texts(made))
+        assert "(did you mean 'red'?)" in "\n".join(problems_of(result))
 
     @pytest.mark.parametrize("text", ["1e3", "1_000", "", "٣", "9" * 5000])
-    def test_a_whole_number_is_written_in_digits(self, text: str) -> None:
-        made = Fruit.from_strings({"weight": "1", "seed-count": text})
+    def test_an_integer_is_written_in_digits(self, text: str) -> None:
+        result = Fruit.from_strings({"weight": "1", "seed-count": text})
 
-        assert "expected an integer" in next(made.problems()).message
+        assert "expected an integer" in next(result.problems()).message
 
     def test_messages_use_the_spelling_of_the_user(self) -> None:
-        made = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
+        result = Fruit.from_strings({"ripe": "maybe", "weight": "1"})
 
-        told = [str(p) for p in made.problems(lambda _, key: f"'value.{key}'")]
-        assert told == ["'value.ripe' has the value 'maybe': expected true or false; set 'value.ripe' to true or false"]
+        messages = [str(p) for p in result.problems(lambda _, key: f"'value.{key}'")]
+        assert messages == [
+            "'value.ripe' has the value 'maybe': expected true or false; set 'value.ripe' to true or false"
+        ]
 
 
 def test_a_group_is_a_value() -> None:
@@ -123,8 +132,8 @@ def test_the_reference_page_has_every_option() -> None:
     assert lines[-1] == "| `fruit.weight` | `weight` | an integer | required | Grams. |"
 
 
-def test_a_value_of_any_letter_case_is_kept_as_it_is_declared() -> None:
-    given = KafkaOptions(transport="JVM", delivery="Exactly-Once", exactly_once="STAGED")  # type: ignore[arg-type]
+def test_a_value_of_any_letter_case_becomes_the_declared_one() -> None:
+    options = KafkaOptions(transport="JVM", delivery="Exactly-Once", exactly_once="STAGED")  # type: ignore[arg-type]
 
-    assert (given.transport, given.delivery, given.exactly_once) == ("jvm", "exactly-once", "staged")
-    assert list(given.problems()) == []
+    assert (options.transport, options.delivery, options.exactly_once) == ("jvm", "exactly-once", "staged")
+    assert list(options.problems()) == []

@@ -46,7 +46,7 @@ def test_it_does_not_contain_the_generator_of_the_documentation(wheel: zipfile.Z
     assert [name for name in wheel.namelist() if "generate" in name or name.endswith("/docs.py")] == []
 
 
-def test_it_holds_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
+def test_it_contains_every_file_of_the_packages(wheel: zipfile.ZipFile) -> None:
     tracked = [
         path.relative_to(root).as_posix()
         for root, package in ((ROOT, "kdsl"), (ROOT / "formats", "kdsl_formats"))

@@ -49,7 +49,7 @@ def test_the_last_result_before_the_deadline_is_returned(clock: Clock) -> None:
     assert clock.pauses == [1.0, 1.0, 0.5]
 
 
-def test_there_is_one_attempt_without_time(clock: Clock) -> None:
+def test_there_is_one_attempt_with_a_passed_deadline(clock: Clock) -> None:
     attempts: list[float] = []
 
     retry(attempts.append, bool, Deadline(0), wait=clock.sleep)

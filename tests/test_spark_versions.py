@@ -45,10 +45,10 @@ def test_pip_takes_the_versions_that_the_table_supports() -> None:
     ],
 )
 def test_a_patch_release_that_is_not_tested_counts_as_the_newest_that_is(version: str, tested: str) -> None:
-    found = spark_version(version)
+    result = spark_version(version)
 
-    assert found is not None
-    assert found.version == tested
+    assert result is not None
+    assert result.version == tested
 
 
 @pytest.mark.parametrize("version", ["3.5.8", "4.0.2", "4.1.1", "4.20.0", "4.4.0", "5.2.0", "4", ""])
@@ -86,15 +86,15 @@ class TestDoctor:
             f"'transport' = '{transport}')"
         )
         plan = read_plan(resolve(table.definition, "read"))
-        (found,) = (f for f in examine(Cluster("127.0.0.1:1"), [plan]) if f.check == "Spark")
-        return found
+        (result,) = (f for f in examine(Cluster("127.0.0.1:1"), [plan]) if f.check == "Spark")
+        return result
 
-    def test_it_tells_that_a_version_is_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_tested_version_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
 
         assert self.finding() == Finding("Spark", "ok", "kdsl is tested with 4.3.0")
 
-    def test_it_tells_the_jars_of_a_table_that_needs_them(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_jars_that_a_table_needs_are_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.3.0")
 
         assert self.finding("jvm").message.startswith(
@@ -103,16 +103,16 @@ class TestDoctor:
 
     def test_it_warns_of_a_patch_release_that_is_not_tested(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.2.9")
-        found = self.finding()
+        result = self.finding()
 
-        assert (found.state, found.message) == ("warning", "kdsl supports 4.2.9, but is tested with 4.2.1")
+        assert (result.state, result.message) == ("warning", "kdsl supports 4.2.9, but is tested with 4.2.1")
 
     def test_an_unsupported_version_is_an_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("pyspark.version.__version__", "4.1.1")
-        found = self.finding()
+        result = self.finding()
 
-        assert found.state == "error"
-        assert f"{found.message}; {found.fix}" == SENTENCE.format("4.1.1")
+        assert result.state == "error"
+        assert f"{result.message}; {result.fix}" == SENTENCE.format("4.1.1")
 
 
 OLD = "4.1.1"

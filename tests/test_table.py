@@ -1,4 +1,4 @@
-"""A table at work: the cluster's settings count, warnings are told once, what is missing is told."""
+"""A table at work: the cluster's settings count, warnings are reported once, what is missing is reported."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_mistake_of_the_cluster_is_the_clusters() -> None:
     assert str(caught.value).startswith("the cluster 'a:1' has 1 problem")
 
 
-def test_a_table_without_brokers_says_how_to_name_them() -> None:
+def test_a_table_without_brokers_explains_how_to_name_them() -> None:
     with pytest.raises(ResolveError) as caught:
         Table(Odd.definition()).cluster()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from kdsl.client_settings import librdkafka
-from kdsl.client_settings.model import Setting, Target
+from kdsl.client_settings.model import LibrdkafkaProperty, Setting
 from kdsl.client_settings.security_settings import SECURITY
 from kdsl.client_settings.settings import CLIENTS, CONNECTOR, CONSUMER, PRODUCER
 from kdsl.client_settings.to_librdkafka import FIXED
@@ -98,7 +98,7 @@ def _translation(row: Setting) -> str:
             return "read by kdsl"
 
 
-def _target(row: Setting, target: Target) -> str:
+def _target(row: Setting, target: LibrdkafkaProperty) -> str:
     name = "the same" if target.name == row.name else f"`{target.name}`"
     limited = target.clients and target.clients != row.clients
     span = "" if target.low is None else f" ({target.low} to {target.high})"

@@ -1,4 +1,4 @@
--- Orders that are made up, into Kafka; those of each channel are counted from there.
+-- Write generated orders to Kafka, and count those of each channel from there.
 --   kdsl run examples/sql/datagen.sql --bootstrap-servers localhost:9092
 
 CREATE TABLE made_up (

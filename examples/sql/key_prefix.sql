@@ -1,4 +1,4 @@
--- The key of the message and its value have a column of one name each: a prefix tells them apart.
+-- Key and value of the message both have a column of the same name: a prefix distinguishes them.
 --   kdsl run examples/sql/key_prefix.sql --bootstrap-servers localhost:9092 --once
 
 CREATE TABLE user_behavior (

@@ -1,4 +1,4 @@
--- Copy a topic with everything that Kafka knows about each record: metadata in, ordinary columns out.
+-- Copy a topic with all metadata of each record: metadata columns are read, physical columns are written.
 --   kdsl run examples/sql/metadata_copy.sql --bootstrap-servers localhost:9092 --once
 
 CREATE TABLE kafkaSource (

@@ -1,4 +1,4 @@
--- Orders as lines on the screen, as they come.
+-- Print orders as they arrive.
 --   kdsl run examples/sql/show.sql --bootstrap-servers localhost:9092
 
 CREATE TABLE orders (

@@ -1,4 +1,4 @@
--- Page views counted by region. Each count replaces the one before, and is read back as it changes.
+-- Page views counted by region. Each count replaces the previous one, and its changes are read back.
 --   kdsl run examples/sql/upsert_by_region.sql --bootstrap-servers localhost:9092 --once
 
 CREATE TABLE page_views (

@@ -1,4 +1,4 @@
--- Orders by their key from a cluster that logs in with Kerberos: kdsl goes through Spark's own connector, which can.
+-- Orders by their key from a cluster with Kerberos, which needs the transport of Spark's own connector.
 --   kdsl run examples/sql/upsert_kerberos.sql
 
 CREATE TABLE orders (

@@ -1,4 +1,4 @@
--- Orders as they come become rows by their key: of each order the topic keeps what holds now.
+-- Write incoming orders as upserts: the topic keeps the current row of each order.
 --   kdsl run examples/sql/upsert_orders.sql --bootstrap-servers localhost:9092
 
 CREATE TABLE orders (

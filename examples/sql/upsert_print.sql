@@ -1,4 +1,4 @@
--- Orders by their key, as a changelog on the screen: what comes, changes and goes.
+-- Orders by their key, printed as a changelog: inserts, updates and deletes.
 --   kdsl run examples/sql/upsert_print.sql --bootstrap-servers localhost:9092
 
 CREATE TABLE orders (

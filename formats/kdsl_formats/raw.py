@@ -1,4 +1,4 @@
-"""The format ``raw``: the message is the value of the table's only column, as bytes, as text or as a binary number."""
+"""The format ``raw``: the message is the value of the table's only column, as bytes, a string or a binary number."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ BYTES = (t.Binary, t.VarBinary)
 
 
 def _check_charset(name: str) -> str | None:
-    """What is wrong with the name of a charset."""
+    """What is wrong with a charset's name; None if it is valid."""
     return None if charset(name) else unknown_charset(name)
 
 
 class Raw(Format):
     """The message itself as the only column (Flink's format ``raw``).
 
-    A string is in the charset, BYTES are as they are, a number has its binary form (1, 2, 4 or 8 bytes), BOOLEAN is one
-    byte, false when it is zero. A null message is NULL, and NULL is written as a null message; with a line delimiter a
-    null or empty message gives no row.
+    A string is encoded in the charset, BYTES are unchanged, a number is in binary form (1, 2, 4 or 8 bytes), and
+    BOOLEAN is one byte, where zero is false. A null message is NULL, and NULL is written as a null message; with a line
+    delimiter a null or empty message produces no row.
 
-    Bytes that are invalid in the charset become U+FFFD; a character that the charset lacks is an error on writing, and
-    so is a message of the wrong size on reading. Lengths are not enforced.
+    Bytes that are invalid in the charset become U+FFFD. A character that the charset lacks is an error on writing; a
+    message of the wrong size is an error on reading. Lengths are not enforced.
     """
 
     identifier = "raw"
 
     charset: str = option(
         "charset",
-        "The charset of a string column, as Java spells its name (UTF-8, ISO-8859-1, GBK, UTF-16, …).",
+        "The charset of a string column, by its Java name (UTF-8, ISO-8859-1, GBK, UTF-16, …).",
         default="UTF-8",
         check=_check_charset,
     )
@@ -56,25 +56,25 @@ class Raw(Format):
     )
     line_delimiter: str | None = option(
         "line-delimiter",
-        "What separates the values of a message. Read: each part is a row, but an empty last part is not; write: it is "
-        "added after the value. It is used as it is: a line break is one character, not a backslash and an n.",
+        "The separator of the values in a message. Read: each part is a row, except an empty last part; write: it is "
+        "added after the value. It is used literally: a line break is one character, not a backslash and an n.",
         default=None,
         check=lambda value: "write at least one character, or leave the option out" if value == "" else None,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-8 and F-9; the values of the options are checked by `problems` (F-10)."""
+        """Check rules F-8 and F-9; `problems` checks the values of the options (F-10)."""
         if len(row.fields) != 1:
             yield Problem(
                 "raw-one-column",
-                f"the format 'raw' holds one column, but there are {len(row.fields)}: {', '.join(row.names) or 'none'}",
+                f"the format 'raw' takes one column, but there are {len(row.fields)}: {', '.join(row.names) or 'none'}",
                 "keep one column, or use the format 'csv' or 'json'",
             )
         for field in row.fields:
             if not isinstance(field.type, (*NUMBERS, *STRINGS, *BYTES, t.Boolean)):
                 yield Problem(
                     "raw-type",
-                    f"the format 'raw' has no form for the type {field.type}",
+                    f"the format 'raw' does not support the type {field.type}",
                     "use STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT or DOUBLE",
                     Where(column=field.name),
                 )
@@ -88,7 +88,7 @@ class Raw(Format):
         return RawEncoder(row.fields[0], self._wire_options())
 
     def _wire_options(self) -> _WireOptions:
-        """What the options mean for decoder and encoder."""
+        """The options in the form that the decoder and the encoder use."""
         java_charset = charset(self.charset)
         assert java_charset, self.charset
         return _WireOptions(
@@ -98,7 +98,7 @@ class Raw(Format):
 
 @attrs.frozen
 class _WireOptions:
-    """What the options mean: the charset, numpy's mark of the byte order, and the text between values."""
+    """The charset, numpy's character for the byte order, and the delimiter between values."""
 
     charset: Charset
     order: str
@@ -109,19 +109,19 @@ class _WireOptions:
         return self.charset.codec == "utf-8"
 
     def holds_text(self, data: npt.NDArray[np.uint8]) -> bool:
-        """Whether bytes of the charset are their own UTF-8 (the caller checks UTF-8)."""
+        """Whether bytes in the charset are already UTF-8 (the caller checks that they are valid)."""
         return self.utf8 or (self.charset.keeps_ascii and (not data.size or int(data.max()) < 0x80))
 
 
 class RawDecoder:
-    """Makes the only column of the messages; every value at once, except strings of other charsets."""
+    """Decodes the only column of the messages; all values at once, except strings in other charsets."""
 
     def __init__(self, field: t.Field, wire: _WireOptions) -> None:
         self.kind, self.wire = field.type, wire
         self.field = arrow_field(field.name, field.type)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; see `kdsl.formats.Decoder`."""
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
             messages, owners = self._split_messages(messages, self.wire.delimiter)
@@ -145,7 +145,7 @@ class RawDecoder:
         return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
 
     def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The column's values, and which messages have the wrong size."""
+        """The column's values, and a mask of the messages that have the wrong size."""
         if isinstance(self.kind, BYTES):
             return messages, None
         if isinstance(self.kind, STRINGS):
@@ -183,13 +183,13 @@ class RawDecoder:
 
 
 class RawEncoder:
-    """Writes the only column of the rows; every value at once, except strings of other charsets."""
+    """Encodes the only column of the rows; all values at once, except strings in other charsets."""
 
     def __init__(self, field: t.Field, wire: _WireOptions) -> None:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; see `kdsl.formats.Encoder`."""
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
@@ -219,7 +219,7 @@ class RawEncoder:
 
 
 def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The number that each message holds, and the messages whose size is wrong (theirs and a null's are 0)."""
+    """The number in each message, and a mask of the messages of the wrong size (these and null messages become 0)."""
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), -1))
     right = lengths == dtype.itemsize
     if right.all():
@@ -231,7 +231,7 @@ def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.N
 
 
 def _write_numbers(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
-    """The bytes of each number."""
+    """Encode numbers as bytes."""
     present = np.asarray(column.is_valid())
     values = np.asarray(column.drop_null()).astype(dtype)
     offsets = np.zeros(len(column) + 1, np.int32)

@@ -1,4 +1,4 @@
-"""What all formats with a schema registry share, for other modules and for plug-ins."""
+"""The base class of formats with a schema registry, for other modules and for plug-ins."""
 
 from __future__ import annotations
 

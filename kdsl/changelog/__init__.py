@@ -14,10 +14,10 @@ in `to_delta`, `to_jdbc` (with the SQL of its databases in `dialects`) and `to_m
 from __future__ import annotations
 
 from kdsl.changelog.changes import Changelog
-from kdsl.changelog.target import Batch, Target
+from kdsl.changelog.target import Batch, Target, is_applied
 from kdsl.changelog.to_delta import delta
 from kdsl.changelog.to_jdbc import jdbc
 from kdsl.changelog.to_memory import MemoryTable, memory
 from kdsl.errors import ChangelogError
 
-__all__ = ["Batch", "Changelog", "ChangelogError", "MemoryTable", "Target", "delta", "jdbc", "memory"]
+__all__ = ["Batch", "Changelog", "ChangelogError", "MemoryTable", "Target", "delta", "is_applied", "jdbc", "memory"]

@@ -6,15 +6,21 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, overload
 
+import attrs
+
 from kdsl.changelog.target import Batch, Target
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.kafka_table import KafkaTable
+from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.dataframes.latest import last_changes
+from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
 from kdsl.run.listeners.start import start_query
+from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_spark
-from kdsl.table import OutputMode, Table, key_of_changes
+from kdsl.spark_internals.queries import query_of
+from kdsl.spark_internals.session import is_connect
+from kdsl.table import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -47,7 +53,7 @@ class Changelog:
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df
-        self.keys = key_of_changes(declared, keys)
+        self.keys = choose_key(None if declared is None else declared.definition, keys)
         self.order_by = tuple(map(str, [order_by] if isinstance(order_by, str) else order_by))
         for name in (*self.keys, *self.order_by):
             if name not in df.columns:
@@ -100,7 +106,8 @@ class Changelog:
 
         Args:
             target: `delta`, `jdbc`, `memory`, or any other `Target`.
-            batch: For a batch DataFrame that may be repeated, as in your own ``foreachBatch``: its identity.
+            batch: For a batch DataFrame that may be repeated, as in your own ``foreachBatch``: its identity. Each
+                ``apply_to`` of the function to the same target needs its own writer.
             checkpoint: For a stream: the checkpoint folder of the query.
             trigger: For a stream: arguments of Spark's ``trigger``.
             name: For a stream: the query's name.
@@ -110,9 +117,9 @@ class Changelog:
             The query of a stream, else None.
 
         Raises:
-            SparkVersionError: kdsl does not support the session's Spark.
             ChangelogError: The target does not support the changes; or the checkpoint and the table do not belong
-                together.
+                together; or the table has another batch with the number.
+            KdslError: kdsl does not support the session's Spark.
         """
         spark = self.df.sparkSession
         check_spark(spark)
@@ -123,6 +130,8 @@ class Changelog:
                     f"{self._name} is not a stream; omit {listing(surplus)}, which is only for streams"
                 )
             target.check(spark, streaming=False)
+            if batch is not None and not batch.content:
+                batch = attrs.evolve(batch, content=_content_of_micro_batch(self.df, batch.number))
             self._apply(self.df, target, batch)
             return None
         if checkpoint is None:
@@ -134,6 +143,7 @@ class Changelog:
                 f"{self._name}: the output mode 'complete' returns all rows in each batch, not changes; use 'update'"
             )
         target.check(spark, streaming=True)
+        warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
         self._check_progress(opened, target)
         mode = output_mode or ("update" if aggregates(self.df) else "append")
@@ -142,7 +152,7 @@ class Changelog:
         def apply(rows: DataFrame, number: int) -> None:
             if not writer:
                 writer.append(_query_id(opened) or "")
-            self._apply(rows, target, Batch(writer[0], number))
+            self._apply(rows, target, Batch(writer[0], number, _content(writer[0], opened, number)))
 
         return start_query(self.df.writeStream.outputMode(mode).foreachBatch(apply), checkpoint, trigger, name)
 
@@ -184,6 +194,23 @@ class Changelog:
             target.apply(last, self.keys, batch)
         finally:
             last.unpersist()
+
+
+def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
+    """The content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
+
+    Args:
+        rows: The rows, from which the query is known in any thread.
+        number: The number of the batch.
+    """
+    query = None if is_connect(rows.sparkSession) else query_of(rows)
+    if query is None:
+        return ""
+    return _content(query.id, Checkpoint.open(rows.sparkSession, query.checkpoint), number)
+
+
+def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
+    return f"{query_id}/{checkpoint.batch_digest(number)}"
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:

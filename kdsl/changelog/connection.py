@@ -9,9 +9,11 @@ from typing import Any
 
 import attrs
 
-from kdsl.changelog.target import Batch
+from kdsl.changelog.target import Batch, is_applied
 from kdsl.errors import ChangelogError
 from kdsl.spark_internals.errors import GatewayError, JavaError
+
+_CONTENT = "batch_content"
 
 
 @attrs.frozen
@@ -144,7 +146,7 @@ class Connection:
         """Create the table of batches, unless another process has just created it."""
         columns = (
             "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL, "
-            "PRIMARY KEY (writer, target)"
+            f"{_CONTENT} VARCHAR(128), PRIMARY KEY (writer, target)"
         )
         try:
             self.run(f"CREATE TABLE {table} ({columns})")
@@ -152,7 +154,22 @@ class Connection:
             if not self.exists(table):
                 raise
 
-    def last_batch(self, batches: str, writer: str, target: str) -> int | None:
+    def add_content_column(self, table: str) -> None:
+        """Add the column for the contents of batches to a table of batches that an earlier version of kdsl created."""
+        if _CONTENT in map(str.lower, self.columns(table)):
+            return
+        for word in ("ADD COLUMN", "ADD"):  # Postgres, Derby, MySQL, H2; SQL Server and Oracle
+            try:
+                self.run(f"ALTER TABLE {table} {word} {_CONTENT} VARCHAR(128)")
+            except JavaError:
+                if _CONTENT in map(str.lower, self.columns(table)):  # another process has just added it
+                    return
+                if word == "ADD":
+                    raise
+            else:
+                return
+
+    def last_number(self, batches: str, writer: str, target: str) -> int | None:
         """The number of a writer's last batch; None if there is none.
 
         Args:
@@ -161,6 +178,20 @@ class Connection:
             target: The table to which the writer applies its batches.
         """
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
+
+    def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
+        """A writer's last batch; None if there is none. The arguments are those of `last_number`."""
+        number = self.last_number(batches, writer, target)
+        if number is None:
+            return None
+        query = f"SELECT {_CONTENT} FROM {batches} WHERE writer = ? AND target = ? AND batch_id = ?"
+        prepared = self._prepare(query, [writer, target, number])
+        try:
+            rows = prepared.executeQuery()
+            content = rows.getString(1) if rows.next() else None
+            return Batch(writer, number, content or "")
+        finally:
+            prepared.close()
 
     def run_transaction(
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
@@ -198,16 +229,22 @@ class Connection:
             raise ChangelogError(statement.error)
 
     def _store_number(self, batches: str, target: str, batch: Batch) -> bool:
-        """Store the number of a batch in its row, which is then locked until the transaction ends.
+        """Store the identity of a batch in its row, which is then locked until the transaction ends.
 
         Returns:
-            Whether the batch is newer than the last one of its writer.
+            Whether the target does not have the batch yet.
+
+        Raises:
+            ChangelogError: The target has another batch with its number, or a later one.
         """
         own = "writer = ? AND target = ?"
-        newer = f"UPDATE {batches} SET batch_id = ? WHERE {own} AND batch_id < ?"
-        if self.run(newer, batch.number, batch.writer, target, batch.number):
-            return True
-        if self.last_batch(batches, batch.writer, target) is not None:
-            return False
-        self.run(f"INSERT INTO {batches} VALUES (?, ?, ?)", batch.writer, target, batch.number)
+        locked = self.run(f"UPDATE {batches} SET batch_id = batch_id WHERE {own}", batch.writer, target)
+        if locked:
+            if is_applied(target, batch, self.last_batch(batches, batch.writer, target)):
+                return False
+            update = f"UPDATE {batches} SET batch_id = ?, {_CONTENT} = ? WHERE {own}"
+            self.run(update, batch.number, batch.content, batch.writer, target)
+        else:
+            insert = f"INSERT INTO {batches} (writer, target, batch_id, {_CONTENT}) VALUES (?, ?, ?, ?)"
+            self.run(insert, batch.writer, target, batch.number, batch.content)
         return True

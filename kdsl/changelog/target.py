@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
 
+from kdsl.errors import ChangelogError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 @attrs.frozen
@@ -18,10 +23,52 @@ class Batch:
     Attributes:
         writer: The id of a query's checkpoint, or a name; the batches of each writer are counted separately.
         number: The batch's number; later batches have greater ones.
+        content: What distinguishes the batch from others with its number, at most 128 characters. Within
+            ``foreachBatch`` it is by default the id of the query and a digest of the batch's offsets; elsewhere it is
+            unknown unless it is passed.
     """
 
     writer: str
     number: int
+    content: str = attrs.field(default="", validator=attrs.validators.max_len(128))
+
+
+def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
+    """Whether a table has a batch already.
+
+    Args:
+        target: The table, for messages.
+        batch: The batch.
+        last: The last batch of its writer that was applied to the table; None if there is none.
+
+    Raises:
+        ChangelogError: The table has a batch of this number or a later one, but not this batch, whose changes would be
+            lost.
+    """
+    if last is None or last.number < batch.number:
+        return False
+    if not batch.content:
+        _log.warning(
+            "%s has batch %d of the writer %r, and batch %d is skipped as a repeated one, by its number alone; pass "
+            "Batch(..., content=...) to have batches compared",
+            target, last.number, batch.writer, batch.number,
+        )  # fmt: skip
+        return True
+    if last.number == batch.number and last.content == batch.content:
+        _log.info("%s has batch %d of %r already", target, batch.number, batch.writer)
+        return True
+    if last.number == batch.number and not last.content:
+        return False  # as earlier versions of kdsl stored it; to apply the last batch again changes nothing
+    query, _, _ = batch.content.partition("/")
+    if last.content and query != last.content.partition("/")[0]:
+        reason = "a query with another checkpoint, or another query that uses the name, has applied that one"
+    else:
+        reason = "an older copy of the checkpoint was restored, or a driver that was presumed dead goes on"
+    raise ChangelogError(
+        f"{target} has batch {last.number} of the writer {batch.writer!r}, and this is another batch with the number "
+        f"{batch.number}: {reason}; to apply it, name another writer, as Batch('{batch.writer}-2', number), or start "
+        "a query of apply_to(checkpoint=...) with a new checkpoint, and read from the start"
+    )
 
 
 def explain_missing_row(columns: str) -> str:
@@ -58,12 +105,15 @@ class Target(Protocol):
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Apply changes to the table, all of them or none.
 
-        A batch that is not newer than the last one of its writer is skipped.
+        A batch that the table has already is skipped; `is_applied` says whether it does.
 
         Args:
             changes: At most one row for each key: ``_row_kind`` (``+U`` or ``-D``), then the columns. A column
                 ``_unavailable``, if present, names the columns of the row that keep their values in the table.
             keys: The columns of the key.
             batch: The identity of the batch; None applies it in any case.
+
+        Raises:
+            ChangelogError: The table has another batch with this number, or a later one.
         """
         ...

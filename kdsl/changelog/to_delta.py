@@ -6,16 +6,18 @@ jars, and uses a second session with Delta's rules and catalog, in which the ``M
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
+from json import JSONDecoder
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -36,6 +38,7 @@ _CONFIGURE = (
 )
 _API = "io.delta.tables.DeltaTable"
 _TXN = "spark.databricks.delta.write"
+_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 _log = logging.getLogger(__name__)
 
 
@@ -92,12 +95,12 @@ class DeltaTarget:
             if table is None:
                 session.create(self, changes)
                 table = session.open(self)
-            last = None if batch is None else session.last_batch(table, batch.writer)
-            if batch is not None and last is not None and last >= batch.number:
-                _log.info("%s has batch %s of %s already", self.table, batch.number, batch.writer)
+            last = None if batch is None else session.find_last(table, batch)
+            if batch is not None and is_applied(repr(self), batch, last):
                 return
             names = _match_columns(self, changes, [str(name) for name in table.toDF().columns()])
-        own = session if batch is None else session.for_batch(batch)
+        numbered = last is None or batch is None or last.number < batch.number
+        own = session if batch is None else session.for_batch(batch, numbered=numbered)
         with own.active():
             _merge(own.open(self), changes, keys, names, evolve=self.schema_evolution).execute()
 
@@ -173,7 +176,7 @@ class _Delta:
     """
 
     def __init__(self, spark: SparkSession) -> None:
-        self._jvm = jvm_of(spark)
+        self._spark, self._jvm = spark, jvm_of(spark)
         session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")
         cataloged = spark.conf.get("spark.sql.catalog.spark_catalog", None) is not None
@@ -222,18 +225,50 @@ class _Delta:
         number = log.unsafeVolatileSnapshot().transactions().get(writer)
         return int(number.get()) if number.isDefined() else None
 
-    def for_batch(self, batch: Batch) -> _Delta:
-        """Delta in a new session that stores the number of a batch with each write.
+    def find_last(self, table: Any, batch: Batch) -> Batch | None:
+        """The last batch of a batch's writer; its content is looked up only if it is not older than that batch.
+
+        Args:
+            table: Delta's object of the table.
+            batch: The batch.
+        """
+        number = self.last_batch(table, batch.writer)
+        if number is None or number < batch.number or not batch.content:
+            return None if number is None else Batch(batch.writer, number)
+        from pyspark.sql import DataFrame
+
+        start = _start_of_metadata(batch.writer, number)
+        commits = DataFrame(table.history(), self._spark).where(f"instr(userMetadata, {literal(start)[0]}) > 0")
+        last = commits.orderBy("version", ascending=False).select("userMetadata").first()
+        content = "" if last is None else JSONDecoder().raw_decode(str(last[0]).partition(start)[2])[0]
+        return Batch(batch.writer, number, content)
+
+    def for_batch(self, batch: Batch, *, numbered: bool = True) -> _Delta:
+        """Delta in a new session that stores the identity of a batch with each write.
 
         Delta skips a write whose number is in the table's log already. The number is a setting of the session; in a
         shared session, other writes at the same time would get it, too.
+
+        Args:
+            batch: The batch.
+            numbered: Whether to store its number; otherwise the table has the number already.
         """
         session = self._session.cloneSession()
-        for name, value in {"txnAppId": batch.writer, "txnVersion": str(batch.number)}.items():
+        names = {"txnAppId": batch.writer, "txnVersion": str(batch.number)}
+        for name, value in names.items() if numbered else ():
             session.conf().set(f"{_TXN}.{name}", value)
+        if batch.content:
+            own = session.conf().get(_METADATA, "")
+            start = _start_of_metadata(batch.writer, batch.number)
+            session.conf().set(_METADATA, f"{own} {start}{json.dumps(batch.content)}}}".lstrip())
         own = copy(self)
         own._session = session  # noqa: SLF001  # of the same class
         return own
+
+
+def _start_of_metadata(writer: str, number: int) -> str:
+    """What a commit's ``userMetadata`` contains before the content of its batch."""
+    return f'{{"writer": {json.dumps(writer)}, "batch": {number}, "content": '
 
 
 def _attach_jars(spark: SparkSession) -> None:

@@ -22,7 +22,7 @@ import attrs
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
-from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 BATCHES = "kdsl_changelog_batches"
-"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``."""
+"""The table of the last batch of each writer: ``writer``, ``target``, ``batch_id``, ``batch_content``."""
 
 _TRIES = 3
 _DRIVERS = {"postgresql": ("org.postgresql.Driver", Package("org.postgresql:postgresql:42.7.7", alone=True))}
@@ -140,7 +140,7 @@ class JdbcTarget:
         with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
                 connection.drop(self._in_schema(name))
-            return connection.last_batch(batches, writer, self.table) if connection.exists(batches) else None
+            return connection.last_number(batches, writer, self.table) if connection.exists(batches) else None
 
     @_translate_java_errors
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
@@ -150,9 +150,8 @@ class JdbcTarget:
             if batch is not None:
                 if not connection.exists(batches):
                     connection.create_batches_table(batches)
-                last = connection.last_batch(batches, batch.writer, self.table)
-                if last is not None and last >= batch.number:
-                    _log.info("%r has batch %s of %s already", self, batch.number, batch.writer)
+                connection.add_content_column(batches)
+                if is_applied(repr(self), batch, connection.last_batch(batches, batch.writer, self.table)):
                     return
             existing = connection.columns(self.table)
             names = self._match_columns(list(existing), changes)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.changelog.target import Batch, explain_missing_row
+from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.run.dataframes.collect import collect_arrow
@@ -33,7 +33,7 @@ class MemoryTable:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self._applied: dict[str, int] = {}
+        self._applied: dict[str, Batch] = {}
         self._schema: pa.Schema | None = None
         self._lock = threading.Lock()
 
@@ -79,13 +79,14 @@ class MemoryTable:
         """The number of the last batch of a writer; None if there is none."""
         del spark
         with self._lock:
-            return self._applied.get(writer)
+            last = self._applied.get(writer)
+        return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Apply changes to the table, all of them or none."""
         table = collect_arrow(changes)
         with self._lock:
-            if batch is not None and batch.number <= self._applied.get(batch.writer, -1):
+            if batch is not None and is_applied("memory()", batch, self._applied.get(batch.writer)):
                 return
             schema = pa.schema([field for field in table.schema if field.name not in (ROW_KIND, UNAVAILABLE)])
             self._schema = schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
@@ -102,7 +103,7 @@ class MemoryTable:
                         del row[name]  # the row in the table keeps its value
                     self._rows[key] = {**dict.fromkeys(schema.names), **self._rows.get(key, {}), **row}
             if batch is not None:
-                self._applied[batch.writer] = batch.number
+                self._applied[batch.writer] = batch
 
 
 def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:

@@ -11,7 +11,7 @@ import typer
 from kdsl.cli import load
 from kdsl.cli.console import out, print_json, print_problem, problem_json
 from kdsl.cli.directions import DirectionChoice, Directions
-from kdsl.errors import Problem, ResolveError, place_in_file
+from kdsl.errors import Problem, ResolveError, file_position
 from kdsl.flink_sql.load import ENDINGS
 from kdsl.formats import READ_ONLY as FORMAT_READ_ONLY, Direction
 from kdsl.options import Spelling
@@ -52,7 +52,7 @@ def check(
             of_target.extend(check_table(table, directions))
         reported = {(p.code, p.message, p.where.line, p.where.position) for p in of_target}
         of_target.extend(p for p in script if (p.code, p.message, p.where.line, p.where.position) not in reported)
-        all_problems.extend(sorted(of_target, key=place_in_file) if script else of_target)
+        all_problems.extend(sorted(of_target, key=file_position) if script else of_target)
     errors = sum(p.severity == "error" for p in all_problems)
     if as_json:
         print_json({"tables": names, "errors": errors, "problems": [problem_json(p) for p in all_problems]})

@@ -30,7 +30,7 @@ def progress(doing: str) -> Iterator[None]:
         yield
 
 
-def tell(line: str) -> None:
+def print_status(line: str) -> None:
     """Print a line to the error stream."""
     err.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -85,10 +85,10 @@ def problem_json(problem: Problem) -> Mapping[str, Any]:
 
 
 def print_problem(problem: Problem) -> None:
-    """Write a problem: its place, what is wrong, what to write instead."""
+    """Write a problem: its location, what is wrong, and the fix."""
     colour = "red" if problem.severity == "error" else "yellow"
-    place, name = problem.where.place, problem.where.name
-    line = Text.assemble((place, "bold"), ": " if place else "", (problem.severity, colour))
+    location, name = problem.where.location, problem.where.name
+    line = Text.assemble((location, "bold"), ": " if location else "", (problem.severity, colour))
     line.append(f" {name}: {problem.message}" if name else f": {problem.message}")
     fix = Text.assemble("    ", ("fix:", "green"), f" {problem.fix} ", (f"[{problem.code}]", "dim"))
     excerpt = problem.where.excerpt

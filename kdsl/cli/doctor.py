@@ -13,6 +13,7 @@ from kdsl.cli import load
 from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
 from kdsl.cli.directions import DirectionChoice, Directions
+from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.doctor import Finding, State, examine
 from kdsl.errors import ResolveError
@@ -65,7 +66,7 @@ def doctor(
     for finding in findings:
         _print(finding, as_json=as_json)
     for examined, plans in clusters.items():
-        with progress(f"checking {examined.bootstrap_servers}"):
+        with progress(f"checking {show_servers(examined.bootstrap_servers)}"):
             for finding in examine(examined, plans):
                 findings.append(finding)
                 _print(finding, as_json=as_json)

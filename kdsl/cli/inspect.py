@@ -1,4 +1,4 @@
-"""``kdsl plan`` and ``kdsl schema``: show what a table does and holds, without Spark, Java or a broker."""
+"""``kdsl plan`` and ``kdsl schema``: show the plan and the schemas of a table, without Spark, Java or a broker."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Login(StrEnum):
     KERBEROS = "kerberos"
 
 
-_LOGIN_HELP = "How clients log in: as user kdsl, where there are users; 'cluster.yaml' in its folder has the settings."
+_LOGIN_HELP = "How clients log in: as user kdsl, if there are users; 'cluster.yaml' in its folder has the settings."
 
 Name = Annotated[str, typer.Option(help="The name of the Kafka; needed only for several at a time.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
@@ -96,7 +96,7 @@ def stop(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
     elif stopped is None:
         _print_line("Kafka is not running")
     else:
-        outcome = "its data is gone" if stopped.temporary else f"its data stays in {stopped.data_dir}"
+        outcome = "its data was deleted" if stopped.temporary else f"its data stays in {stopped.data_dir}"
         _print_line(f"Kafka at {stopped.bootstrap_servers} is stopped; {outcome}")
 
 
@@ -152,7 +152,7 @@ def _to_json(kafka: DetachedKafka) -> dict[str, object]:
 
 
 def _print_locations(kafka: DetachedKafka) -> None:
-    _print_line(f"  data    {kafka.data_dir}{' (goes with it)' if kafka.temporary else ''}")
+    _print_line(f"  data    {kafka.data_dir}{' (deleted when Kafka stops)' if kafka.temporary else ''}")
     _print_line(f"  log     {kafka.brokers[0].log}")
     if kafka.registry is not None and kafka.registry.running:
         _print_line(f"  schemas {kafka.registry.url}")
@@ -184,7 +184,7 @@ def _property(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """A line on the terminal that says what is going on; elsewhere one line when it begins."""
+    """Show the progress on a line of the terminal; elsewhere, print one line at the start."""
     if not err.is_terminal:
         err.print(f"{first} …", highlight=False)
         yield lambda _: None

@@ -16,6 +16,7 @@ from rich.text import Text
 from kdsl.cli import load
 from kdsl.cli.clusters import WHERE, with_cluster
 from kdsl.cli.console import out, print_json, progress
+from kdsl.client_settings.bootstrap import show_servers
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.resolve.model import Topics
@@ -59,7 +60,7 @@ def lag(
         plan = table.read_plan(cluster=cluster)
         cluster = table.cluster(cluster)
         if checkpoint is None and group is None:
-            group = cluster.kdsl_settings().group_id or plan.group_id
+            group = cluster.kdsl_settings.group_id or plan.group_id
             topics = plan.topics
     if group is None and checkpoint is None:
         raise typer.BadParameter("name a table, or use --group or --checkpoint", param_hint="TARGET")
@@ -68,7 +69,7 @@ def lag(
     live = not (as_json or once or fail_above is not None) and out.is_terminal
     with LagReader(cluster, _TIMEOUT if live else None) as reader:
         fetch = _make_fetch(reader, group, checkpoint, topics)
-        with progress(f"asking {cluster.bootstrap_servers}"):
+        with progress(f"asking {show_servers(cluster.bootstrap_servers)}"):
             report = fetch()
         if live:
             _update_live(fetch, report, every)

@@ -19,7 +19,7 @@ from rich.table import Table as Grid
 
 from kdsl.cli import load
 from kdsl.cli.clusters import parse_pairs, with_cluster
-from kdsl.cli.console import err, log_lines, out, print_problem, progress, tell
+from kdsl.cli.console import err, log_lines, out, print_problem, print_status, progress
 from kdsl.cli.starts import table_starts
 from kdsl.cluster import Cluster
 from kdsl.errors import ResolveError
@@ -115,7 +115,7 @@ def run(
         checkpoint,
         once,
         show_json if as_json else show,
-        tell,
+        print_status,
         stopping,
         starts=starts,
         on_end=_print_report if with_report else None,
@@ -171,7 +171,7 @@ def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
             f"cannot listen on {host}:{port}: {e.strerror or e}", param_hint="--metrics-port"
         ) from e
     with server:
-        tell(f"metrics: {server.url}")
+        print_status(f"metrics: {server.url}")
         yield
 
 

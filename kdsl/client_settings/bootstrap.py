@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import attrs
 
 from kdsl.errors import Problem
-from kdsl.secrets import has_reference
+from kdsl.secrets import HIDDEN, has_reference
 
 _ENTRY = re.compile(r"(?:[\w\-%.]*://)?(?:\[(?P<six>[0-9A-Fa-f:.%]+)\]|(?P<host>[\w\-%.:]+)):(?P<port>\d+)")
 _NAME = "bootstrap.servers"
@@ -38,8 +38,13 @@ def parse_address(text: str) -> Address:
     """
     entry = _ENTRY.fullmatch(text.strip())
     if entry is None or not 0 < int(entry["port"]) < 65536:
-        raise AddressError(f"{text!r} is not of the form host:port")
+        raise AddressError(f"{show_servers(text)!r} is not of the form host:port")
     return Address(entry["six"] or entry["host"], int(entry["port"]))
+
+
+def show_servers(text: str) -> str:
+    """Entries for a message: hidden if they contain a login, which does not belong here but may have been written."""
+    return HIDDEN if "@" in text else text
 
 
 def normalize_servers(text: str) -> str:
@@ -52,6 +57,14 @@ def check_servers(text: str) -> Iterator[Problem]:
     entries = _entries(text)
     if not entries:
         yield Problem("bootstrap-servers", "'bootstrap.servers' contains no broker", _FIX, property=_NAME)
+    if any("@" in entry and not has_reference(entry) for entry in entries):
+        yield Problem(  # quotes nothing: a password may contain commas
+            "bootstrap-servers",
+            "'bootstrap.servers' contains '@', as of a login before a host; Kafka's clients take no login there",
+            f"{_FIX}, and the login in 'sasl.mechanism' and 'sasl.jaas.config'",
+            property=_NAME,
+        )
+        return
     for entry in entries:
         if has_reference(entry):
             continue

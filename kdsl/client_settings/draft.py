@@ -14,7 +14,7 @@ import attrs
 
 from kdsl.client_settings import librdkafka
 from kdsl.client_settings.bootstrap import check_servers, normalize_servers
-from kdsl.client_settings.model import Client, Setting, Target
+from kdsl.client_settings.model import Client, LibrdkafkaProperty, Setting
 from kdsl.client_settings.settings import TABLE
 from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
 from kdsl.secrets import has_reference, is_reference, references
@@ -105,7 +105,7 @@ class SettingsDraft:
             property=one[0],
         )
 
-    def set_number(self, target: Target, text: str, source: str) -> None:
+    def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
         """Set a property that takes integers, in librdkafka's unit and range."""
         if has_reference(text):
             self.set(target.name, text, source)

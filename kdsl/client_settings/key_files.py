@@ -232,8 +232,8 @@ def _fetch(location: str, kind: str) -> bytes:
 def pem_blocks(text: str, ending: str) -> str:
     """The PEM blocks of one kind, with lines of 64 characters, as OpenSSL needs them.
 
-    Java accepts PEM on one line, with blanks instead of line ends, as it comes out of a properties file or an
-    environment variable; OpenSSL does not.
+    Java accepts PEM on one line, with blanks instead of line ends, as in a properties file or an environment
+    variable; OpenSSL does not.
 
     Args:
         text: PEM; anything around its blocks is left out.

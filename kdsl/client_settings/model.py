@@ -18,10 +18,10 @@ Kind = Literal["text", "int", "bool", "list", "class"]
 Act = Literal["same", "renamed", "derived", "dropped", "refused", "owned", "connector"]
 """What the transport ``librdkafka`` does with a setting.
 
-- ``same``, ``renamed``: passed on, where needed in another unit or range.
+- ``same``, ``renamed``: passed on, if needed in another unit or range.
 - ``derived``: read together with others (SSL stores, SASL, compression levels, the partitioner).
-- ``dropped``: left out with a warning; there is no counterpart and no harm.
-- ``refused``: there is no counterpart and leaving it out would change what happens; ``transport="jvm"`` has it.
+- ``dropped``: left out with a warning; there is no counterpart, and the clients work without it.
+- ``refused``: there is no counterpart, and clients would behave differently without it; use ``transport="jvm"``.
 - ``owned``: kdsl sets it itself; refused on both transports.
 - ``connector``: read by kdsl, not by the client.
 """
@@ -39,7 +39,7 @@ def names(text: str) -> frozenset[str]:
 
 
 @attrs.frozen
-class Target:
+class LibrdkafkaProperty:
     """A property of librdkafka that a setting becomes.
 
     Attributes:
@@ -80,7 +80,7 @@ class Setting:
     clients: str
     kind: Kind = "text"
     act: Act = "same"
-    targets: tuple[Target, ...] = ()
+    targets: tuple[LibrdkafkaProperty, ...] = ()
     values: tuple[str, ...] = ()
     low: int | None = None
     high: int | None = None
@@ -101,18 +101,22 @@ def _default(value: str | Mapping[str, str], clients: str) -> Mapping[str, str]:
 
 def words(name: str, clients: str, *values: str, default: str = "", note: str = "") -> Setting:
     """A setting that keeps its name and accepts a string, or one of the values."""
-    return Setting(name, clients, "text", "same", (Target(name),), values, None, None, _default(default, clients), note)
+    return Setting(
+        name, clients, "text", "same", (LibrdkafkaProperty(name),), values, None, None, _default(default, clients), note
+    )
 
 
 def switch(name: str, clients: str, default: str | Mapping[str, str], note: str) -> Setting:
     """A setting that keeps its name, true or false."""
-    return Setting(name, clients, "bool", "same", (Target(name),), default=_default(default, clients), note=note)
+    return Setting(
+        name, clients, "bool", "same", (LibrdkafkaProperty(name),), default=_default(default, clients), note=note
+    )
 
 
 def number(
     name: str,
     clients: str,
-    *targets: Target,
+    *targets: LibrdkafkaProperty,
     java: Java = (0, None),
     default: str | Mapping[str, str] = "",
     note: str = "",

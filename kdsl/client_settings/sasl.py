@@ -7,7 +7,7 @@ import re
 from kdsl.client_settings.draft import JAAS, SettingsDraft
 from kdsl.client_settings.kerberos import warn_of_unused_logins
 from kdsl.client_settings.machine import Machine
-from kdsl.client_settings.model import MAX_INT, OVER_JVM, Target
+from kdsl.client_settings.model import MAX_INT, OVER_JVM, LibrdkafkaProperty
 from kdsl.errors import listing, nearest
 from kdsl.secrets import has_reference
 from kdsl.secrets.jaas import MODULES, Login
@@ -298,7 +298,7 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
         if name in (_ID, _SECRET) or name == rest:
             continue
         if rest.endswith("seconds"):
-            draft.set_number(Target(name, 1 if "exp" in rest else 0, MAX_INT), text, name)
+            draft.set_number(LibrdkafkaProperty(name, 1 if "exp" in rest else 0, MAX_INT), text, name)
         elif (
             name in _RENAMED or rest in _SAME or (rest.startswith("assertion.") and not rest.startswith("assertion.t"))
         ):

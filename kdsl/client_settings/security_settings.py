@@ -21,7 +21,7 @@ SECURITY: tuple[Setting, ...] = (
         "PEM: `ssl.ca.location`; a JKS or PKCS12 store is made PEM, `ssl.ca.pem`",
     ),
     *rows("derived", "cpa", "ssl.truststore.certificates", "`ssl.ca.pem`"),
-    *rows("derived", "cpa", "ssl.truststore.password", "of a JKS or PKCS12 store"),
+    *rows("derived", "cpa", "ssl.truststore.password", "the password of a JKS or PKCS12 store"),
     *rows(
         "derived",
         "cpa",
@@ -33,13 +33,13 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "ssl.keystore.location",
-        "PEM: `ssl.key.location` and `ssl.certificate.location`, both of the one file; a JKS or PKCS12 store is made "
-        "PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
+        "PEM: `ssl.key.location` and `ssl.certificate.location`, both with this file; a JKS or PKCS12 store is "
+        "converted to PEM, `ssl.key.pem` and `ssl.certificate.pem` or, for a chain, `ssl.certificate.location`",
     ),
     *rows("derived", "cpa", "ssl.keystore.key", "`ssl.key.pem`"),
     *rows("derived", "cpa", "ssl.keystore.certificate.chain", "`ssl.certificate.pem`"),
-    *rows("derived", "cpa", "ssl.keystore.password", "of a JKS or PKCS12 store"),
-    *rows("derived", "cpa", "ssl.key.password", "the same, of a PEM key; of a key in a JKS store too"),
+    *rows("derived", "cpa", "ssl.keystore.password", "the password of a JKS or PKCS12 store"),
+    *rows("derived", "cpa", "ssl.key.password", "the same for a PEM key; also for a key in a JKS store"),
     *rows(
         "derived",
         "cpa",
@@ -50,14 +50,14 @@ SECURITY: tuple[Setting, ...] = (
         "derived",
         "cpa",
         "ssl.cipher.suites",
-        "separated by colons; OpenSSL keeps the suites of TLS 1.3 on, named or not",
+        "separated by colons; OpenSSL always enables the suites of TLS 1.3",
         "list",
     ),
     *rows(
         "derived",
         "cpa",
         "ssl.enabled.protocols ssl.protocol",
-        "TLSv1.2 and TLSv1.3 are on; TLSv1.3 alone is refused, for OpenSSL would still take TLSv1.2",
+        "TLSv1.2 and TLSv1.3 are on; TLSv1.3 alone is refused, because OpenSSL would still accept TLSv1.2",
         "list",
     ),
     *rows(
@@ -139,7 +139,7 @@ SECURITY: tuple[Setting, ...] = (
         "dropped",
         "cpa",
         "sasl.oauthbearer.header.urlencode",
-        "librdkafka sends the client's id and secret as they stand",
+        "librdkafka sends the client id and the secret unencoded",
     ),
     *rows(
         "dropped",

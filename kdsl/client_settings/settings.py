@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from kdsl.client_settings.model import MAX_INT, Client, Setting, Target, number, rows, switch, words
+from kdsl.client_settings.model import MAX_INT, Client, LibrdkafkaProperty, Setting, number, rows, switch, words
 from kdsl.client_settings.security_settings import SECURITY
 
 _MEMBER = "kdsl assigns partitions itself, so that no consumer of it is a member of the group"
@@ -35,60 +35,60 @@ CLIENTS: tuple[Setting, ...] = (
     words(
         "client.id",
         "cpa",
-        note="of consumers and producers it begins the id, where client.id.prefix is not given; kdsl adds what makes "
-        "each id unique",
+        note="for consumers and producers, the prefix of the id unless client.id.prefix is set; kdsl adds a part that "
+        "makes each id unique",
     ),
     words("client.dns.lookup", "cpa", "use_all_dns_ips", "resolve_canonical_bootstrap_servers_only"),
     words("client.rack", "c"),
     number(
         "request.timeout.ms",
         "cpa",
-        Target("socket.timeout.ms", 10, 300_000),
-        Target("request.timeout.ms", 1, 900_000, clients="p"),
+        LibrdkafkaProperty("socket.timeout.ms", 10, 300_000),
+        LibrdkafkaProperty("request.timeout.ms", 1, 900_000, clients="p"),
         default="30000",
         note="librdkafka's default of socket.timeout.ms is 60000",
     ),
     number(
         "retries",
         "pa",
-        Target("retries", 0, MAX_INT, clients="p"),
+        LibrdkafkaProperty("retries", 0, MAX_INT, clients="p"),
         java=(0, MAX_INT),
         note="librdkafka's admin client has none",
     ),
-    number("retry.backoff.ms", "cpa", Target("retry.backoff.ms", 1, 300_000)),
-    number("retry.backoff.max.ms", "cpa", Target("retry.backoff.max.ms", 1, 300_000)),
+    number("retry.backoff.ms", "cpa", LibrdkafkaProperty("retry.backoff.ms", 1, 300_000)),
+    number("retry.backoff.max.ms", "cpa", LibrdkafkaProperty("retry.backoff.max.ms", 1, 300_000)),
     number(
         "reconnect.backoff.ms",
         "cpa",
-        Target("reconnect.backoff.ms", 0, 3_600_000),
+        LibrdkafkaProperty("reconnect.backoff.ms", 0, 3_600_000),
         default="50",
         note="librdkafka's default is 100",
     ),
     number(
         "reconnect.backoff.max.ms",
         "cpa",
-        Target("reconnect.backoff.max.ms", 0, 3_600_000),
+        LibrdkafkaProperty("reconnect.backoff.max.ms", 0, 3_600_000),
         default="1000",
         note="librdkafka's default is 10000; not given, it is at least reconnect.backoff.ms",
     ),
     number(
         "send.buffer.bytes",
         "cpa",
-        Target("socket.send.buffer.bytes", 0, 100_000_000, _bytes_of_system),
+        LibrdkafkaProperty("socket.send.buffer.bytes", 0, 100_000_000, _bytes_of_system),
         java=(-1, None),
         note=_SYSTEM,
     ),
     number(
         "receive.buffer.bytes",
         "cpa",
-        Target("socket.receive.buffer.bytes", 0, 100_000_000, _bytes_of_system),
+        LibrdkafkaProperty("socket.receive.buffer.bytes", 0, 100_000_000, _bytes_of_system),
         java=(-1, None),
         note=_SYSTEM,
     ),
     number(
         "connections.max.idle.ms",
         "cpa",
-        Target("connections.max.idle.ms", 0, MAX_INT, _bytes_of_system),
+        LibrdkafkaProperty("connections.max.idle.ms", 0, MAX_INT, _bytes_of_system),
         java=(None, None),
         default={"cp": "540000", "a": "300000"},
         note="a negative value becomes 0, never, which is librdkafka's default",
@@ -96,20 +96,20 @@ CLIENTS: tuple[Setting, ...] = (
     number(
         "metadata.max.age.ms",
         "cpa",
-        Target("topic.metadata.refresh.interval.ms", 1, 3_600_000),
+        LibrdkafkaProperty("topic.metadata.refresh.interval.ms", 1, 3_600_000),
         note="librdkafka's own metadata.max.age.ms is another thing, the age at which its cache forgets",
     ),
     words("metadata.recovery.strategy", "cpa", "rebootstrap", "none"),
     number(
         "metadata.recovery.rebootstrap.trigger.ms",
         "cpa",
-        Target("metadata.recovery.rebootstrap.trigger.ms", 0, MAX_INT),
+        LibrdkafkaProperty("metadata.recovery.rebootstrap.trigger.ms", 0, MAX_INT),
     ),
     switch("enable.metrics.push", "cpa", {"a": "false"}, "librdkafka's default is true for the admin client too"),
     number(
         "socket.connection.setup.timeout.ms",
         "cpa",
-        Target("socket.connection.setup.timeout.ms", 1000, MAX_INT),
+        LibrdkafkaProperty("socket.connection.setup.timeout.ms", 1000, MAX_INT),
         java=(None, None),
         note="in librdkafka it covers the TLS and SASL handshakes too; its default of 30000 stays",
     ),
@@ -177,10 +177,12 @@ CONSUMER: tuple[Setting, ...] = (
         "librdkafka's default is false; for a sink, false makes kdsl look for the topic first",
     ),
     switch("check.crcs", "c", "true", "librdkafka's default is false"),
-    number("fetch.min.bytes", "c", Target("fetch.min.bytes", 1, 100_000_000)),
-    number("fetch.max.bytes", "c", Target("fetch.max.bytes", 1000, 2_147_483_135), note=_SIZED),
-    number("fetch.max.wait.ms", "c", Target("fetch.wait.max.ms", 0, 300_000)),
-    number("max.partition.fetch.bytes", "c", Target("max.partition.fetch.bytes", 1, 1_000_000_000), note=_SIZED),
+    number("fetch.min.bytes", "c", LibrdkafkaProperty("fetch.min.bytes", 1, 100_000_000)),
+    number("fetch.max.bytes", "c", LibrdkafkaProperty("fetch.max.bytes", 1000, 2_147_483_135), note=_SIZED),
+    number("fetch.max.wait.ms", "c", LibrdkafkaProperty("fetch.wait.max.ms", 0, 300_000)),
+    number(
+        "max.partition.fetch.bytes", "c", LibrdkafkaProperty("max.partition.fetch.bytes", 1, 1_000_000_000), note=_SIZED
+    ),
     *rows(
         "connector",
         "c",
@@ -234,37 +236,39 @@ PRODUCER: tuple[Setting, ...] = (
     number(
         "max.in.flight.requests.per.connection",
         "p",
-        Target("max.in.flight.requests.per.connection", 1, 1_000_000),
+        LibrdkafkaProperty("max.in.flight.requests.per.connection", 1, 1_000_000),
         java=(1, None),
         default="5",
         note="librdkafka's default is 1000000; without idempotence kdsl's is 1, so that a retry keeps the order",
     ),
-    number("linger.ms", "p", Target("linger.ms", 0, 900_000)),
-    number("batch.size", "p", Target("batch.size", 1, MAX_INT), note="not given, it is librdkafka's 1000000"),
+    number("linger.ms", "p", LibrdkafkaProperty("linger.ms", 0, 900_000)),
+    number(
+        "batch.size", "p", LibrdkafkaProperty("batch.size", 1, MAX_INT), note="not given, it is librdkafka's 1000000"
+    ),
     number(
         "buffer.memory",
         "p",
-        Target("queue.buffering.max.kbytes", 1, MAX_INT, _kilobytes),
+        LibrdkafkaProperty("queue.buffering.max.kbytes", 1, MAX_INT, _kilobytes),
         note="bytes become kilobytes; kdsl sizes it unless it is given",
     ),
     number(
         "max.request.size",
         "p",
-        Target("message.max.bytes", 1000, 1_000_000_000),
+        LibrdkafkaProperty("message.max.bytes", 1000, 1_000_000_000),
         default="1048576",
         note="librdkafka's default is 1000000",
     ),
     number(
         "delivery.timeout.ms",
         "p",
-        Target("delivery.timeout.ms", 0, MAX_INT),
+        LibrdkafkaProperty("delivery.timeout.ms", 0, MAX_INT),
         default="120000",
         note="librdkafka's default is 300000; not given, it is at least linger.ms + request.timeout.ms",
     ),
     number(
         "max.block.ms",
         "p",
-        Target("topic.metadata.propagation.max.ms", 0, 3_600_000),
+        LibrdkafkaProperty("topic.metadata.propagation.max.ms", 0, 3_600_000),
         default="60000",
         note="librdkafka's default is 30000; it also bounds how long kdsl waits for room in the queue",
     ),
@@ -279,7 +283,7 @@ PRODUCER: tuple[Setting, ...] = (
     number(
         "transaction.timeout.ms",
         "p",
-        Target("transaction.timeout.ms", 1000, MAX_INT),
+        LibrdkafkaProperty("transaction.timeout.ms", 1000, MAX_INT),
         java=(None, None),
         note="not given, kdsl takes the lesser of an hour and the broker's maximum",
     ),

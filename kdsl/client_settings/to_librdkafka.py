@@ -16,7 +16,7 @@ from kdsl.client_settings import librdkafka
 from kdsl.client_settings.draft import Resolve, SettingsDraft, draft_settings, refusal
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.machine import Machine
-from kdsl.client_settings.model import MAX_INT, Client, Target
+from kdsl.client_settings.model import MAX_INT, Client, LibrdkafkaProperty
 from kdsl.client_settings.sasl import KERBEROS, asks_for_kerberos, translate_sasl
 from kdsl.client_settings.settings import TABLE, settings_of
 from kdsl.client_settings.tls import translate_tls
@@ -153,13 +153,13 @@ def _translate_rows(draft: SettingsDraft) -> None:
                     for target in targets:
                         # If a setting becomes several properties, the user may have set one of them directly.
                         if not (len(targets) > 1 and target.name in draft.librdkafka):
-                            _set_target(draft, target, text, row.name)
+                            _set_property(draft, target, text, row.name)
         elif default := row.default.get(letter):
             for target in targets:
                 draft.defaults[target.name] = default
 
 
-def _set_target(draft: SettingsDraft, target: Target, text: str, source: str) -> None:
+def _set_property(draft: SettingsDraft, target: LibrdkafkaProperty, text: str, source: str) -> None:
     if target.low is None:
         draft.set(target.name, text, source)
     else:
@@ -255,7 +255,7 @@ def _translate_compression(draft: SettingsDraft) -> None:
     elif codec == "gzip":
         draft.set("compression.level", text, name)
     else:
-        draft.set_number(Target("compression.level", 1, 12), text, name)
+        draft.set_number(LibrdkafkaProperty("compression.level", 1, 12), text, name)
 
 
 def _translate_partitioner(draft: SettingsDraft) -> None:

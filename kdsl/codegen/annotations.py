@@ -198,7 +198,7 @@ class Annotations:
         self.literals = Literals(imports, lambda path, kind, value: self._class_value(path, kind, value))
         self._draft: TableDraft | None = None
 
-    def of(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
+    def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
         """The annotation of a type.
 
         Args:
@@ -218,16 +218,18 @@ class Annotations:
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
-                return Annotation(self._imports.builtin("list"), (self.of(draft, (*path, ITEMS), element),)), None
+                return Annotation(
+                    self._imports.builtin("list"), (self.annotation(draft, (*path, ITEMS), element),)
+                ), None
             case t.Map(key=key, value=value):
                 inexact = key.nullable
                 parts = tuple(
-                    self.of(draft, (*path, step), child, exact=not inexact)
+                    self.annotation(draft, (*path, step), child, exact=not inexact)
                     for step, child in (("key", key.as_nullable(False)), (VALUES, value))
                 )
                 return Annotation(self._imports.builtin("dict"), parts), non_null if inexact else None
             case t.Multiset(element=element):
-                part = self.of(draft, (*path, ITEMS), element.as_nullable(False), exact=False)
+                part = self.annotation(draft, (*path, ITEMS), element.as_nullable(False), exact=False)
                 return Annotation(
                     self._imports.builtin("dict"), (part, Annotation(self._imports.builtin("int")))
                 ), non_null
@@ -324,7 +326,7 @@ class Annotations:
         lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_class_doc(record)]
         for field in record.row.fields:
             name = record.attributes[field.name]
-            annotation = self.of(draft, (*record.path, field.name), field.type)
+            annotation = self.annotation(draft, (*record.path, field.name), field.type)
             if name != field.name:
                 mark = Annotation(f"{self._imports.kdsl('Named')}({string_literal(field.name)})")
                 annotation = Annotation(self._imports.name("typing", "Annotated"), (annotation, mark))
@@ -353,7 +355,7 @@ class Annotations:
             CodegenError: The value has no literal.
         """
         self._draft = draft
-        return self.literals.of(value, kind, path)
+        return self.literals.literal(value, kind, path)
 
     def _class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
         assert self._draft is not None
@@ -370,7 +372,7 @@ class Annotations:
             return f"{record.name}.{taken[value]}"
         members = value if isinstance(value, Mapping) else _members_of(value)
         parts = [
-            f"{record.attributes[f.name]}={self.literals.of(members.get(f.name), f.type, (*path, f.name))}"
+            f"{record.attributes[f.name]}={self.literals.literal(members.get(f.name), f.type, (*path, f.name))}"
             for f in record.row.fields
         ]
         return f"{record.name}({', '.join(parts)})"

@@ -14,7 +14,7 @@ from kdsl.codegen.layout import bytes_literal, string_literal
 from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Path, RelativePath
 from kdsl.types import model as t
 
-Named = Callable[[Path, t.DataType, Any], str | None]
+ClassValueWriter = Callable[[Path, t.DataType, Any], str | None]
 """Returns the source of a value whose type is a class of the module; None for other values."""
 
 
@@ -23,13 +23,13 @@ class Literals:
 
     Args:
         imports: The module's imports.
-        named: Writes values of the module's own classes.
+        write_class_value: Writes values of the module's own classes.
     """
 
-    def __init__(self, imports: Imports, named: Named) -> None:
-        self._imports, self._named = imports, named
+    def __init__(self, imports: Imports, write_class_value: ClassValueWriter) -> None:
+        self._imports, self._write_class_value = imports, write_class_value
 
-    def of(self, value: Any, kind: t.DataType, path: Path) -> str:
+    def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
         """The source of a value.
 
         Raises:
@@ -39,12 +39,12 @@ class Literals:
             value = value.value
         if value is None:
             return "None"
-        source = self._named(path, kind, value)
+        source = self._write_class_value(path, kind, value)
         if source is not None:
             return source
         match kind, value:
             case t.Array(element=element), Sequence():
-                return f"[{', '.join(self.of(v, element, (*path, ITEMS)) for v in value)}]"
+                return f"[{', '.join(self.literal(v, element, (*path, ITEMS)) for v in value)}]"
             case t.Map(key=key, value=value_type), Mapping():
                 return self._dict(value, key, value_type, path)
             case t.Multiset(element=element), Mapping():
@@ -53,8 +53,8 @@ class Literals:
                 return self.scalar(value)
 
     def _dict(self, value: Mapping[Any, Any], key: t.DataType, value_type: t.DataType, path: Path) -> str:
-        keys = (self.of(k, key, (*path, "key")) for k in value)
-        values = (self.of(v, value_type, (*path, VALUES)) for v in value.values())
+        keys = (self.literal(k, key, (*path, "key")) for k in value)
+        values = (self.literal(v, value_type, (*path, VALUES)) for v in value.values())
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
 
     def scalar(self, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""The input of code generation: a definition, and what a schema says in addition about the generated classes."""
+"""The input of code generation: a definition, and further information of a schema about the generated classes."""
 
 from __future__ import annotations
 
@@ -141,12 +141,12 @@ class Symbol:
 
 @attrs.frozen
 class Hint:
-    """What a schema says about a type that becomes a class.
+    """The information of a schema about a type that becomes a class.
 
     Attributes:
         name: The schema's name of the type.
         doc: Its documentation.
-        symbols: The values of an enumeration; none for a record.
+        symbols: The values of an enumeration; empty for a record.
         defaults: The defaults of a record's fields, for those that have one.
     """
 
@@ -162,8 +162,8 @@ class TableDraft:
 
     Attributes:
         table: Its definition.
-        hints: What a schema says about the types inside it, by their paths.
-        notes: What a reader should know, such as what could not be taken over.
+        hints: The information of a schema about the types inside it, by their paths.
+        notes: Notes for the reader of the class, such as what could not be translated.
     """
 
     table: TableDef

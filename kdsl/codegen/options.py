@@ -63,7 +63,7 @@ class Arguments:
         self._imports, self._literals, self._placeholders = imports, literals, placeholders
         self.notes: list[str] = []
 
-    def of(self, options: KafkaOptions) -> Iterator[str]:
+    def options(self, options: KafkaOptions) -> Iterator[str]:
         """The arguments of the connector's options that differ from their defaults, except the topic."""
         for a in options.declarations():
             value = getattr(options, a.name)
@@ -73,7 +73,11 @@ class Arguments:
                 self.notes += [note] if note else []
             if a.name == "delivery" and value == a.default and options.semantic is not None:
                 value = options.semantic  # its old name, which no class has
-            if a.name in ("semantic", "topic") or (side in _BOUNDARIES and a.name != side):
+            if a.name == "topic" or (side in _BOUNDARIES and a.name != side):
+                continue
+            if a.metadata["sql_only"]:
+                if a.name != "semantic" and value != a.default:
+                    self.notes.append(f"{a.metadata['key']} has no effect in Spark, and was omitted")
                 continue
             if value is not None and value != a.default:
                 yield f"{a.name}={self._value(value)}"
@@ -101,7 +105,7 @@ class Arguments:
 
     def _format(self, name: str, chosen: Options) -> str:
         cls = type(chosen)
-        options = self._placeholders.of(chosen)
+        options = self._placeholders.options(chosen)
         parts = [f"{option}={self._value(value)}" for option, value in options.items()]
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 

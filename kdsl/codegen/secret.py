@@ -27,7 +27,7 @@ class Placeholders:
         """Client properties without plain-text secrets."""
         return {key: self._replace(key, value) for key, value in properties.items()}
 
-    def of(self, group: Options) -> dict[str, Any]:
+    def options(self, group: Options) -> dict[str, Any]:
         """The options of a group that differ from their defaults, by their Python names, without secrets."""
         return {
             a.name: self._replace_nested(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))

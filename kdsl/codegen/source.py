@@ -86,7 +86,7 @@ class _Module:
             *arguments.format("key", table.key_format),
             *arguments.format("value", table.value_format),
             *marks.arguments(),
-            *arguments.of(table.options),
+            *arguments.options(table.options),
             *arguments.properties(self.placeholders.properties(table.properties)),
         ]
         self.notes += [f"{table.name}: {note}" for note in arguments.notes]
@@ -117,7 +117,7 @@ class _Module:
             default = [f"default={self.annotations.value(draft, path, column.type, column.default)}"]
         kind = [] if explicit is None else [f"type={string_literal(explicit.spelling)}"]
         function, first, mark = "col", [], ""
-        wrapper = self.imports.kdsl("Virtual" if column.virtual or column.role == "computed" else marks.of(column))
+        wrapper = self.imports.kdsl("Virtual" if column.virtual or column.role == "computed" else marks.wrapper(column))
         if column.role == "computed":
             function, first = "expression", _expression_arguments(draft.table, column)
         elif column.role == "metadata":
@@ -206,7 +206,7 @@ class _Marks:
         self._in_order = tuple(keys) == self._key
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
-    def of(self, column: ColumnDef) -> str:
+    def wrapper(self, column: ColumnDef) -> str:
         """The wrapper of a column that is part of rows."""
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"

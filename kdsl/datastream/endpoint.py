@@ -57,7 +57,7 @@ class Endpoint:
         """
         where = attrs.evolve(self._call_sites.where, table=self.name)
         own = [*earlier, *self._call_sites.repetitions(), *self._connection_problems(), *self._own_problems()]
-        found_at = f" ({where.place})" if where.place else ""
+        found_at = f" ({where.location})" if where.location else ""
         every = unique_problems([*own, *problems(self._definition(), self.direction)], where)
         for warning in fail_on(every, f"{self.name}{found_at}"):
             _log.warning("%s", warning)

@@ -245,7 +245,7 @@ class KafkaRecordSerializationSchemaBuilder:
         if "topic" not in self._settings and "topic_selector" not in self._settings:
             message = "nothing chooses the topic of the records"
             problems.append(Problem("serializer-topic", message, "add set_topic('orders'), or set_topic_selector()"))
-        built_at = f" ({where.place})" if where.place else ""
+        built_at = f" ({where.location})" if where.location else ""
         fail_on(dict.fromkeys(p.at(where) for p in problems), f"KafkaRecordSerializationSchema{built_at}")
         return KafkaRecordSerializationSchema(**self._settings, where=where)
 

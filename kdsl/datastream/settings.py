@@ -54,7 +54,7 @@ def check_kind(value: Any, kind: type[T], setting: str, sites: CallSites, proble
     """The value of a setting if it is of the right class; otherwise None, and a problem is added.
 
     Args:
-        value: The argument; None where there is none.
+        value: The argument; None if there is none.
         kind: The class that it must have.
         setting: The keyword's name.
         sites: How and where the source or sink was described.

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kdsl.plan.changes import AllowedChanges
-    from kdsl.table import OutputMode
+    from kdsl.plan.model import OutputMode
 
 __all__ = ["DeliveryGuarantee", "Guarantee", "KafkaSink", "KafkaSinkBuilder"]
 
@@ -333,7 +333,7 @@ class KafkaSink(Endpoint):
             value_format=serializer.value.format if serializer.value is not None else None,
             properties=self._all_properties(),
             where=sites.where,
-            places=self._option_locations(_SETTINGS),
+            option_locations=self._option_locations(_SETTINGS),
             call_sites=sites,
             settings=_SETTINGS,
         )

@@ -317,7 +317,7 @@ class KafkaSource(Endpoint):
             else (),
             properties=self._all_properties(),
             where=sites.where,
-            places=self._option_locations(_SETTINGS),
+            option_locations=self._option_locations(_SETTINGS),
             call_sites=sites,
             settings=settings,
         )

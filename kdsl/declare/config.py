@@ -1,7 +1,7 @@
 """Tables as configuration: plain classes for code, and YAML documents read into them through cattrs.
 
-Options stand under Flink's keys, types in Flink's SQL spelling; both give the same `TableDef` as a table class. Errors
-give the location in the document as a path and a line.
+Options have Flink's keys, and types are written in Flink's SQL; the resulting `TableDef` equals that of a table class.
+Errors locate mistakes in the document by path and line.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class TableConfig:
         """The table that this configuration declares.
 
         Args:
-            where: The place of the table; its path is the prefix of all others.
+            where: The location of the table; its path is the prefix of all others.
             lines: The line of each path of the document.
         """
         return _Builder(self, where or Where(table=self.name), lines or {}).build()
@@ -84,19 +84,19 @@ class _Builder:
         self.config, self.where, self.lines = config, where, lines
         self.problems: list[Problem] = []
 
-    def place(self, path: str, column: str | None = None) -> Where:
+    def locate(self, path: str, column: str | None = None) -> Where:
         full = f"{self.where.path or '$'}{path}"
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 
     def build(self) -> TableDef:
         config = self.config
         texts = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in config.options.items()}
-        places = {key: self.place(f".options[{key!r}]") for key in texts}
-        clause = read_with_clause(texts, places)
+        locations = {key: self.locate(f".options[{key!r}]") for key in texts}
+        clause = read_with_clause(texts, locations)
         columns = tuple(self.column(i, c) for i, c in enumerate(config.columns))
         watermarks: tuple[WatermarkDef, ...] = ()
         if config.watermark is not None:
-            where = self.place(".watermark", config.watermark.column)
+            where = self.locate(".watermark", config.watermark.column)
             watermarks = (WatermarkDef(config.watermark.column, config.watermark.delay, where),)
         return TableDef(
             name=config.name,
@@ -113,11 +113,11 @@ class _Builder:
             where=self.where,
             problems=(*self.problems, *clause.problems),
             unread=clause.unread,
-            places=places,
+            option_locations=locations,
         )
 
     def column(self, index: int, config: ColumnConfig) -> ColumnDef:
-        where = self.place(f".columns[{index}]", config.name)
+        where = self.locate(f".columns[{index}]", config.name)
         role: Role = "computed" if config.computed is not None else "metadata" if config.metadata else "physical"
         if config.computed is not None and config.metadata:
             message = "a column is computed or metadata, not both"
@@ -127,7 +127,7 @@ class _Builder:
         if config.virtual and role != "metadata":
             message = f"only a metadata column can be virtual, but this one is {role}"
             self.problems.append(Problem("column-virtual", message, "remove 'virtual', or add 'metadata'", where))
-        kind = self.type(config, self.place(f".columns[{index}].type", config.name))
+        kind = self.type(config, self.locate(f".columns[{index}].type", config.name))
         return ColumnDef(
             name=config.name,
             type=kind or STRING,
@@ -141,7 +141,7 @@ class _Builder:
         )
 
     def type(self, config: ColumnConfig, where: Where) -> DataType | None:
-        """The type of a column; None where it cannot be read, which is among the problems."""
+        """The type of a column; None if it cannot be read, which is among the problems."""
         try:
             return parse_type(config.type)
         except TypeSyntaxError as e:

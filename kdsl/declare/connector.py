@@ -1,6 +1,7 @@
 """The options of the ``kafka`` connector, each declared once.
 
-Source: Flink's KafkaConnectorOptions (RULES section 1). The Python names are the keywords of a table class.
+Source: Flink's KafkaConnectorOptions (RULES section 1). The Python names are the keywords of a table class
+(`kdsl.declare.dsl.keywords`).
 """
 
 from __future__ import annotations
@@ -54,21 +55,23 @@ class KafkaOptions(Options):
     title = "the connector 'kafka'"
     connector: ClassVar[str] = "kafka"
 
-    topic: tuple[str, ...] = option("topic", "The topics, separated by ';'. Either this or topic-pattern.", default=())
+    topic: tuple[str, ...] = option(
+        "topic", "The topics, separated by ';' (in Python also a list). Set either this or topic-pattern.", default=()
+    )
     topic_pattern: str | None = option(
         "topic-pattern",
-        "A regular expression that the whole name of a topic must match, in Java's language or Python's; constructs "
-        "that only one of them has keep their meaning.",
+        "A regular expression that the whole name of a topic must match, in Java's or Python's syntax; a construct "
+        "that only one of the two has keeps its meaning.",
         default=None,
     )
     key_prefix: str = option(
         "key.fields-prefix",
-        "A prefix of the key columns' names, which the message key itself does not have. Needs EXCEPT_KEY.",
+        "A prefix of the key columns' names that the message key itself does not have. Needs EXCEPT_KEY.",
         default="",
     )
     value_prefix: str = option(
         "value.fields-prefix",
-        "A prefix of the value columns' names, which the message value itself does not have.",
+        "A prefix of the value columns' names that the message value itself does not have.",
         default="",
     )
     value_fields: ValueFields = option(
@@ -79,7 +82,7 @@ class KafkaOptions(Options):
     )
     startup: StartupMode = option(
         "scan.startup.mode",
-        "Where a read starts that has no checkpoint.",
+        "Where a read without a checkpoint starts.",
         default="group-offsets",
         ignore_case=True,
     )
@@ -97,8 +100,8 @@ class KafkaOptions(Options):
     )
     bounded: BoundedMode = option(
         "scan.bounded.mode",
-        "Where a read ends: a batch ends at the offsets that are latest when it is planned (also where this is "
-        "unbounded), a stream goes on unless a mode says where it ends by itself.",
+        "Where a read ends. If unbounded, a batch ends at the offsets that are the latest when it is planned, and a "
+        "stream does not end.",
         default="unbounded",
         ignore_case=True,
     )
@@ -110,8 +113,8 @@ class KafkaOptions(Options):
     )
     bounded_offsets: Mapping[int, int] | str | None = option(
         "scan.bounded.specific-offsets",
-        "For the bounded mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300'; the record at the "
-        "offset is not read any more.",
+        "For the bounded mode specific-offsets: 'partition:0,offset:42;partition:1,offset:300', the first offset of "
+        "each partition that is not read.",
         default=None,
         codec=_OFFSETS,
     )
@@ -128,25 +131,25 @@ class KafkaOptions(Options):
     )
     scan_parallelism: int | None = option(
         "scan.parallelism",
-        "How many tasks a read is cut into at most; by default twice the cores.",
+        "The maximum number of tasks of a read; by default twice the number of cores.",
         default=None,
         check=_positive,
     )
     discovery: timedelta = option(
         "scan.topic-partition-discovery.interval",
-        "How often a stream looks for new partitions and topics; they are read from their earliest offset. Zero or "
-        "less: never.",
+        "How often a stream looks for new partitions and topics, which are read from their earliest offset; never if "
+        "zero or negative.",
         default=timedelta(minutes=5),
     )
     max_records_per_trigger: int | None = option(
         "scan.max-records-per-trigger",
-        "The most records of one micro-batch, over all partitions.",
+        "The maximum number of records of one micro-batch, over all partitions.",
         default=None,
         check=_positive,
     )
     max_records_per_partition: int | None = option(
         "scan.max-records-per-partition",
-        "The most records of one partition in one micro-batch.",
+        "The maximum number of records of each partition in one micro-batch.",
         default=None,
         check=_positive,
     )
@@ -155,16 +158,17 @@ class KafkaOptions(Options):
         "A Flink option without effect: Spark advances the watermark once for each micro-batch.",
         default="on-periodic",
         ignore_case=True,
+        sql_only=True,
     )
     watermark_group: str | None = option(
         "scan.watermark.alignment.group",
-        "With a largest drift: the partitions of the table are read so that none runs ahead of the slowest by more.",
+        "Together with max-drift: read the partitions of the table at the same pace of event time.",
         default=None,
         check=_some_text,
     )
     watermark_drift: timedelta | None = option(
         "scan.watermark.alignment.max-drift",
-        "How far ahead of the slowest partition another one is read; by default as far as the watermark's delay.",
+        "How far the event time of a partition may be ahead of the slowest one; by default the watermark's delay.",
         default=None,
         check=_some_time,
     )
@@ -173,56 +177,65 @@ class KafkaOptions(Options):
         "A Flink option without effect: partitions are aligned with each micro-batch.",
         default=timedelta(seconds=1),
         check=_some_time,
+        sql_only=True,
     )
     watermark_idle: timedelta | None = option(
         "scan.watermark.idle-timeout",
         "A Flink option without effect: an idle partition does not hold Spark's watermark back.",
         default=None,
+        sql_only=True,
     )
     cdc_events_duplicate: bool = option(
         "cdc-events-duplicate",
-        "Of change data with a primary key: keep the last row of each key, and give the changes between rows, as an "
-        "upsert table does. Events that come again change nothing, and updates and deletes need no row before; what "
-        "stands in 'before' counts only by its key.",
+        "For change data with a primary key: keep the last row of each key, and return the changes between rows, as "
+        "an upsert table does. Repeated events change nothing, and updates and deletes need no before-image; only its "
+        "key is used.",
         default=False,
         side="read",
     )
     changelog: ChangelogMode = option(
         "scan.changelog.mode",
-        "Where the last row of each key is kept (upsert-kafka; change data with cdc-events-duplicate). full: +I, -U, "
-        "+U and -D with before-images, for which a stream keeps the last row of each key. upsert: the last change (+U "
-        "or -D) of each key in a micro-batch, for which it keeps nothing.",
+        "The changes that a table with the last row of each key returns (upsert-kafka, or change data with "
+        "cdc-events-duplicate). full: +I, -U, +U and -D with before-images, for which a stream keeps the last row of "
+        "each key in its state. upsert: the last change (+U or -D) of each key in a micro-batch, without state; a "
+        "delete of an upsert table then has values in the key columns only.",
         default="full",
     )
     changelog_buckets: int = option(
         "scan.changelog.buckets",
-        "How many buckets the keys of the kept rows are divided into. A bucket is read and written as a whole when one "
-        "of its keys changes. Fixed with the checkpoint.",
+        "The number of buckets that the keys are distributed over. A bucket is read and written as a whole when one of "
+        "its keys changes. Fixed when the checkpoint is created.",
         default=64,
         check=_some_buckets,
     )
     partitioner: str = option(
         "sink.partitioner",
-        "default: by the key as Java's client does it; fixed: each task writes to one partition; round-robin: to each "
-        "in turn; or a function of your own as 'package.module:function'.",
+        "default: by the key, as Java's client does; fixed: each task writes to one partition; round-robin: records go "
+        "to the partitions in turn; or your own function, as 'package.module:function' (in Python also the function).",
         default="default",
         check=lambda value: None if value else "write 'default', 'fixed', 'round-robin' or 'package.module:function'",
     )
     sink_parallelism: int | None = option(
         "sink.parallelism",
-        "How many tasks write; by default as many as the DataFrame has partitions.",
+        "The number of tasks that write; by default the number of the DataFrame's partitions.",
         default=None,
         check=_positive,
     )
     delivery: Delivery = option(
         "sink.delivery-guarantee",
         "at-least-once: a batch succeeds when every record is acknowledged. exactly-once: readers of committed records "
-        "see each record once, also when a batch is written again. none: it does not wait.",
+        "see each record once, even if a batch is written again. none: the write does not wait, and records that Kafka "
+        "refuses are only counted and logged.",
         default="at-least-once",
         ignore_case=True,
     )
     semantic: Delivery | None = option(
-        "sink.semantic", "The old name of sink.delivery-guarantee.", default=None, ignore_case=True, side="write"
+        "sink.semantic",
+        "The old name of sink.delivery-guarantee.",
+        default=None,
+        ignore_case=True,
+        side="write",
+        sql_only=True,
     )
     transactional_id_prefix: str | None = option(
         "sink.transactional-id-prefix",
@@ -235,24 +248,25 @@ class KafkaOptions(Options):
         "A Flink option without effect: kdsl always reuses a small pool of transactional ids.",
         default="POOLING",
         ignore_case=True,
+        sql_only=True,
     )
     exactly_once: ExactlyOnce = option(
         "sink.exactly-once.mode",
-        "direct: rows that are the same when a batch is computed again are written to Kafka at once. staged: any rows; "
-        "they are first stored in the checkpoint's folder.",
+        "direct: rows are written to Kafka at once, and must be the same when a batch is computed again. staged: any "
+        "rows; they are first stored in the checkpoint's folder.",
         default="direct",
         ignore_case=True,
     )
     transport: Transport | None = option(
         "transport",
         "The client that reads and writes: librdkafka, which needs no jar, or jvm, which is Spark's own connector. By "
-        "default librdkafka, and jvm for a login with GSSAPI (Kerberos), which only Java's clients have.",
+        "default librdkafka, or jvm for a login with GSSAPI (Kerberos), which only Java's clients support.",
         default=None,
         ignore_case=True,
     )
     latency: Latency = option(
         "latency",
-        "micro-batch, or realtime: Spark's real-time mode, of the transport jvm.",
+        "micro-batch, or realtime: Spark's real-time mode, which needs the transport jvm.",
         default="micro-batch",
         ignore_case=True,
     )
@@ -267,7 +281,8 @@ class KafkaOptions(Options):
     )
     dew_fields: str | None = option(
         "dew.csms.decrypt.fields",
-        "The client properties whose values are keys at the secrets provider 'dew', separated by ';' or ','.",
+        "The client properties, such as 'properties.sasl.jaas.config', whose values are keys at the secrets provider "
+        "'dew'; separated by ';' or ','.",
         default=None,
         check=_some_text,
     )
@@ -296,12 +311,12 @@ class UpsertOptions(KafkaOptions):
     startup: StartupMode = option("scan.startup.mode", "Always the beginning.", default="earliest-offset")
     buffer_rows: int = option(
         "sink.buffer-flush.max-rows",
-        "How many keys a writing task gathers, keeping the last change of each, before it writes them; it looks once "
-        "per Arrow batch. Both options are greater than 0, or both are 0: off.",
+        "The maximum number of keys that a writing task buffers, with the last change of each; checked once per Arrow "
+        "batch. Set both buffer options above 0, or both to 0 to disable the buffer.",
         default=0,
     )
     buffer_interval: timedelta = option(
         "sink.buffer-flush.interval",
-        "How long a writing task gathers at most. Whatever it is, all is written at the end of each micro-batch.",
+        "The longest time that a writing task buffers. The end of a micro-batch always flushes the buffer.",
         default=timedelta(),
     )

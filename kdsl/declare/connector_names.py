@@ -6,7 +6,7 @@ from typing import Literal
 
 import attrs
 
-Use = Literal["topic", "script", "later"]
+Availability = Literal["topic", "script", "later"]
 
 
 @attrs.frozen
@@ -21,7 +21,7 @@ class Connector:
     """
 
     name: str
-    use: Use
+    use: Availability
     instead: str = ""
 
 

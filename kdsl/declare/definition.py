@@ -146,7 +146,7 @@ class TableDef:
         unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
         complete: Whether all columns and options could be read; rules check only complete tables, because a part that
             seems to be missing may be in what could not be read.
-        places: The location of each option by its Flink key, if it is known.
+        option_locations: The location of each option by its Flink key, if it is known.
         layout: Clauses of DDL that lay out rows in partitions or buckets, which a topic does not have, with their
             locations.
         inferred: What was inferred, where not all columns were declared.
@@ -168,7 +168,7 @@ class TableDef:
     problems: tuple[Problem, ...] = attrs.field(default=(), eq=False)
     unread: frozenset[str] = attrs.field(default=frozenset(), eq=False)
     complete: bool = attrs.field(default=True, eq=False)
-    places: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+    option_locations: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     inferred: Inferred | None = attrs.field(default=None, eq=False)
     message_key: tuple[str, ...] = attrs.field(

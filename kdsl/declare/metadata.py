@@ -37,8 +37,8 @@ METADATA = {
     for key in (
         MetadataKey("topic", t.STRING.as_nullable(False), True, "The record's topic."),
         MetadataKey("partition", t.Int(nullable=False), False, "The record's partition."),
-        MetadataKey("headers", _HEADERS.as_nullable(False), True, "The headers; of a repeated key the last one."),
-        MetadataKey("header-list", _HEADER_LIST, True, "All headers in order, repeated keys too."),
+        MetadataKey("headers", _HEADERS.as_nullable(False), True, "The headers; for a repeated key, the last one."),
+        MetadataKey("header-list", _HEADER_LIST, True, "All headers in order, including repeated keys."),
         MetadataKey("leader-epoch", t.Int(), False, "The leader epoch of the record, if the broker reports it."),
         MetadataKey("offset", t.BigInt(nullable=False), False, "The record's offset in its partition."),
         MetadataKey("timestamp", t.TimestampLtz(3, nullable=False), True, "The record's timestamp, milliseconds."),
@@ -48,8 +48,15 @@ METADATA = {
             False,
             "What the timestamp is: NoTimestampType, CreateTime or LogAppendTime.",
         ),
-        MetadataKey("__raw_key__", t.BYTES, True, "The bytes of the message key."),
-        MetadataKey("__raw_value__", t.BYTES, True, "The bytes of the message value."),
+        MetadataKey(
+            "__raw_key__", t.BYTES, True, "The bytes of the message key. Written only by a table without a key format."
+        ),
+        MetadataKey(
+            "__raw_value__",
+            t.BYTES,
+            True,
+            "The bytes of the message value. Written only by a table without value columns, with no `format`.",
+        ),
     )
 }
 

@@ -50,22 +50,22 @@ class WithClause:
     unread: frozenset[str]
 
 
-def read_with_clause(options: Mapping[str, str], places: Mapping[str, Where]) -> WithClause:
+def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
     """Divide Flink's options into those of the connector, the formats and the client.
 
     Args:
         options: The options by Flink's keys.
-        places: The location of each option.
+        locations: The location of each option.
     """
-    reader = _Reader(dict(options), places)
+    reader = _Reader(dict(options), locations)
     return reader.read()
 
 
 class _Reader:
-    def __init__(self, options: dict[str, str], places: Mapping[str, Where]) -> None:
+    def __init__(self, options: dict[str, str], locations: Mapping[str, Where]) -> None:
         self.options = options
         self.rest = dict(options)
-        self.places = places
+        self.locations = locations
         self.problems: list[Problem] = []
         self.kind: type[KafkaOptions] = KafkaOptions
         self.spaces: dict[str, type[Format]] = {}
@@ -98,7 +98,7 @@ class _Reader:
         )
 
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:
-        self.problems.append(Problem(code, message, fix, self.places.get(key, Where())))
+        self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
     def _connector(self) -> bool:
         """Choose the connector, and return whether the other options are those of a topic."""

@@ -1,3 +1,3 @@
-"""What looks at a cluster for people: doctor, lag, peek, verify."""
+"""Inspects clusters and topics for people: doctor, lag, peek, verify."""
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Who answers the commands' questions about a cluster: librdkafka, or Java's client where only that can log in.
+"""Opens the clients that the commands use: librdkafka's, or Java's if only it can log in.
 
-Java's client runs in the JVM of a Spark session: the active one, else one that is started for it, which takes seconds.
+Java's client runs in the JVM of a Spark session: the active one, or one that is started for it, which takes seconds.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from kdsl.cluster import Cluster
 from kdsl.plan.model import ReadPlan
+from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
 from kdsl.run.librdkafka.fetch import Fetcher
@@ -24,8 +25,6 @@ from kdsl.run.session import start_local_session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from kdsl.run.admin.java_admin import JavaAdmin
-
 _log = logging.getLogger("kdsl")
 
 
@@ -35,31 +34,31 @@ class RecordReader(Protocol):
     schema: pa.Schema
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """The records of some ranges as raw batches, those of each partition in the order of their offsets."""
+        """The records of some ranges as raw batches; those of a partition come in the order of their offsets."""
         ...
 
 
 def needs_jvm(cluster: Cluster) -> bool:
-    """Whether a cluster's settings are right for Java's clients only, as those of Kerberos are."""
+    """Whether only Java's clients can use the cluster's settings, such as those of Kerberos."""
     refused = any(p.severity == "error" for p in cluster.problems())
     return refused and not any(p.severity == "error" for p in cluster.problems("jvm"))
 
 
 def jvm_session() -> SparkSession:
-    """The session whose JVM asks; its connector is attached when it is first used."""
+    """The session whose JVM runs Java's client; its connector is attached when it is first used."""
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
-        _log.info("only Java's client can log in to this cluster; Spark is started, whose JVM asks it")
+        _log.info("only Java's client can log in to this cluster; starting Spark to use its JVM")
     return start_local_session("kdsl")
 
 
-def open_admin(cluster: Cluster, who: str) -> LibrdkafkaAdmin | JavaAdmin:
-    """Who answers questions about topics, offsets and groups.
+def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
+    """Open an admin client.
 
     Args:
-        cluster: Where they are.
-        who: On whose behalf it is asked, for messages.
+        cluster: The cluster.
+        who: The command or table that asks, for messages.
     """
     if not needs_jvm(cluster):
         return LibrdkafkaAdmin(cluster, who)
@@ -69,7 +68,7 @@ def open_admin(cluster: Cluster, who: str) -> LibrdkafkaAdmin | JavaAdmin:
 
 
 def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
-    """The topics of a read on a cluster."""
+    """The topics of a read, on a cluster."""
     return Subscription(plan, cluster, open_admin(cluster, plan.table) if needs_jvm(cluster) else None)
 
 
@@ -77,12 +76,12 @@ def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
 def record_reader(
     cluster: Cluster, plan: ReadPlan, needs: Collection[str], *, name: str, large: bool = False
 ) -> Iterator[RecordReader]:
-    """What reads the records of a table.
+    """Open a reader of a table's records, and close it at the end.
 
     Args:
-        cluster: Where it lives.
-        plan: The table.
-        needs: The fields of a raw batch that are wanted; topic, partition and offset always come.
+        cluster: The cluster of the table.
+        plan: The read.
+        needs: The wanted fields of a raw batch; topic, partition and offset are always read.
         name: The client id.
         large: Whether whole topics are read.
     """
@@ -95,6 +94,6 @@ def record_reader(
     settings = cluster.consumer({"client.id": name, "group.id": plan.group_id or name, **size.settings})
     consumer = PooledConsumer(settings, cluster.bootstrap_servers)
     try:
-        yield Fetcher(consumer, plan.table, needs, cluster.kdsl_settings().api_timeout_ms / 1000)
+        yield Fetcher(consumer, plan.table, needs, cluster.kdsl_settings.api_timeout_ms / 1000)
     finally:
         consumer.close()

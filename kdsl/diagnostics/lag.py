@@ -1,4 +1,4 @@
-"""How far a consumer group, or a query's checkpoint, is behind its topics: asked of the brokers, without Spark."""
+"""The lag of a consumer group or of a query's checkpoint, computed from the brokers' answers, without Spark."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import jvm_session, needs_jvm, open_admin
 from kdsl.errors import KdslError, TopicMissingError, listing, nearest
+from kdsl.retry import Deadline
 from kdsl.run.checkpoint.checkpoint import source_offsets
 from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer
 from kdsl.run.metrics.statistics import client_id
@@ -24,31 +25,31 @@ from kdsl.run.offsets.stored import Range, positions_of
 if TYPE_CHECKING:
     from kdsl.run.jvm.ranges import RangeReader
 
-_PATIENCE = 5.0
-"""How long the next records of lagging partitions are waited for, in seconds."""
+_TIMEOUT = 5.0
+"""How long to wait for the next records of lagging partitions, in seconds."""
 _WHO = "lag"
 _NEAR = 100
-"""How far after its offset the next record is looked for through Java's client; other offsets may have no record."""
+"""How many offsets Java's client searches for the next record; not every offset has one."""
 
 
 class LagError(KdslError):
-    """There is no such group or checkpoint, or nothing is known of how far it has come."""
+    """The group or checkpoint does not exist, or has no progress yet."""
 
 
 @attrs.frozen
 class PartitionLag:
-    """How far behind a reader of a partition is.
+    """The lag of a reader in one topic partition.
 
     Attributes:
         topic: The topic.
         partition: The partition.
-        current: The offset of the next record to read; None where the group has committed none.
-        start: The offset of the first record that is there.
-        stable: The last stable offset: how far ``read_committed`` reads.
+        current: The offset of the next record to read; None if the group has committed none.
+        start: The offset of the first record that still exists.
+        stable: The last stable offset, up to which ``read_committed`` reads.
         end: The high watermark: the offset after the last record.
-        lag: Offsets from the next record to the end (to the stable one under ``read_committed``); None where nothing
-            was committed.
-        seconds: The age of the next record; 0 without lag, None where it did not come in time.
+        lag: The offsets from the next record to the end (to the last stable offset under ``read_committed``); None if
+            nothing was committed.
+        seconds: The age of the next record in seconds; 0 without lag, None if the record did not arrive in time.
     """
 
     topic: str
@@ -68,11 +69,11 @@ class PartitionLag:
 
 @attrs.frozen
 class Lag:
-    """How far behind a reader is.
+    """The lag of a reader.
 
     Attributes:
-        of: Whose: ``group orders-group``, or ``checkpoint /data/cp, batch 7``.
-        partitions: Each partition, in order.
+        of: The reader: ``group orders-group``, or ``checkpoint /data/cp, batch 7``.
+        partitions: The lag in each topic partition, in order.
     """
 
     of: str
@@ -85,25 +86,25 @@ class Lag:
 
     @property
     def seconds(self) -> float | None:
-        """The age of the oldest record that waits; None where no partition says."""
+        """The age of the oldest unread record in seconds; None if it is unknown for all partitions."""
         return max((p.seconds for p in self.partitions if p.seconds is not None), default=None)
 
 
 class LagReader:
-    """Asks how far readers are behind, as often as wanted, with the same clients. A context manager.
+    """Computes the lag of readers repeatedly, with the same clients. A context manager.
 
     Args:
-        cluster: Where the topics live.
-        patience: How long the brokers may take to answer, in seconds; by default as long as the client settings say
-            (``default.api.timeout.ms``).
+        cluster: The cluster of the topics.
+        timeout: How long the brokers may take to answer, in seconds; at most, and by default, the client setting
+            ``default.api.timeout.ms``.
     """
 
-    def __init__(self, cluster: Cluster, patience: float | None = None) -> None:
-        if patience is not None:
-            most = min(int(patience * 1000), cluster.kdsl_settings().api_timeout_ms)
+    def __init__(self, cluster: Cluster, timeout: float | None = None) -> None:
+        if timeout is not None:
+            most = min(int(timeout * 1000), cluster.kdsl_settings.api_timeout_ms)
             cluster = cluster.with_properties({"default.api.timeout.ms": most})
         self._cluster = cluster
-        self._brokers = open_admin(cluster, _WHO)
+        self._admin = open_admin(cluster, _WHO)
         self._consumer: PooledConsumer | None = None
         self._reader: RangeReader | None = None
 
@@ -116,7 +117,7 @@ class LagReader:
         self.close()
 
     def close(self) -> None:
-        """End the clients."""
+        """Close the clients."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -125,79 +126,81 @@ class LagReader:
         """The offsets that a group has committed.
 
         Raises:
-            LagError: There is no such group, or it has committed nothing.
-            KafkaReadError: The brokers do not answer, or do not allow it.
+            LagError: The group does not exist, or has committed nothing.
+            KafkaReadError: The brokers do not answer, or refuse the request.
         """
-        offsets = self._brokers.group_offsets(group)
+        offsets = self._admin.group_offsets(group)
         if offsets:
             return offsets
-        known = self._brokers.groups()
+        known = self._admin.groups()
         if group in known:
             raise LagError(
                 f"the group {group!r} has committed no offsets yet; a stream of kdsl commits after each batch, if a "
                 "group id is declared and 'commit.offsets.on.checkpoint' is not false"
             )
-        has = f"; there are {listing(known)}" if known else "; it has no groups"
+        has = f"; its groups are {listing(known)}" if known else "; it has no groups"
         raise LagError(f"{self._cluster.bootstrap_servers} has no group {group!r}{nearest(group, known)}{has}")
 
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
         """The topics that a table reads."""
         if pattern is None:
             return list(names)
-        return [name for name in self._brokers.names() if re.fullmatch(pattern, name)]
+        return [name for name in self._admin.names() if re.fullmatch(pattern, name)]
 
     def lag_of(self, of: str, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
-        """How far some positions are behind their topics now.
+        """Compute the current lag of some positions.
 
         Args:
-            of: Whose positions they are.
+            of: The reader, for messages.
             positions: The offset of the next record, by partition.
-            topics: Further topics to show; all partitions of each topic are shown, read or not.
+            topics: Further topics to include, with all their partitions, whether they are read or not.
 
         Raises:
-            LagError: A topic does not exist any more.
-            KafkaReadError: The brokers do not answer, or do not allow it.
+            LagError: A topic no longer exists.
+            KafkaReadError: The brokers do not answer, or refuse the request.
         """
         names = {topic for topic, _ in positions} | set(topics)
-        known = self._brokers.topics(names)
-        if gone := sorted(names - known.keys()):
+        known = self._admin.topics(names)
+        if missing := sorted(names - known.keys()):
             raise LagError(
-                f"{of}: {self._cluster.bootstrap_servers} has no topic {listing(gone)}; it may have been deleted"
+                f"{of}: {self._cluster.bootstrap_servers} has no topic {listing(missing)}; it may have been deleted"
             )
-        places = sorted({*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))})
+        partitions = sorted(
+            {*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))}
+        )
         try:
             start, stable, end = (
-                self._brokers.earliest(places),
-                self._brokers.latest(places, committed=True),
-                self._brokers.latest(places, committed=False),
+                self._admin.earliest(partitions),
+                self._admin.latest(partitions, committed=True),
+                self._admin.latest(partitions, committed=False),
             )
         except TopicMissingError as e:
             raise LagError(f"{of}: {e}; the topic was deleted and created again with fewer partitions") from e
         committed = self._cluster.java("consumer").settings.get("isolation.level") == "read_committed"
         reach = stable if committed else end
-        lags = {place: max(0, reach[place] - at) for place, at in positions.items()}
-        waiting = {place: max(positions[place], start[place]) for place, lag in lags.items() if lag}
+        lags = {partition: max(0, reach[partition] - at) for partition, at in positions.items()}
+        waiting = {partition: max(positions[partition], start[partition]) for partition, lag in lags.items() if lag}
         ages = self._ages({p: at for p, at in waiting.items() if at < reach[p]}, reach)
         return Lag(
             of,
             tuple(
                 PartitionLag(
-                    *place,
-                    positions.get(place),
-                    start[place],
-                    stable[place],
-                    end[place],
-                    lags.get(place),
-                    ages.get(place) if lags.get(place) else 0.0 if place in lags else None,
+                    *partition,
+                    positions.get(partition),
+                    start[partition],
+                    stable[partition],
+                    end[partition],
+                    lags.get(partition),
+                    ages.get(partition) if lags.get(partition) else 0.0 if partition in lags else None,
                 )
-                for place in places
+                for partition in partitions
             ),
         )
 
     def _ages(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """The age of the first record from an offset on, of each partition."""
+        """The age of each partition's first record at or after an offset, in seconds."""
         if not nexts:
             return {}
         if needs_jvm(self._cluster):
@@ -205,20 +208,20 @@ class LagReader:
         consumer = self._consumer = self._consumer or self._create_consumer()
         ages: dict[TopicPartition, float] = {}
         open_ones = dict(nexts)
-        until = time.monotonic() + _PATIENCE
+        deadline = Deadline(_TIMEOUT)
         try:
-            consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
-            while open_ones and time.monotonic() < until:
+            consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
+            while open_ones and not deadline.has_passed:
                 before = len(open_ones)
                 for message in consumer.consume(500, 0.1):
-                    place = (message.topic() or "", message.partition() or 0)
-                    if place not in open_ones:
+                    partition = (message.topic() or "", message.partition() or 0)
+                    if partition not in open_ones:
                         continue
                     if message.error() is None:
-                        ages[place] = max(0.0, time.time() - message.timestamp()[1] / 1000)
-                    del open_ones[place]  # or nothing comes: an end, or an offset that is gone
+                        ages[partition] = max(0.0, time.time() - message.timestamp()[1] / 1000)
+                    del open_ones[partition]  # an error ends the search, too: the end, or an offset that was deleted
                 if open_ones and len(open_ones) < before:
-                    consumer.assign([Range(*place, at, reach[place]) for place, at in open_ones.items()])
+                    consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
             consumer.pause()
         except BaseException:
             self.close()
@@ -231,10 +234,10 @@ class LagReader:
         from kdsl.run.jvm.ranges import RangeReader
 
         self._reader = self._reader or RangeReader(jvm_session(), self._cluster, _WHO, {"timestamp"})
-        ranges = [Range(*place, at, min(at + _NEAR, reach[place])) for place, at in nexts.items()]
+        ranges = [Range(*partition, at, min(at + _NEAR, reach[partition])) for partition, at in nexts.items()]
         ages: dict[TopicPartition, float] = {}
         for batch in self._reader.read(ranges):
-            for record in batch.to_pylist():  # in the order of their offsets: the first of each partition counts
+            for record in batch.to_pylist():  # in the order of their offsets; the first of each partition counts
                 age = max(0.0, time.time() - record["timestamp"] / 1000)
                 ages.setdefault((record["topic"], record["partition"]), age)
         return ages
@@ -242,26 +245,26 @@ class LagReader:
     def _create_consumer(self) -> PooledConsumer:
         one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
         settings = self._cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
-        settings["client.id"] = client_id(self._cluster.kdsl_settings().client_id_prefix or "kdsl", "lag")
+        settings["client.id"] = client_id(self._cluster.kdsl_settings.client_id_prefix or "kdsl", "lag")
         return PooledConsumer(settings, self._cluster.bootstrap_servers)
 
 
-def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
+def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]:
     """Read the last committed batch of a query, and the offsets of the next records.
 
     Args:
-        place: The checkpoint's folder on this machine.
+        location: The checkpoint's folder on this machine.
 
     Raises:
-        LagError: It is not a checkpoint, has no finished batch, or the query reads no Kafka topic.
+        LagError: The folder is not a checkpoint or has no finished batch, or the query reads no Kafka topic.
     """
-    parts = urlsplit(place)
+    parts = urlsplit(location)
     if parts.scheme not in ("", "file") and len(parts.scheme) > 1:
         raise LagError(
-            f"the checkpoint {place!r} is not on this machine; copy its folders 'offsets' and 'commits' here, or ask "
-            "for the lag of the query's group with --group"
+            f"the checkpoint {location!r} is not on this machine; copy its folders 'offsets' and 'commits' here, or "
+            "ask for the lag of the query's group with --group"
         )
-    folder = Path(unquote(parts.path)) if parts.scheme == "file" else Path(place)
+    folder = Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
     if not (folder / "offsets").is_dir():
         raise LagError(f"{str(folder)!r} is not the checkpoint of a streaming query: it has no folder 'offsets'")
     done = [int(p.name) for p in (folder / "commits").glob("*") if p.name.isdigit()]
@@ -275,7 +278,7 @@ def checkpoint_positions(place: str) -> tuple[int, dict[TopicPartition, int]]:
     offsets: dict[TopicPartition, int] = {}
     for document in source_offsets(entry):
         positions = positions_of(document) or {}  # a source that is not Kafka has none
-        offsets |= {place: min(at, offsets.get(place, at)) for place, at in positions.items()}
+        offsets |= {partition: min(at, offsets.get(partition, at)) for partition, at in positions.items()}
     if not offsets:
         raise LagError(f"the query of the checkpoint {str(folder)!r} reads no Kafka topic")
     return batch, offsets

@@ -25,17 +25,17 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     """The rows of the last records of a table's topics, oldest first.
 
     The last records are those with the newest timestamps over all partitions, and in each partition the last ones.
-    Offsets without a record (transaction markers, compaction) do not count, nor do records that the table's header
-    filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
+    Offsets without a record (transaction markers, compaction) are not counted, nor are records that the table's
+    header filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        n: How many records.
+        plan: The read.
+        cluster: The cluster of the topics.
+        n: The number of records.
         zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a string.
 
     Returns:
-        A table of the plan's columns. A record may give no row, or several.
+        A table of the plan's columns. A record may have no row, or several.
 
     Raises:
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
@@ -47,13 +47,14 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
     """The changes that the last records of a table's topics make, oldest first.
 
-    For an upsert table these are the changes between these records: the first row of a key is new (``+I``), and a
-    delete of a key that has no row among them gives no row, whatever came before. Other tables contain their row kinds.
+    For an upsert table these are the changes between these records: the first row of a key is an insert (``+I``), and a
+    delete of a key without a row among them is left out, even if there were earlier rows. Other tables contain their
+    row kinds.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        n: How many records.
+        plan: The read.
+        cluster: The cluster of the topics.
+        n: The number of records.
         zone: As for `last_records`.
 
     Returns:
@@ -105,8 +106,8 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
         KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes longer.
     """
     subscription = subscribe(plan, cluster)
-    places = subscription.partitions(subscription.topics())
-    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    partitions = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     needs = {"key", "value"} | ({"headers"} if plan.headers else set())
     with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
         tails, schema = _tails(reader, plan, first, ends, n, Deadline(timeout)), reader.schema
@@ -116,8 +117,8 @@ def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) 
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
     subscription = subscribe(plan, cluster)
-    places = subscription.partitions(subscription.topics())
-    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    partitions = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     decoder = RecordDecoder(plan, zone, registry_of(cluster, plan))
     needs = decoder.needs | {"timestamp"} | ({"headers"} if plan.headers else set())
     with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
@@ -138,12 +139,12 @@ def _tails(
     deadline: Deadline | None = None,
 ) -> list[list[dict[str, object]]]:
     """The last n records of each partition, or all there are."""
-    tails: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in ends}
+    tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)
     width = n
-    while wanted := [place for place, tail in tails.items() if len(tail) < n and begins[place] > first[place]]:
-        ranges = [Range(*place, max(first[place], begins[place] - width), begins[place]) for place in wanted]
-        records: dict[TopicPartition, list[dict[str, object]]] = {place: [] for place in wanted}
+    while wanted := [p for p, tail in tails.items() if len(tail) < n and begins[p] > first[p]]:
+        ranges = [Range(*p, max(first[p], begins[p] - width), begins[p]) for p in wanted]
+        records: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in wanted}
         for batch in reader.read(ranges):
             if deadline is not None and deadline.has_passed:
                 raise KafkaReadError(
@@ -153,8 +154,8 @@ def _tails(
             for record in filter_records(batch, plan.headers).to_pylist():
                 records[record["topic"], record["partition"]].append(record)
         for r in ranges:
-            place = (r.topic, r.partition)
-            tails[place] = records[place] + tails[place]
-            begins[place] = r.start
+            partition = (r.topic, r.partition)
+            tails[partition] = records[partition] + tails[partition]
+            begins[partition] = r.start
         width *= 2
     return [tail[-n:] for tail in tails.values()]

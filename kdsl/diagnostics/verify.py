@@ -129,10 +129,10 @@ _EMPTY = pl.DataFrame(
 
 def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     subscription = subscribe(side.plan, side.cluster)
-    places = subscription.partitions(subscription.topics())
-    first, ends = subscription.admin.earliest(places), subscription.ends(places)
+    partitions = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
     name = f"kdsl-verify-{side.plan.table}"
-    ranges = [Range(*place, first[place], ends[place]) for place in places if ends[place] > first[place]]
+    ranges = [Range(*p, first[p], ends[p]) for p in partitions if ends[p] > first[p]]
     with record_reader(side.cluster, side.plan, needs, name=name, large=True) as reader:
         for batch in reader.read(ranges):
             yield filter_records(batch, side.plan.headers)  # records that the table does not read are not compared
@@ -154,9 +154,9 @@ def _hash_records(
     else:
         names = ["key", "value"] if by == "record" else [str(by)]
         identity = pl.DataFrame(pl.from_arrow(batch.select(names)))
-    place = pl.DataFrame(pl.from_arrow(batch.select(["topic", "partition", "offset", "key"])))
+    record = pl.DataFrame(pl.from_arrow(batch.select(["topic", "partition", "offset", "key"])))
     low, high = (identity.hash_rows(seed) for seed in _SEEDS)
-    return place.select(
+    return record.select(
         pl.col("topic").cast(pl.Categorical),
         pl.col("partition").cast(pl.Int32),
         pl.col("offset").cast(pl.Int64),
@@ -167,12 +167,12 @@ def _hash_records(
 
 
 _ID = ["low", "high"]
-_PLACE = ["topic", "partition", "offset"]
+_POSITION = ["topic", "partition", "offset"]
 
 
 def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
     numbered = [
-        side.sort(_PLACE).with_columns(pl.int_range(pl.len()).over(_ID).alias("nth")) for side in (first, second)
+        side.sort(_POSITION).with_columns(pl.int_range(pl.len()).over(_ID).alias("nth")) for side in (first, second)
     ]
     one, other = numbered
     lost = one.join(other, on=[*_ID, "nth"], how="anti")
@@ -182,7 +182,7 @@ def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
     both = one.join(other.drop("key"), on=[*_ID, "nth"], suffix="_out")
     line = ["key", "topic", "partition", "topic_out", "partition_out"]
     moved = (
-        both.sort(_PLACE)
+        both.sort(_POSITION)
         .filter(pl.col("offset_out") < pl.col("offset_out").cum_max().over(line))
         .select(topic="topic_out", partition="partition_out", offset="offset_out")
     )
@@ -200,5 +200,5 @@ def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
 
 
 def _examples(rows: pl.DataFrame) -> tuple[Example, ...]:
-    some = rows.select(_PLACE).sort(_PLACE).head(EXAMPLES)
+    some = rows.select(_POSITION).sort(_POSITION).head(EXAMPLES)
     return tuple(Example(str(topic), partition, offset) for topic, partition, offset in some.iter_rows())

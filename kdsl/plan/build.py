@@ -11,7 +11,7 @@ from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.metadata import IN_VALUE
 from kdsl.durations import duration_text, parse_duration
 from kdsl.errors import KdslError, listing, nearest
-from kdsl.formats import ROW_KIND, UNAVAILABLE, keeps_unavailable
+from kdsl.formats import ROW_KIND, UNAVAILABLE, has_placeholders, keeps_unavailable
 from kdsl.plan.model import Computed, MetadataColumn, ReadPlan, Upserts, UpsertWrite, Watermark, WritePlan
 from kdsl.resolve.model import Part, ResolvedTable
 from kdsl.resolve.startup import discovery_of
@@ -25,7 +25,7 @@ class UnknownColumnError(KdslError, ValueError):
 
 
 def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> ReadPlan:
-    """What a read of a table does.
+    """The plan of a read.
 
     Args:
         resolved: The table, resolved for ``"read"``.
@@ -99,6 +99,7 @@ _UNAVAILABLE = t.Field(
     t.Array(t.STRING.as_nullable(False), nullable=False),
     "The columns whose values the writer of the change did not have.",
 )
+# Plans that checkpoints store, and digests in tokens, contain this comment: another one would make them differ.
 _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -U, +U or -D.")
 
 
@@ -107,7 +108,9 @@ def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str,
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
     if table.is_changelog:
         for always in (ROW_KIND, UNAVAILABLE):
-            wanted.pop(always, None)  # they are always there
+            wanted.pop(always, None)  # these columns always exist
+    if UNAVAILABLE not in names and table.value_format is not None and keeps_unavailable(table.value_format):
+        wanted.pop(UNAVAILABLE, None)
     unknown = [name for name in wanted if name not in names]
     if unknown:
         hints = ", ".join(f"{name!r}{nearest(name, names)}" for name in unknown)
@@ -193,7 +196,13 @@ def _upserts(table: TableDef) -> Upserts | None:
     if not table.keeps_rows:
         return None
     options, keys = table.options, table.primary_key if table.normalized else table.message_key
-    return Upserts(keys, options.changelog == "full", options.changelog_buckets, table.normalized)
+    return Upserts(
+        keys,
+        options.changelog == "full",
+        options.changelog_buckets,
+        table.normalized,
+        has_placeholders(table.value_format) and not table.normalized,
+    )
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
+from typing import Literal
 
 import attrs
 
@@ -22,6 +23,7 @@ __all__ = [
     "HeaderCondition",
     "Inferred",
     "MetadataColumn",
+    "OutputMode",
     "Part",
     "ReadPlan",
     "Start",
@@ -33,6 +35,9 @@ __all__ = [
     "Watermark",
     "WritePlan",
 ]
+
+OutputMode = Literal["append", "update", "complete"]
+"""Spark's output modes of a streaming query."""
 
 
 @attrs.frozen
@@ -94,12 +99,20 @@ class Upserts:
             together.
         events: Whether records are change data, with the row kind in the message; otherwise a record is the row of its
             key, and a record without a value deletes it.
+        placeholders: Whether rows in messages may have placeholders instead of values, which the last row of the key
+            has.
     """
 
     keys: tuple[str, ...]
     images: bool = True
     buckets: int = 64
     events: bool = False
+    placeholders: bool = False
+
+    @property
+    def may_lack_values(self) -> bool:
+        """Whether a record may not have all values of its row."""
+        return self.events or self.placeholders
 
 
 @attrs.frozen
@@ -144,8 +157,8 @@ class ReadPlan:
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
-        inferred: Which columns were inferred, and from what; None where all were declared.
-        upserts: How records by key become changes; None if each record stands for itself.
+        inferred: The inferred columns, and what they were inferred from; None if all were declared.
+        upserts: How records by key become changes; None if each record becomes its own row.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
         properties: Client settings of the table, by Java's names; those of the cluster are added.
@@ -185,7 +198,7 @@ class WritePlan:
 
     Attributes:
         table: The table's name, for messages.
-        topics: One name: every record goes there. Several, or a pattern: the metadata column ``topic`` says where.
+        topics: The topic of all records; if there are several, or a pattern, the metadata column ``topic`` chooses.
         columns: The written columns, in the table's order: physical columns and writable metadata columns.
         key: How the message key is written; None: no key (or ``__raw_key__``).
         value: How the message value is written; None: ``__raw_value__``, or an empty table.

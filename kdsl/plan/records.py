@@ -1,4 +1,4 @@
-"""What of a plan decides the records that it writes."""
+"""The parts of a plan that determine the records that it writes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ __all__ = ["record_format"]
 
 
 def record_format(part: Part) -> tuple[str, dict[str, str]]:
-    """The format of a key or a value and those of its options that say what messages hold.
+    """The format of a key or a value, and those of its options that determine the content of messages.
 
-    Options that say how a registry is reached are left out.
+    Options of the connection to a registry are left out.
     """
     options = part.format.to_strings()
     return part.format.identifier, {

@@ -11,29 +11,29 @@ from kdsl.types.spark import spark_schema
 
 
 def schema(table: TableDef) -> StructType:
-    """The schema of the DataFrame that a read gives.
+    """The schema of the DataFrame that a read returns.
 
     Raises:
-        ResolveError: The table does not hold.
+        ResolveError: The table is invalid.
     """
     return spark_schema(read_plan(resolve(table, "read")).output)
 
 
 def key_schema(table: TableDef) -> StructType:
-    """The schema of the message key under the names on the wire; empty where the table has no key.
+    """The schema of the message key under the names on the wire; empty if the table has no key.
 
     Raises:
-        ResolveError: The table does not hold.
+        ResolveError: The table is invalid.
     """
     key = resolve(table, "read").key
     return StructType([]) if key is None else spark_schema(key.row)
 
 
 def value_schema(table: TableDef) -> StructType:
-    """The schema of the message value under the names on the wire; empty where the table has none.
+    """The schema of the message value under the names on the wire; empty if the table has none.
 
     Raises:
-        ResolveError: The table does not hold.
+        ResolveError: The table is invalid.
     """
     value = resolve(table, "read").value
     return StructType([]) if value is None else spark_schema(value.row)

@@ -116,7 +116,7 @@ class RegistryClient:
         self._missing: dict[int, tuple[float, str]] = {}
         self._versions: dict[tuple[str, int], SubjectVersion] = {}
         self._registered: dict[tuple[str, RegisteredSchema, bool], int] = {}
-        self._found: dict[tuple[str, RegisteredSchema, bool], SubjectVersion] = {}
+        self._subject_versions: dict[tuple[str, RegisteredSchema, bool], SubjectVersion] = {}
         self._latest: dict[str, SubjectVersion] = {}
 
     @property
@@ -252,11 +252,11 @@ class RegistryClient:
             RegistryError: The registry does not answer, or refuses.
         """
         key = (subject, schema, normalize)
-        if key not in self._found:
+        if key not in self._subject_versions:
             version, number = self._post(subject, schema, version_and_id, normalize=normalize, register=False)
-            self._found[key] = subject_version = SubjectVersion(subject, version, number, schema)
+            self._subject_versions[key] = subject_version = SubjectVersion(subject, version, number, schema)
             self._schemas.setdefault(subject_version.id, schema)
-        return self._found[key]
+        return self._subject_versions[key]
 
     def _post(
         self, subject: str, schema: RegisteredSchema, read: Callable[[Any], T], *, normalize: bool, register: bool

@@ -72,9 +72,10 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
     physical = [c.name for c in table.columns if c.role != "computed"]
     unknown = [name for name in dict.fromkeys(table.primary_key) if name not in physical]
     if unknown:
-        message = f"the primary key names {listing(unknown)}, which {'is' if len(unknown) == 1 else 'are'} no column"
+        which = "column" if len(unknown) == 1 else "columns"
+        message = f"the primary key names {listing(unknown)}, but the table has no such {which}"
         yield problem(
-            table, "primary-key-column", message, f"name some of {listing(physical)}", column=by_name.get(unknown[0])
+            table, "primary-key-column", message, f"choose from {listing(physical)}", column=by_name.get(unknown[0])
         )
     twice = sorted({name for name in table.primary_key if table.primary_key.count(name) > 1})
     if twice:
@@ -111,12 +112,10 @@ def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """No column of a changelog has the name of a column that kdsl adds, in any letter case."""
-    if not table.is_changelog:
-        return
+    """No column has the name of a column that kdsl adds, in any letter case."""
     keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
     for column in table.columns:
-        if column.name.lower() == ROW_KIND:
+        if table.is_changelog and column.name.lower() == ROW_KIND:
             source = table.options.title if table.upserts else f"the format {table.value_format.identifier!r}"  # type: ignore[union-attr]
             message = f"{source} carries changes, and kdsl adds the column {ROW_KIND!r} with the row kind of each"
             yield problem(table, "row-kind", message, "rename this column", column=column)

@@ -127,7 +127,7 @@ def open_secret(name: str, how: str) -> Problem:
 
 def _prefix(table: TableDef, side: str, chosen: Format) -> str:
     """The prefix of the keys of a format's options; without the side if the user wrote ``format``."""
-    short = side == "value" and "format" in table.places
+    short = side == "value" and "format" in table.option_locations
     return f"{chosen.identifier}." if short else f"{side}.{chosen.identifier}."
 
 

@@ -101,7 +101,7 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Prefixes need EXCEPT_KEY, stand before every column of their side, and do not begin with each other."""
+    """A prefix needs EXCEPT_KEY, starts each column name of its side, and does not start with the other prefix."""
     options = table.options
     key, value = options.key_prefix, options.value_prefix
     key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)
@@ -109,12 +109,16 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
     if key and options.value_fields != "EXCEPT_KEY":
         message = (
             f"{key_set} and {table.setting('value_fields', 'ALL')} exclude each other, "
-            "because the key columns would stand in the value under names that are meant for the key"
+            "because the value would contain the key columns under names with the key's prefix"
         )
         yield problem(table, "key-prefix-all", message, f"set {except_key_set}", option="key_prefix")
     if key and value and (key.startswith(value) or value.startswith(key)):
-        message = f"{key_set} and {value_set} begin with one another, so a column's name does not tell its side"
-        yield problem(table, "prefix-overlap", message, "choose prefixes that differ at once", option="value_prefix")
+        message = (
+            f"{key_set} and {value_set}: one prefix starts with the other, so a name does not show whether a column "
+            "belongs to the key or the value"
+        )
+        fix = "choose prefixes with different first characters"
+        yield problem(table, "prefix-overlap", message, fix, option="value_prefix")
     by_name = {c.name: c for c in table.physical}
     sides = (
         ("key", key, key_set, [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]),
@@ -123,14 +127,14 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
     for side, prefix, setting, columns in sides:
         for column in columns:
             if not column.name.startswith(prefix):
-                message = f"{setting}, but this {side} column does not begin with it"
+                message = f"{setting}, but the name of this {side} column does not start with it"
                 fix = f"rename it to {prefix + column.name!r}"
                 if side == "value" and column.name in key_columns(table):
                     fix = f"set {except_key_set}, so that key columns stay out of the value"
                 yield problem(table, f"{side}-prefix", message, fix, column=column)
             elif column.name == prefix != "":
-                message = f"nothing of the name is left without the {side} prefix {prefix!r}"
-                yield problem(table, f"{side}-prefix", message, f"give it a name after {prefix!r}", column=column)
+                message = f"the name consists of the {side} prefix {prefix!r} only"
+                yield problem(table, f"{side}-prefix", message, "add a name after the prefix", column=column)
 
 
 def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:

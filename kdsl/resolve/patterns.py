@@ -88,12 +88,12 @@ def python_pattern(pattern: str) -> str:
     try:
         re.compile(translated)
     except re.error as e:
-        place = "" if e.pos is None or translated != pattern else f" at position {e.pos}"
+        at = "" if e.pos is None or translated != pattern else f" at position {e.pos}"
         if "global flags" in e.msg:
             raise PatternError(
-                f"switches a flag in its middle{place}", "put the flags first, as in '(?i)orders-.*', or write (?i:…)"
+                f"switches a flag in its middle{at}", "put the flags first, as in '(?i)orders-.*', or write (?i:…)"
             ) from None
-        raise PatternError(f"is not a regular expression: {e.msg}{place}") from None
+        raise PatternError(f"is not a regular expression: {e.msg}{at}") from None
     return translated
 
 

@@ -48,10 +48,15 @@ def problem(
     elif option is not None:
         known = attrs.fields_dict(type(table.options))
         key = known[option].metadata["key"] if option in known else option
-        place = next(
-            (table.places[name] for name in (key, *_enclosing_options(table, key)) if name in table.places), Where()
+        location = next(
+            (
+                table.option_locations[name]
+                for name in (key, *_enclosing_options(table, key))
+                if name in table.option_locations
+            ),
+            Where(),
         )
-        where = attrs.evolve(place, table=table.name)
+        where = attrs.evolve(location, table=table.name)
     of_client = option is not None and option.startswith(_PROPERTIES)
     return Problem(
         code,

@@ -63,7 +63,7 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
         fail_on([options_of_start.at(attrs.evolve(table.where, table=table.name))], what)
     changes: Any = {"startup_timestamp": None, "startup_offsets": None, **cast("dict[str, Any]", options_of_start)}
     options: KafkaOptions = attrs.evolve(cast("Any", table.options), **changes)
-    with_start = attrs.evolve(table, options=options, spelling=Spelling.PYTHON, places={})
+    with_start = attrs.evolve(table, options=options, spelling=Spelling.PYTHON, option_locations={})
     warnings = fail_on(list(_Mode(with_start, "startup", "start_at").problems()), what)
     return start_of(with_start), warnings
 
@@ -131,7 +131,7 @@ def discovery_of(table: TableDef) -> timedelta | None:
 
 def _is_discovery_set(table: TableDef) -> bool:
     option = attrs.fields_dict(KafkaOptions)["discovery"]
-    return option.metadata["key"] in table.places or table.options.discovery != option.default
+    return option.metadata["key"] in table.option_locations or table.options.discovery != option.default
 
 
 def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
@@ -258,7 +258,7 @@ class _Mode:
 
     def _is_unreadable(self, what: str) -> bool:
         """Whether the option is set to a value that cannot be read, which is another problem."""
-        return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.places
+        return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
     def _name(self, what: str) -> str:
         return self.table.option_name(f"{self.side}_{what}")

@@ -49,7 +49,7 @@ def transport_note(table: TableDef) -> str | None:
 
 @attrs.frozen
 class CapabilityUse:
-    """A place in a table that needs a capability.
+    """A declaration of a table that needs a capability.
 
     Attributes:
         what: The declaration, as the user wrote it.
@@ -103,7 +103,7 @@ def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityU
         yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
-def _each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
@@ -157,7 +157,7 @@ CAPABILITIES: tuple[Capability, ...] = (
         "`scan.max-records-per-partition`.",
         ("librdkafka",),
         "Spark's source limits all partitions together",
-        _each_partition,
+        _limit_of_each_partition,
     ),
     Capability(
         "alignment",

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import attrs
 import pyarrow as pa
 from pyspark import TaskContext
 
@@ -138,7 +140,13 @@ def decode(
 
 
 def _map_records(
-    raw: DataFrame, run: type[_Decode], row: t.Row, plan: ReadPlan, registry: Registry | None, name: str = ""
+    raw: DataFrame,
+    run: type[_Decode],
+    row: t.Row,
+    plan: ReadPlan,
+    registry: Registry | None,
+    name: str = "",
+    topics: PlannedTopics | None = None,
 ) -> DataFrame:
     """Decode raw records with the columns that a plan needs.
 
@@ -149,6 +157,7 @@ def _map_records(
         plan: The read plan.
         registry: The schema registry, where a format needs one.
         name: The observation under which its tasks report; empty for none.
+        topics: The topics that its tasks check; None for none.
     """
     from kdsl.types.spark import spark_schema
 
@@ -160,6 +169,7 @@ def _map_records(
         without_literal_secrets(plan, registry),
         name,
         None if accumulator is None else int(accumulator),
+        topics,
     )
     return raw.mapInArrow(decoder, spark_schema(row))
 
@@ -202,12 +212,13 @@ def _over_jvm(
 
     reporting = streaming and plan.latency != "realtime" and bool(_reporting_options(spark))
     filtered, name = (new_name(read_id(plan, cluster)) if reporting else "" for _ in range(2))
-    raw = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
+    raw, ids = records(spark, plan, cluster, streaming=streaming, cores=available_cores(spark), name=filtered)
     if plan.latency == "realtime":
         return _add_computed(decode_columns(raw, plan), plan, computed)
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
-    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name)
+    topics = None if streaming else PlannedTopics.of(cluster, ids)
+    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, topics)
     return _add_computed(_changes(rows, plan, cluster), plan, computed)
 
 
@@ -273,6 +284,37 @@ def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMa
     return df if df.columns == names else df.select(*(sf.col(quote_name(name)) for name in names))
 
 
+@attrs.frozen
+class PlannedTopics:
+    """The topics of a batch on Spark's own source, whose records are read by name.
+
+    Attributes:
+        cluster: The cluster, without secrets that are written out.
+        ids: The id of each topic as it was planned.
+    """
+
+    cluster: Cluster
+    ids: Mapping[str, str]
+
+    @classmethod
+    def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
+        """Those of a batch; None if its tasks cannot ask for them.
+
+        Args:
+            cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
+            ids: The id of each topic.
+        """
+        cluster, literals = attrs.evolve(cluster, registry=None).split_literals()
+        refused = any(problem.severity == "error" for problem in cluster.problems())
+        return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
+
+    def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
+        """What checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
+        from kdsl.run.librdkafka.topic_check import TopicCheck
+
+        return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch
+
+
 class _Decode:
     """What ``mapInArrow`` runs; it is pickled as the plan's text and the registry without secrets.
 
@@ -282,21 +324,33 @@ class _Decode:
         registry: The schema registry.
         name: The observation under which it reports what it reads; empty to log only dropped records.
         accumulator: The id of the accumulator for reports; None for none.
+        topics: The topics whose ids are checked; None for none.
     """
 
     def __init__(
-        self, plan: str, zone: str, registry: Registry | None, name: str = "", accumulator: int | None = None
+        self,
+        plan: str,
+        zone: str,
+        registry: Registry | None,
+        name: str = "",
+        accumulator: int | None = None,
+        topics: PlannedTopics | None = None,
     ) -> None:
         self._plan, self._zone, self._registry = plan, zone, registry
-        self._name, self._accumulator = name, accumulator
+        self._name, self._accumulator, self._topics = name, accumulator, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
         output = self._output(decoder)
+        check: Callable[[], AbstractContextManager[None]] = nullcontext
+        if self._topics is not None:
+            check = self._topics.check(read_plan_text(self._plan, ReadPlan).table)
         for batch in batches:
             records += batch.num_rows
-            yield from output.add(raw_batch(batch))
+            with check():
+                rows = list(output.add(raw_batch(batch)))
+            yield from rows
         yield from output.finish()
         self._report(records, decoder.dropped - before)
 

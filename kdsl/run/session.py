@@ -134,7 +134,7 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 @cache
 def _problem_of_python(program: str) -> str | None:
-    """Why a Python on this machine cannot run kdsl's tasks; None where it can."""
+    """Why a Python on this machine cannot run kdsl's tasks; None if it can."""
     path = shutil.which(program)
     if path is None:
         return "which does not exist"

@@ -22,7 +22,7 @@ from pyspark.sql import types as s
 from kdsl.cluster import Cluster, Registry
 from kdsl.errors import KdslError, WriteError
 from kdsl.plan.changes import AllowedChanges
-from kdsl.plan.model import Transactions, WritePlan
+from kdsl.plan.model import OutputMode, Transactions, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.checkpoint.manifest import Manifest
@@ -38,6 +38,7 @@ from kdsl.run.metrics.sink_reports import OPTION, Spool
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_runtime
 from kdsl.run.upsert.write import convert_to_upserts
 
@@ -137,7 +138,7 @@ def write_stream(
     checkpoint: str,
     trigger: Mapping[str, Any] | None = None,
     name: str | None = None,
-    output_mode: str | None = None,
+    output_mode: OutputMode | None = None,
     adopt: bool = False,
     allow: AllowedChanges = False,
 ) -> StreamingQuery:
@@ -170,6 +171,7 @@ def write_stream(
     if not df.isStreaming:
         raise KdslError(f"{plan.table}: the DataFrame is not a stream, but write_stream takes one; use write")
     mode = mode_of(df, plan, output_mode)
+    warn_of_repeated_events(df, plan.table)
     if plan.latency != "realtime" and "realTime" in (trigger or {}):
         raise KdslError(
             f"{plan.table}: the trigger realTime and latency={plan.latency!r} contradict each other; declare "
@@ -332,7 +334,7 @@ def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
     missing = set(plan.topics.names) - set(admin.topics(plan.topics.names))
     if plan.topics.pattern is not None:
         admin.names()  # an answer, at least; the rows name the topics
-    if missing and cluster.kdsl_settings().auto_create_topics:
+    if missing and cluster.kdsl_settings.auto_create_topics:
         producer = Producer(settings)
         try:
             missing = {topic for topic in missing if producer.look_up(topic, 10)}

@@ -86,6 +86,8 @@ def find_secrets_in_addresses(text: str) -> list[tuple[int, int]]:
 
 def contains_secret(key: str, text: str) -> bool:
     """Whether the value of a setting contains a secret that is written out, not a reference to one."""
+    if _is_servers(key):
+        return "@" in text
     if not is_secret(key):
         return bool(find_secrets_in_addresses(text))
     if is_reference(text) or not text:
@@ -108,7 +110,12 @@ def redact_value(key: str, text: str) -> str:
     """Replace the secrets in a value of a setting, so that it can be printed."""
     if not contains_secret(key, text):
         return text
-    return HIDDEN if is_secret(key) else redact_addresses(text)
+    return HIDDEN if is_secret(key) or _is_servers(key) else redact_addresses(text)
+
+
+def _is_servers(key: str) -> bool:
+    """Whether a setting lists brokers, where a login is wrong; its password may contain the commas between them."""
+    return key.rpartition("properties.")[2] == "bootstrap.servers"
 
 
 def redact_addresses(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Callable
 from functools import cache
@@ -12,6 +13,7 @@ from kdsl.errors import SecretError, listing, nearest
 from kdsl.secrets.properties_file import read_properties
 from kdsl.secrets.reference import GROUP, Reference, providers, replace_references
 
+_LINE = re.compile(r"([A-Za-z_][\w-]*(?:\.[\w-]+)*)\s*[=:]\s*(?!=+$)\S.*")
 DIRECTORY = "KDSL_SECRETS_DIR"
 
 Provider = Callable[..., str]
@@ -71,9 +73,21 @@ def _read_file(reference: Reference) -> str:
     if reference.key not in values:
         raise _missing(
             reference,
-            f"the file has no key {reference.key!r}{nearest(reference.key, values)}; its keys are {listing(values)}",
+            f"the file has no key {reference.key!r}{nearest(reference.key, _names(text))}; a file with a key has a "
+            f"line {reference.key}=VALUE, and ${{file:{reference.name}}} is the whole content of a file",
         )
     return values[reference.key]
+
+
+def _names(text: str) -> list[str]:
+    """The keys of a file in which each line is a name and a value; none of any other file.
+
+    In a file of another kind, what Java would read as a key may be a secret: a password, or a line of a PEM file.
+    """
+    lines = [line.strip() for line in text.splitlines()]
+    matches = [_LINE.fullmatch(line) for line in lines if line and line[0] not in "#!"]
+    names = [match[1] for match in matches if match]
+    return names if len(names) == len(matches) else []
 
 
 @cache

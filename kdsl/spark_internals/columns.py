@@ -1,4 +1,4 @@
-"""What makes PySpark take an object for a column."""
+"""The classes that make PySpark accept an object as a column."""
 
 from __future__ import annotations
 
@@ -11,11 +11,21 @@ try:
 except ModuleNotFoundError:  # Spark 3.5: tables can be declared and checked there, and nothing more
     ClassicColumn = Column  # type: ignore[misc,assignment]
 
-__all__ = ("ClassicColumn", "ColumnProxy")
+__all__ = ("CONNECT_EXPRESSIONS", "ClassicColumn", "ColumnProxy", "connect_column_class")
+
+CONNECT_EXPRESSIONS = "pyspark.sql.connect.expressions"
+"""The module of Spark Connect that converts values to literals, strings among them."""
+
+
+def connect_column_class() -> type[Column]:
+    """The class of the columns of Spark Connect, whose packages must be installed."""
+    from pyspark.sql.connect.column import Column as ConnectColumn
+
+    return ConnectColumn
 
 
 class ColumnProxy:
-    """An object that stands for a column of Spark; a subclass has it as ``_column``."""
+    """The base of objects that PySpark uses as a column; a subclass returns the column as ``_column``."""
 
     if TYPE_CHECKING:
 

@@ -7,13 +7,13 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 GatewayError: type[Exception] = Py4JError
-"""A call into the JVM failed: Java raised an exception, or the JVM is gone."""
+"""A call into the JVM failed: Java raised an exception, or the JVM has ended."""
 JavaError: type[Exception] = Py4JJavaError
-"""Java raised an exception; the subclass of `GatewayError` for it."""
+"""The subclass of `GatewayError` for an exception of Java."""
 
 
 def java_exception(error: BaseException) -> Any:
-    """Java's exception behind an error of Python's; None where there is none."""
+    """The Java exception that caused a Python exception; None if there is none."""
     return getattr(error, "java_exception", None)
 
 

@@ -39,7 +39,7 @@ class HadoopFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None where it does not exist."""
+        """The text of a file; None if it does not exist."""
         document = self._path(name)
         # It may be renamed from the spare name between the first two checks.
         candidates = (document, self._path(_spare_name(name)), document)
@@ -91,7 +91,7 @@ class HadoopFolder:
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty where the folder does not exist."""
+        """The names in a folder; empty if the folder does not exist."""
         if not self._fs.exists(self._path(name)):
             return []
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]

@@ -45,19 +45,19 @@ class JsonListener(StreamingQueryListener):
     # Spark Connect calls these methods.
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
-        """A query starts."""
+        """Report the start of a query."""
         self.receive("start", {"id": str(event.id), "runId": str(event.runId), "name": event.name})
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """A batch has ended."""
+        """Report the end of a batch."""
         self.receive("progress", progress_document(event.progress))
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
-        """A query waits for data."""
+        """Report that a query waits for data."""
         self.receive("idle", {"id": str(event.id), "runId": str(event.runId)})
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
-        """A query has ended."""
+        """Report the end of a query."""
         self.receive("end", {"id": str(event.id), "runId": str(event.runId), "exception": event.exception})
 
 

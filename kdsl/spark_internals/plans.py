@@ -99,7 +99,7 @@ class Expression(_Tree):
         return bool(self._java.metadata().contains(key))
 
     def walk(self) -> Iterator[Expression]:
-        """It, and all expressions in it."""
+        """The expression and all expressions inside it."""
         pending = [self]
         while pending:
             expression = pending.pop()
@@ -175,16 +175,16 @@ class PlanNode(_Tree):
         return str(self._java.table().getClass().getSimpleName())
 
     def source_option(self, name: str) -> str | None:
-        """An option of a ``StreamingRelationV2``; None where it is not set."""
+        """An option of a ``StreamingRelationV2``; None if it is not set."""
         value = self._java.extraOptions().get(name)
         return None if value is None else str(value)
 
     def walk(self) -> Iterator[PlanNode]:
-        """It and all nodes below it, each before its children; without those of subqueries in expressions."""
+        """The node and all nodes below it, each before its children; without the nodes of subqueries in expressions."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def leaves(self) -> list[PlanNode]:
-        """The nodes below it, or it itself, that take rows from no other node."""
+        """The nodes without children: those below it, or the node itself."""
         return [PlanNode(leaf) for leaf in _elements(self._java.collectLeaves())]

@@ -61,11 +61,18 @@ class RunningQuery:
         return any(progress.batchId() < batch for progress in self._active.get(self._uuid).recentProgress())
 
 
-def belongs_to_stream(df: DataFrame) -> bool:
-    """Whether a DataFrame of a classic session belongs to a batch of a query that runs."""
+def query_of(df: DataFrame) -> RunningQuery | None:
+    """The running query whose batch a DataFrame of a classic session belongs to; None if there is none."""
     session = java_dataframe(df).sparkSession()
     queries = session.sharedState().activeStreamingQueries().values()
-    return any(query.sparkSessionForStream().equals(session) for query in queries)
+    ids = (str(query.id().toString()) for query in queries if query.sparkSessionForStream().equals(session))
+    id_ = next(ids, None)
+    return None if id_ is None else RunningQuery(df.sparkSession, id_)
+
+
+def belongs_to_stream(df: DataFrame) -> bool:
+    """Whether a DataFrame of a classic session belongs to a batch of a query that runs."""
+    return query_of(df) is not None
 
 
 @attrs.frozen
@@ -74,8 +81,8 @@ class QuerySource:
 
     Attributes:
         description: What Spark calls it.
-        offset: The JSON of its last committed offset; None where it has none.
-        option: The value of the option that was asked for; empty where the source does not have it.
+        offset: The JSON of its last committed offset; None if it has none.
+        option: The value of the option that was asked for; empty if the source does not have it.
     """
 
     description: str
@@ -84,7 +91,7 @@ class QuerySource:
 
 
 def java_query(spark: SparkSession, query_id: str) -> Any:
-    """Java's object of a query, a ``StreamExecution``; None where it has ended, and for Spark Connect."""
+    """Java's object of a query, a ``StreamExecution``; None if it has ended, and for Spark Connect."""
     if is_connect(spark):
         return None
     query = java_session(spark).streams().get(query_id)

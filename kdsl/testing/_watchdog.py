@@ -1,9 +1,9 @@
-"""A process that outlives its owner by a moment, to end what the owner has left behind.
+"""A process that outlives its owner for a moment, to end the processes that the owner left.
 
 Run as a program: ``python _watchdog.py MARK [FOLDER]``. Standard input is a pipe from the owner. When it closes,
 however the owner ended, every process with the argument MARK on its command line is killed and FOLDER is removed;
-unless the owner wrote a line before, which lets the processes live on. A pipe works on every system and for every way
-to die.
+unless the owner wrote a line before, which lets the processes continue. A pipe works on every system, however the owner
+ended.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 import psutil
 
 _STARTING = 100
-"""How often a process that only begins is asked for its command line, a hundredth of a second apart."""
+"""How many times the command line of a starting process is read, 0.01 s apart."""
 
 
 def main() -> None:
@@ -33,13 +33,13 @@ def main() -> None:
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.kill()
-    wait_ended(left, 30)  # else they would write on into the folder
+    wait_ended(left, 30)  # otherwise they would keep writing to the folder
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psutil.Process]:
-    """Wait for the end of processes; those that have not ended by then are given back."""
+    """Wait for the end of processes; return those that have not ended in time."""
     end = time.monotonic() + seconds
     left = list(processes)
     while left and time.monotonic() < end:
@@ -53,7 +53,7 @@ def _arguments(process: psutil.Process) -> list[str]:
         for _ in range(_STARTING):
             if (command := process.cmdline()) or not process.exe():
                 return command
-            time.sleep(0.01)  # it has a program, and no command line yet
+            time.sleep(0.01)  # it has a program, but no command line yet
     except psutil.Error:
         pass
     return []
@@ -61,7 +61,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 def _has_ended(process: psutil.Process) -> bool:
     try:
-        # A zombie's parent has not noticed yet; while threads of it are left, it keeps its ports and writes on.
+        # A zombie has ended, but its parent has not noticed; while its threads run, it keeps its ports and writes.
         return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
     except psutil.NoSuchProcess:
         return True

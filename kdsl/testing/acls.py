@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from kdsl.errors import listing, nearest
+from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
 
 _SECONDS = 60.0
@@ -26,17 +26,17 @@ _SECONDS = 60.0
 def allow(
     admin: AdminClient, user: str, operations: Sequence[str], *, topic: str | None = None, group: str | None = None
 ) -> None:
-    """Give a user rights on a topic, a group or, where neither is named, the cluster, and wait until they hold.
+    """Give a user rights on a topic, a group or, if neither is named, the cluster, and wait until they take effect.
 
     Args:
-        admin: A client that may do so.
-        user: Who.
-        operations: What.
-        topic: A topic; a name that ends in ``*`` stands for all that begin so.
-        group: A consumer group, alike.
+        admin: An admin client that may create rights.
+        user: The user.
+        operations: The names of the operations.
+        topic: A topic; a name that ends in ``*`` means all topics with this prefix.
+        group: A consumer group, written like a topic.
 
     Raises:
-        LocalKafkaError: There is no such operation, the broker refuses, or it does not come to know them.
+        LocalKafkaError: There is no such operation, the broker refuses, or the rights do not take effect.
     """
     known = [name for name in AclOperation.__members__ if name not in ("UNKNOWN", "ANY")]
     for operation in operations:
@@ -68,22 +68,21 @@ def allow(
 
 
 def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> None:
-    """Wait until a broker goes by what the controller has written down."""
-    whatever: Any = None
-    theirs = AclBindingFilter(
+    """Wait until the broker applies the rights."""
+    anything: Any = None
+    rights_of_user = AclBindingFilter(
         ResourceType.ANY,
-        whatever,
+        anything,
         ResourcePatternType.ANY,
         f"User:{user}",
-        whatever,
+        anything,
         AclOperation.ANY,
         AclPermissionType.ANY,
     )
-    end = time.monotonic() + _SECONDS
-    while True:
-        bindings = admin.describe_acls(theirs).result(_SECONDS)
-        if all(binding in bindings for binding in bindings):
-            return
-        if time.monotonic() > end:
-            raise LocalKafkaError(f"User {user!r} has no rights {_SECONDS:g} s after they were given")
-        time.sleep(0.02)
+
+    def find_missing(_: float) -> list[AclBinding]:
+        applied = admin.describe_acls(rights_of_user).result(_SECONDS)
+        return [binding for binding in bindings if binding not in applied]
+
+    if retry(find_missing, lambda missing: not missing, Deadline(_SECONDS), pause=0.02):
+        raise LocalKafkaError(f"The rights of user {user!r} did not take effect within {_SECONDS:g} s")

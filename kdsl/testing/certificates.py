@@ -45,7 +45,7 @@ class Pair:
         return "".join(_pem(one) for one in (self.certificate, *self.between))
 
     def key_pem(self, password: str | None = None) -> str:
-        """The key as PEM, encrypted where there is a password."""
+        """The key as PEM, encrypted if a password is given."""
         lock = form.BestAvailableEncryption(password.encode()) if password else form.NoEncryption()
         return self.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock).decode()
 
@@ -58,14 +58,14 @@ def make_pair(
     authority: bool = False,
     valid: tuple[timedelta, timedelta] = (-timedelta(days=1), _YEAR),
 ) -> Pair:
-    """Make a certificate.
+    """Create a certificate.
 
     Args:
         name: Its common name.
-        signer: Who signs it; itself if None.
+        signer: The signer; None for a self-signed certificate.
         hosts: The host names and addresses that it is for.
         authority: Whether it may sign others.
-        valid: From when to when, counted from now.
+        valid: The start and the end of its validity, relative to now.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])

@@ -1,8 +1,8 @@
 """A local Kafka that outlives the command that started it: ``kdsl kafka start``, ``status`` and ``stop``.
 
-Running Kafkas are recorded in kdsl's state folder, one file for each name. A process is taken for the broker that was
-started only if its command line contains the unique mark of that start; no other process is ever ended. (Its start time
-proves nothing, because the machine's clock may have been changed.)
+Running Kafkas are recorded in kdsl's state folder, one file for each name. A process is identified as a
+broker of that start only if its command line contains the start's unique mark; no other process is ever ended. (A
+process's start time proves nothing, because the machine's clock may have been changed.)
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DetachedRegistry:
         url: Its address.
         pid: The process id.
         mark: The argument on its command line.
-        data_dir: The folder of its log, which goes with it.
+        data_dir: The folder of its log, which is deleted when it ends.
     """
 
     url: str
@@ -68,11 +68,11 @@ class DetachedRegistry:
 
     @property
     def running(self) -> bool:
-        """Whether it is still there."""
+        """Whether the process still runs."""
         return _process(self.pid, self.mark) is not None
 
     def end(self) -> None:
-        """End it; what it held is gone."""
+        """End the registry; its schemas are lost."""
         process = _process(self.pid, self.mark)
         if process is not None:
             process.kill()
@@ -83,10 +83,10 @@ class DetachedRegistry:
 
 @attrs.frozen
 class DetachedService:
-    """A process beside the brokers: a KDC, an identity provider.
+    """A process that the login needs besides the brokers: a KDC or an identity provider.
 
     Attributes:
-        name: What it is.
+        name: The kind of service.
         pid: The process id.
     """
 
@@ -99,19 +99,19 @@ class DetachedKafka:
     """A Kafka that was started and left running.
 
     Attributes:
-        name: The name it was started under.
+        name: The name that it was started with.
         version: Kafka's version.
-        bootstrap_servers: Where clients begin.
+        bootstrap_servers: The bootstrap servers.
         security: How clients log in.
         data_dir: The folder of data and logs.
-        temporary: Whether that folder goes when Kafka stops.
+        temporary: Whether that folder is deleted when Kafka stops.
         started: When it was started, in UTC.
         mark: The argument on the command line of each of its processes.
         brokers: Its brokers.
         registry: The schema registry that was started with it.
-        plaintext_servers: The listeners without a login, which are always open; for this machine's tools.
+        plaintext_servers: The listeners without a login, which are always open, for tools on this machine.
         cluster_file: A YAML document with the cluster and the login of its first user (`kdsl.Cluster.from_yaml`).
-        services: What the login needs beside the brokers.
+        services: The processes that the login needs besides the brokers.
     """
 
     name: str
@@ -129,17 +129,17 @@ class DetachedKafka:
     services: tuple[DetachedService, ...] = ()
 
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that are still there."""
+        """The ids of the brokers that still run."""
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End its brokers and what runs beside them, and remove its data if that is temporary."""
+        """End all processes, and remove temporary data."""
         if self.registry is not None:
             self.registry.end()
         every: tuple[DetachedBroker | DetachedService, ...] = (*self.brokers, *self.services)
         processes = [process for one in every if (process := self._process(one)) is not None]
         for process in processes:
-            # A frozen process cannot hear; one whose data goes anyway need not write it down.
+            # A suspended process does not receive SIGTERM, and a process whose data is deleted need not flush it.
             (process.kill if self.temporary or process.status() == psutil.STATUS_STOPPED else process.terminate)()
         left = wait_ended(processes, 20)  # without its controllers a broker would wait for minutes
         for process in left:
@@ -162,82 +162,82 @@ def _process(pid: int, mark: str) -> psutil.Process | None:
 
 
 def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """What was started under a name and not stopped since; its brokers may have died meanwhile.
+    """The Kafka that was started with a name and not stopped since; its brokers may have died meanwhile.
 
     Raises:
-        LocalKafkaError: The name cannot be one, or what is written down cannot be read.
+        LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
     """
-    note = _note(name)
+    record = _record_path(name)
     try:
-        return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), DetachedKafka)
+        return cattrs.structure(json.loads(record.read_text(encoding="utf-8")), DetachedKafka)
     except FileNotFoundError:
         return None
     except (OSError, ValueError, cattrs.BaseValidationError) as error:
-        raise LocalKafkaError(f"{note} cannot be read ({error}); remove it, and end its brokers by hand") from error
+        raise LocalKafkaError(f"{record} cannot be read ({error}); remove it, and end its brokers by hand") from error
 
 
 def start(
     kafka: LocalKafka, name: str = DEFAULT_NAME, registry: LocalRegistry | None = None
 ) -> tuple[DetachedKafka, bool]:
-    """Start a Kafka that outlives this process, unless one runs under that name already.
+    """Start a Kafka that outlives this process, unless one with that name is running.
 
     Args:
-        kafka: What to start.
-        name: The name to start it under.
-        registry: A schema registry to start with it; beside one that runs already it is started, too.
+        kafka: The Kafka to start.
+        name: The name to start it with.
+        registry: A schema registry to start with it; it is also added to a Kafka that is running.
 
     Returns:
-        What runs, and whether it was started now.
+        The running Kafka, and whether it was started now.
 
     Raises:
         LocalKafkaError: Some of its brokers died since the last start, or it cannot be started.
     """
-    with lock_file(_note(name).with_suffix(".lock")):
+    with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)
         alive = known.running() if known else ()
         if known is not None and len(alive) == len(known.brokers):
             return (known if registry is None else _with_registry(known, registry)), False
         if known is not None and alive:
             raise LocalKafkaError(
-                f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} are left; run 'kdsl kafka stop' first"
+                f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} still run; run 'kdsl kafka stop' first"
             )
         if known is not None:
-            known.end()  # after a restart of the machine, say: only a temporary folder is left
+            known.end()  # for example after a restart of the machine: only a temporary folder may remain
         kafka.start()
         try:
             started = attrs.evolve(_describe(kafka, name), registry=_describe_registry(registry))
-            # First the note, then the freedom: whoever is killed in between leaves no broker behind.
+            # Record the processes before the watchdog is released: a kill in between leaves no unrecorded broker.
             _write(started)
-            kafka.let_live()
+            kafka.detach()
             if registry is not None:
-                registry.let_live()
+                registry.detach()
         except BaseException:
             kafka.stop()
             if registry is not None:
                 registry.stop()
-            _note(name).unlink(missing_ok=True)
+            _record_path(name).unlink(missing_ok=True)
             raise
         return started, True
 
 
 def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """Stop what was started under a name.
+    """Stop the Kafka that was started with a name.
 
     Returns:
-        What was stopped, or None if nothing ran.
+        The stopped Kafka, or None if none was running.
     """
-    with lock_file(_note(name).with_suffix(".lock")):
+    with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)
         if known is None:
             return None
         ran = bool(known.running())
         known.end()
-        _note(name).unlink(missing_ok=True)
+        _record_path(name).unlink(missing_ok=True)
         return known if ran else None
 
 
 def _with_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
-    """What runs, with a registry beside it."""
+    """Add a registry to a running Kafka."""
     if known.registry is not None:
         if known.registry.running:
             return known
@@ -245,7 +245,7 @@ def _with_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKaf
     try:
         started = attrs.evolve(known, registry=_describe_registry(registry))
         _write(started)
-        registry.let_live()
+        registry.detach()
     except BaseException:
         registry.stop()
         raise
@@ -267,7 +267,7 @@ def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | Non
 
 
 def _write(kafka: DetachedKafka) -> None:
-    _note(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
+    _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
 def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
@@ -305,15 +305,15 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
 
 
 def _cluster_file(kafka: LocalKafka) -> Path:
-    """Write down where the cluster is and how its first user logs in."""
+    """Write the cluster and the login of its first user to a file."""
     path = kafka.data_dir / "cluster.yaml"
-    path.touch(mode=0o600)  # it may hold a password
+    path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}
     path.write_text(yaml.safe_dump({"clusters": {"local": cluster}}, sort_keys=False), encoding="utf-8")
     return path
 
 
-def _note(name: str) -> Path:
+def _record_path(name: str) -> Path:
     if not _NAME.fullmatch(name):
-        raise LocalKafkaError(f"{name!r} cannot be a name; take letters, digits, dots, dashes and underscores")
+        raise LocalKafkaError(f"{name!r} is not a valid name; use letters, digits, dots, dashes and underscores")
     return state_dir() / "kafka" / f"{name}.json"

@@ -14,9 +14,9 @@ from kdsl.testing.folders import make_folder
 def download(
     coordinates: Sequence[str], into: Path, *, java: Path, alternative: str, on_progress: Callable[[str], None]
 ) -> None:
-    """Fetch artifacts and their dependencies from Maven Central, or from the repository that is configured.
+    """Fetch artifacts and their dependencies from Maven Central, or from the configured repository.
 
-    The caller holds the lock ``ivy.lock`` of kdsl's cache, since Ivy's folder in there is shared.
+    The caller must hold the lock ``ivy.lock`` of kdsl's cache, because processes share Ivy's folder there.
 
     Args:
         coordinates: What to fetch, as ``group:artifact:version``, ``…@jar`` or ``…:classifier@extension``.

@@ -18,7 +18,7 @@ class DownloadError(LocalKafkaError):
 
 
 class BrokerDiedError(LocalKafkaError):
-    """A broker process ended although nobody stopped it.
+    """A broker process ended without being stopped.
 
     Attributes:
         node_id: The broker's id, from 1.

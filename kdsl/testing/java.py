@@ -42,14 +42,14 @@ def java_version(java: Path) -> int:
     """The major version of a ``java`` program, as 8, 17 or 21.
 
     Raises:
-        JavaError: The program does not say a version.
+        JavaError: The program does not print a version.
     """
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise JavaError(f"{java} does not run ({error}); {_FIX}") from error
     match = _VERSION.search(done.stderr + done.stdout)
-    if match is None:  # macOS has a /usr/bin/java that only says that there is no Java
+    if match is None:  # macOS has a /usr/bin/java that only prints that there is no Java
         output = (done.stderr or done.stdout).strip().splitlines()
         raise JavaError(f"{java} does not run ({output[0] if output else 'without output'}); {_FIX}")
     major = int(match[1])

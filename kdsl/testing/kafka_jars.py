@@ -90,7 +90,7 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
-    shutil.rmtree(folder, ignore_errors=True)  # of an attempt that was interrupted
+    shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _check(folder / "jars")
     stamp = {"coordinates": list(coordinates), "jars": {jar.name: jar.stat().st_size for jar in jars}}

@@ -1,7 +1,7 @@
 """A Kerberos realm for tests: MIT's own KDC, from Debian's packages, in a folder of its own.
 
 It needs ``krb5kdc``, ``kdb5_util`` and ``kadmin.local`` (Debian: ``apt-get install krb5-kdc krb5-admin-server``; tests
-with ``kinit`` also ``krb5-user``), and no rights: its port is a free one on the loopback interface.
+with ``kinit`` also ``krb5-user``), but no privileges: it uses a free port of the loopback interface.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-import time
 from pathlib import Path
 
+from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.ports import answers, free_port
 
@@ -23,7 +23,7 @@ _FIX = "install them, on Debian and Ubuntu: apt-get install krb5-kdc krb5-admin-
 
 
 def missing_programs() -> list[str]:
-    """The programs of a KDC that this machine lacks."""
+    """The programs of a KDC that are missing on this machine."""
     return [name for name in _PROGRAMS if _program(name) is None]
 
 
@@ -31,7 +31,7 @@ class Realm:
     """A KDC with its principals and keytabs.
 
     Args:
-        folder: Where everything goes.
+        folder: The folder of all files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,26 +91,25 @@ class Realm:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        end = time.monotonic() + 20
-        while not answers(port):
-            if self._process.poll() is not None or time.monotonic() > end:
-                raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
-            time.sleep(0.02)
+        process = self._process
+        retry(lambda _: answers(port) or process.poll() is not None, bool, Deadline(20), pause=0.02)
+        if not answers(port):
+            raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """A keytab with principals (without the realm), which are made first where they are not there."""
+        """A keytab with principals (without the realm), which are created if they do not exist."""
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():
             for principal in principals:
                 self._run("kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")
                 self._run("kadmin.local", "-r", REALM, "-q", f"ktadd -k {path} {principal}")
             if not path.exists():
-                raise LocalKafkaError(f"kadmin.local made no keytab for {principals[0]!r}")
+                raise LocalKafkaError(f"kadmin.local created no keytab for {principals[0]!r}")
         return path
 
     @property
     def pid(self) -> int:
-        """The process id of the KDC, which runs."""
+        """The process id of the running KDC."""
         assert self._process is not None
         return self._process.pid
 
@@ -118,7 +117,7 @@ class Realm:
         """Let the KDC outlive this process."""
         process, self._process = self._process, None
         if process is not None:
-            process.returncode = 0  # this process need not wait for it
+            process.returncode = 0  # this process does not wait for it
 
     def stop(self) -> None:
         """End the KDC."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from kdsl.errors import listing, nearest
+from kdsl.retry import Deadline, retry
 from kdsl.testing.acls import allow
 from kdsl.testing.broker import Broker
 from kdsl.testing.errors import BrokerDiedError, LocalKafkaError
@@ -55,7 +55,7 @@ class LocalKafka(LocalService, RunningKafka):
             has as many replicas, but at most three, unless it is created with another number.
         security: How clients log in. There may be several ways; ``bootstrap_servers`` uses the first (see
             ``through``): ``"plaintext"``, ``"sasl_plain"``, ``"scram"`` (256 and 512), ``"ssl"``, ``"mtls"`` (each
-            user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (tokens that nobody signed),
+            user has a certificate), ``"sasl_ssl"`` (SCRAM within TLS), ``"oauthbearer"`` (unsigned tokens),
             ``"oauth_signed"`` (tokens of an identity provider that is started too), ``"kerberos"`` (MIT's KDC, which
             must be installed). Keys and certificates are its own, see ``certificates``.
         users: Passwords by user name; the first user is the one of ``client_properties``.
@@ -168,12 +168,12 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """What the JVM of a Java client needs (``-Dname=value``): the place of krb5.conf, the URLs of tokens."""
+        """What the JVM of a Java client needs (``-Dname=value``): the location of krb5.conf, the URLs of tokens."""
         return self._site.jvm(self.security)
 
     @property
     def temporary(self) -> bool:
-        """Whether the data goes when Kafka stops."""
+        """Whether the data is deleted when Kafka stops."""
         return self._data_dir is None
 
     @property
@@ -183,39 +183,39 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def running(self) -> bool:
-        """Whether it was started and all its brokers are there."""
+        """Whether it was started and all its brokers run."""
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def through(self, security: Security, user: str | None = None) -> RunningKafka:
-        """The same cluster, by another way to log in or as another user.
+        """The same cluster with another kind of login, or as another user.
 
         Args:
-            security: One of the ways that were asked for, or ``"plaintext"``, which is always open.
+            security: One of the declared kinds, or ``"plaintext"``, which is always open.
             user: One of the users; the first if None.
 
         Raises:
-            LocalKafkaError: This cluster has no such way, or no such user.
+            LocalKafkaError: This cluster does not have the kind or the user.
         """
         ways = _ways(self.security)
         if security not in ways:
-            raise LocalKafkaError(f"security={security!r} is not open here; there is {listing(ways)}")
+            raise LocalKafkaError(f"security={security!r} is not open here; use one of {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
         if not KINDS[security].anonymous and name not in self._users:
             raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
-        """A cluster like this one at some address, reached as this one would be: as the first user."""
+        """A client of a cluster with the same login at another address, as the first user."""
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
     def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
-        """Give a user rights, where there are ``acls``.
+        """Give a user rights, if ``acls`` are enabled.
 
         Args:
-            user: Who.
-            operations: What, as ``"READ"``, ``"WRITE"``, ``"DESCRIBE"``.
-            topic: On which topic; a name that ends in ``*`` stands for all that begin so.
-            group: On which consumer group, alike.
+            user: The user.
+            operations: The operations, such as ``"READ"``, ``"WRITE"``, ``"DESCRIBE"``.
+            topic: The topic; a name that ends in ``*`` means all topics with this prefix.
+            group: The consumer group, written like a topic.
 
         Raises:
             LocalKafkaError: The broker refuses.
@@ -239,9 +239,9 @@ class LocalKafka(LocalService, RunningKafka):
         if self._data_dir is not None:
             for node in nodes:
                 node.terminate()
-            deadline = time.monotonic() + 20  # without its controllers a broker would wait for minutes
+            deadline = Deadline(20)  # without its controllers a broker would wait for minutes
             for node in nodes:
-                node.wait(max(0.0, deadline - time.monotonic()))
+                node.wait(max(0.0, deadline.remaining))
         for node in nodes:
             node.kill()
         self._site.stop()
@@ -253,11 +253,11 @@ class LocalKafka(LocalService, RunningKafka):
         self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
-        """End one broker at once, as a power cut would (SIGKILL); its port and data wait for ``start_broker``."""
+        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data."""
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
-        """End one broker in order: it hands its partitions over and writes everything down.
+        """Shut one broker down: it hands over its partitions and flushes its data.
 
         Raises:
             LocalKafkaError: It did not end within 60 s.
@@ -301,18 +301,18 @@ class LocalKafka(LocalService, RunningKafka):
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:
-        """Give what runs beside the brokers, KDC and identity provider, processes of their own that can outlive this.
+        """Move the KDC and the identity provider to their own processes, which can outlive this process.
 
-        Until `let_live` they end with this process all the same.
+        Until `detach` is called, they still end with this process.
 
         Returns:
-            Their process ids, by what each of them is.
+            The process ids by the kind of service.
         """
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
         kind = KINDS[security]
-        # What librdkafka cannot do, tests do in plaintext; the declaration is another matter.
+        # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
@@ -334,7 +334,7 @@ class LocalKafka(LocalService, RunningKafka):
                     node.start()
                 self._wait(list(self._nodes))
             except BrokerDiedError as error:
-                # Somebody took a port between its choice and its use; chosen ones are not the user's to change.
+                # Another process took a port after it was chosen. Ports that the user chose are not replaced.
                 if _TAKEN not in error.log_tail or self._port is not None or attempt == 2:
                     raise
                 for node in self._nodes.values():
@@ -387,21 +387,24 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers a request for metadata, and names itself and the leaders in it."""
-        end = time.monotonic() + self._timeout
+        """Wait until brokers serve: each answers a metadata request with itself and the leaders."""
         waiting = list(node_ids)
-        while waiting:
+
+        def find_waiting(_: float) -> list[int]:
             for node in self._nodes.values():
                 node.check()
-            if answers(self._ports[waiting[0]].clients["plaintext"]) and self._serves(waiting[0], len(node_ids)):
+            while waiting and self._is_ready(waiting[0], len(node_ids)):
                 waiting.pop(0)
-            elif time.monotonic() > end:
-                node = self._nodes[waiting[0]]
-                raise LocalKafkaError(
-                    f"{node.name} is not ready after {self._timeout:g} s; its log is {node.log}\n{node.tail()}"
-                )
-            else:
-                time.sleep(0.03)
+            return waiting
+
+        if retry(find_waiting, lambda left: not left, Deadline(self._timeout), pause=0.03):
+            node = self._nodes[waiting[0]]
+            raise LocalKafkaError(
+                f"{node.name} is not ready after {self._timeout:g} s; its log is {node.log}\n{node.tail()}"
+            )
+
+    def _is_ready(self, node_id: int, brokers: int) -> bool:
+        return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
         port = self._ports[node_id].clients["plaintext"]
@@ -421,16 +424,17 @@ class LocalKafka(LocalService, RunningKafka):
                 self._wait_for_login(self.through(kind, user).client_properties, user)
 
     def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
-        """Wait until the brokers go by what the controller has written down."""
-        end = time.monotonic() + self._timeout
-        while True:
+        """Wait until the brokers accept the login of a user."""
+
+        def can_log_in(_: float) -> bool:
             try:
                 AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
             except KafkaException:
-                if time.monotonic() > end:
-                    raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start") from None
-            else:
-                return
+                return False
+            return True
+
+        if not retry(can_log_in, bool, Deadline(self._timeout), pause=0.02):
+            raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start")
 
 
 def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:

@@ -36,12 +36,12 @@ class LocalRegistry(LocalService):
 
     Args:
         port: Its port; a free one if None.
-        compatibility: What a new version of a subject must be to those before: ``BACKWARD``, as in Confluent's
-            registry; ``NONE``, ``FORWARD``, ``FULL``, and each of them with ``_TRANSITIVE``.
-        heap: The most memory of its heap, in MB.
+        compatibility: The required compatibility of a new version of a subject: ``BACKWARD``, the default of
+            Confluent's registry; ``NONE``, ``FORWARD``, ``FULL``, and each of them with ``_TRANSITIVE``.
+        heap: The maximum heap, in MB.
         version: Apicurio's version, see `kdsl.testing.registry_app.find_registry`.
         timeout: How long it may take to start, in seconds.
-        on_progress: Told what is going on, a line at a time; the log of ``kdsl.testing`` if None.
+        on_progress: Called with a line about each step; None logs to ``kdsl.testing``.
     """
 
     _error = LocalRegistryError

@@ -1,4 +1,4 @@
-"""Ports of the loopback interface that nobody uses."""
+"""Finds free ports of the loopback interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kdsl.testing.errors import LocalKafkaError
 HOST = "127.0.0.1"
 """The loopback address, the only one that local services listen on."""
 
-# Below the ports that systems hand to outgoing connections: a broker that was killed must find its port free again.
+# Below the ports of outgoing connections, so that the port of a killed broker stays free until it starts again.
 _RANGE = range(16000, 32000)
 
 
@@ -19,7 +19,7 @@ def free_port(taken: Collection[int] = ()) -> int:
     """A port that could be opened a moment ago.
 
     Args:
-        taken: Ports that are spoken for.
+        taken: Ports that are already assigned.
 
     Raises:
         LocalKafkaError: No port is free.

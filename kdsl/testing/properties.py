@@ -37,7 +37,7 @@ class Ports:
 
     Attributes:
         clients: The port of each way to log in.
-        controller: The port that the brokers' controllers talk through.
+        controller: The port of the controllers.
     """
 
     clients: Mapping[Security, int]
@@ -113,7 +113,7 @@ def broker_properties(
 
 
 def controllers(nodes: Mapping[int, object]) -> Sequence[int]:
-    """The brokers that are controllers, too: three, so that one may die, or only the first of two."""
+    """The brokers that are also controllers: three, so that one may fail; of two brokers, only the first."""
     ordered = sorted(nodes)
     return ordered[:3] if len(ordered) >= 3 else ordered[:1]
 

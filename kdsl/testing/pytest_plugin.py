@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MakeTopic(Protocol):
-    """What the fixture ``kdsl_topic`` is: makes a topic with a name of its own, and gives the name."""
+    """The type of the fixture ``kdsl_topic``: creates a topic with a unique name, and returns the name."""
 
     def __call__(
         self,
@@ -73,14 +73,14 @@ def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
     brokers = pytestconfig.getoption("--kdsl-brokers") or int(pytestconfig.getini("kdsl_brokers"))
     lines = [line.partition("=") for line in pytestconfig.getini("kdsl_properties")]
     own = {key.strip(): value.strip() for key, _, value in lines}
-    # No test kills it, and a machine that stands still for some seconds shall take no partition's leader away.
+    # No test kills this broker, and a busy machine that stalls for seconds must not cost a partition its leader.
     with LocalKafka(brokers, properties={"broker.session.timeout.ms": "60000", **own}) as kafka:
         yield kafka
 
 
 @pytest.fixture
 def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
-    """Makes topics that no other test knows, and deletes them after the test: ``kdsl_topic(partitions=4)``."""
+    """Creates topics that no other test uses, and deletes them after the test: ``kdsl_topic(partitions=4)``."""
     from kdsl.testing.errors import LocalKafkaError
 
     topics: list[str] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
@@ -22,6 +22,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
 
+from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
 
 _T = TypeVar("_T")
@@ -148,9 +149,7 @@ class RunningKafka:
         """
         with _convert_errors(f"Topic {name!r} cannot be deleted"):
             _only(self.admin().delete_topics([name], operation_timeout=_SECONDS))
-        for _ in _retry_until_timeout(f"Topic {name!r} is not gone"):
-            if self._leaders(name) is None:
-                return
+        _wait_until(lambda: self._leaders(name) is None, f"Topic {name!r} still exists")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to ``total`` partitions, and wait until each has a leader.
@@ -178,7 +177,7 @@ class RunningKafka:
             _all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic; a topic that is deleted and made again has another one.
+        """The id of a topic; a topic that is deleted and created again has another one.
 
         Raises:
             LocalKafkaError: There is no such topic.
@@ -293,7 +292,7 @@ class RunningKafka:
                         raise LocalKafkaError(f"Topic {topic!r} cannot be read: {error.str()}")
                     last = time.monotonic()
                 if time.monotonic() - last > _SECONDS:
-                    raise LocalKafkaError(f"Topic {topic!r} cannot be read: nothing came for {_SECONDS:g} s")
+                    raise LocalKafkaError(f"Topic {topic!r} cannot be read: no record arrived for {_SECONDS:g} s")
         finally:
             consumer.close()
         return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
@@ -320,26 +319,34 @@ class RunningKafka:
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        end = time.monotonic() + _SECONDS
+
+        def ask(_: float) -> dict[int, int] | KafkaException:
+            described = _only(self.admin().describe_topics(TopicCollection([name])))
+            wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
+            try:
+                offsets = _all(self.admin().list_offsets(wanted, isolation_level=level))
+            except KafkaException as error:
+                if error.args[0].code() not in _MOVING:
+                    raise
+                return error
+            return {p.partition: offsets[p].offset for p in sorted(offsets, key=lambda p: p.partition)}
+
         with _convert_errors(f"Offsets of topic {name!r} cannot be read"):
-            while True:
-                described = _only(self.admin().describe_topics(TopicCollection([name])))
-                wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
-                try:
-                    offsets = _all(self.admin().list_offsets(wanted, isolation_level=level))
-                    return {p.partition: offsets[p].offset for p in sorted(offsets, key=lambda p: p.partition)}
-                except KafkaException as error:
-                    if error.args[0].code() not in _MOVING or time.monotonic() > end:
-                        raise
-                time.sleep(0.02)
+            answer = retry(ask, lambda answer: isinstance(answer, dict), Deadline(_SECONDS), pause=0.02)
+            if isinstance(answer, KafkaException):
+                raise answer
+            return answer
 
     def _wait_for(self, name: str, partitions: int) -> None:
-        for _ in _retry_until_timeout(f"Topic {name!r} has no leader"):
+        def serves() -> bool:
             if self._leaders(name) == partitions:
-                # A leader is named before it has opened its log; until then it turns requests away.
+                # A leader is elected before it has opened its log; until then it refuses requests.
                 with suppress(KafkaException):
                     _all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
-                    return
+                    return True
+            return False
+
+        _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _leaders(self, name: str) -> int | None:
         """How many partitions have a leader; None if there is no such topic."""
@@ -360,12 +367,9 @@ def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
     return {key: future.result(_SECONDS) for key, future in futures.items()}
 
 
-def _retry_until_timeout(what: str) -> Iterator[None]:
-    end = time.monotonic() + _SECONDS
-    while time.monotonic() < end:
-        yield
-        time.sleep(0.02)
-    raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
+def _wait_until(condition: Callable[[], bool], what: str) -> None:
+    if not retry(lambda _: condition(), bool, Deadline(_SECONDS), pause=0.02):
+        raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
 
 
 @contextmanager

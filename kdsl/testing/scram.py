@@ -1,4 +1,4 @@
-"""Puts SCRAM users into a running cluster."""
+"""Creates SCRAM users in a running cluster."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.running import RunningKafka
 from kdsl.testing.security import Users
 
-_ITERATIONS = 4096  # the fewest that Kafka takes
+_ITERATIONS = 4096  # the minimum of Kafka
 
 
 def store_users(kafka: RunningKafka, users: Users) -> None:
-    """Let users log in by SCRAM-SHA-256 and SCRAM-SHA-512.
+    """Allow users to log in with SCRAM-SHA-256 and SCRAM-SHA-512.
 
     Raises:
         LocalKafkaError: The broker refuses.
     """
     admin = kafka.admin()
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):  # a request names a user once
+    for mechanism in (
+        ScramMechanism.SCRAM_SHA_256,
+        ScramMechanism.SCRAM_SHA_512,
+    ):  # a user may occur once in a request
         wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, ScramCredentialInfo(mechanism, _ITERATIONS), password.encode())
             for user, password in users.items()
@@ -33,4 +36,4 @@ def store_users(kafka: RunningKafka, users: Users) -> None:
             try:
                 future.result(60)
             except KafkaException as error:
-                raise LocalKafkaError(f"User {name!r} cannot be stored: {error}") from error
+                raise LocalKafkaError(f"User {name!r} cannot be created: {error}") from error

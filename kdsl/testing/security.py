@@ -29,11 +29,11 @@ Users = Mapping[str, str]
 
 
 class Site:
-    """What the brokers and clients of one local Kafka share; each part is made when a kind asks for it.
+    """The keys and services that brokers and clients of one local Kafka share; each is created when a kind needs it.
 
     Args:
         users: Passwords by user name.
-        folder: Where keys go; None where no kind needs files.
+        folder: The folder of the keys; None if no kind needs files.
     """
 
     def __init__(self, users: Users, folder: Path | None = None) -> None:
@@ -69,10 +69,10 @@ class Site:
         return Realm(self.make_folder("realm"))
 
     def start(self, kinds: tuple[Security, ...], mark: str) -> None:
-        """Start what runs beside the brokers: the KDC and the identity provider.
+        """Start the services besides the brokers: the KDC and the identity provider.
 
         Raises:
-            LocalKafkaError: A program that is needed is missing.
+            LocalKafkaError: A required program is missing.
         """
         if "kerberos" in kinds:
             self.realm.start(mark)
@@ -83,13 +83,13 @@ class Site:
             self.tokens.start()
 
     def detach(self, mark: str) -> dict[str, int]:
-        """Let what runs beside the brokers outlive this process.
+        """Let the services besides the brokers outlive this process.
 
         Args:
-            mark: The argument by which a watchdog knows its processes.
+            mark: The argument by which a watchdog recognizes its processes.
 
         Returns:
-            The process ids, by what each of them is.
+            The process ids by the kind of service.
         """
         pids = {}
         if "tokens" in self.__dict__:
@@ -100,14 +100,14 @@ class Site:
         return pids
 
     def stop(self) -> None:
-        """End what runs beside the brokers."""
+        """Stop the services besides the brokers."""
         for name in ("realm", "tokens"):
             if name in self.__dict__:
                 getattr(self, name).stop()
                 del self.__dict__[name]
 
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
-        """The system properties that a JVM needs, of a broker or of a client."""
+        """The system properties that the JVM of a broker or a client needs."""
         properties = {}
         if "kerberos" in kinds:
             properties["java.security.krb5.conf"] = str(self.realm.config)
@@ -120,17 +120,17 @@ class Site:
 
 @attrs.frozen
 class Kind:
-    """One way to log in.
+    """One kind of login.
 
     Attributes:
         listener: The listener's name in the broker's properties.
         protocol: Kafka's name of the security protocol.
         broker: The listener's own broker properties, without the ``listener.name.…`` before them.
-        client: What a confluent-kafka client needs besides the bootstrap servers, for a user; None where it has no
-            such login.
+        client: Returns the settings of a confluent-kafka client for a user, besides the bootstrap servers; None if
+            librdkafka does not support the login.
         java: The same by Java's names.
         stored: Users live in the cluster and are put there after its start.
-        anonymous: Clients are nobody, so that users do not matter.
+        anonymous: Clients do not log in, so users do not matter.
     """
 
     listener: str

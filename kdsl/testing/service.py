@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import attrs
 import psutil
 
 from kdsl.errors import KdslError
+from kdsl.retry import Deadline, retry
 from kdsl.testing.watchdog import Watchdog
 
 
@@ -96,11 +96,11 @@ class LocalService(ABC):
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder, self._watchdog = None, None
 
-    def let_live(self) -> None:
-        """Let the processes outlive this one. Afterwards this object is in the same state as after `stop`."""
+    def detach(self) -> None:
+        """Let the processes outlive this one. Afterwards this object has the same state as after `stop`."""
         self._disown_processes()
         if self._watchdog is not None:
-            self._watchdog.let_live()
+            self._watchdog.detach()
         self._folder, self._watchdog = None, None
 
     @abstractmethod
@@ -170,18 +170,21 @@ class ServiceProcess:
         Args:
             ready: The condition.
             timeout: How long to wait, in seconds.
-            error: Makes the exception from a message: the process ended, or the time is over. The message contains the
-                end of the log.
+            error: Creates the exception from a message: the process ended, or the timeout is over. The message contains
+                the end of the log.
         """
-        deadline = time.monotonic() + timeout
-        while not ready():
+
+        def check(_: float) -> bool:
+            if ready():
+                return True
             if not self.running:
                 raise error(
                     f"{self.name} has ended with exit code {self.exit_code}; its log is {self.log}\n{self.tail()}"
                 )
-            if time.monotonic() > deadline:
-                raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
-            time.sleep(0.05)
+            return False
+
+        if not retry(check, bool, Deadline(timeout), pause=0.05):
+            raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
 
     def freeze(self) -> None:
         """Freeze the process (SIGSTOP): its ports stay open, but it does not answer."""

@@ -1,7 +1,8 @@
 """A real Spark cluster on this machine, for tests: a master and workers of Spark standalone, from pip's pyspark.
 
-In ``local`` mode the driver and all tasks share one JVM and one folder of files; here tasks run in executors of their
-own, so that what leans on one process shows: things that do not pickle, caches, paths, modules that executors lack.
+In ``local`` mode the driver and all tasks share one JVM and one folder of files; here tasks run in separate
+executors, which reveals hidden dependencies on one process: objects that cannot be pickled, caches, paths, missing
+modules.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ class SparkCluster(LocalService):
     def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
         """A session's builder with `settings`, and more settings on top.
 
-        Executors run the Python that ``PYSPARK_PYTHON`` names; it is set to this one where it is not set, and
+        Executors run the Python that ``PYSPARK_PYTHON`` names; if it is not set, it is set to this one, and
         ``SPARK_LOCAL_IP`` to the loopback address.
         """
         from pyspark.sql import SparkSession
@@ -129,7 +130,7 @@ class SparkCluster(LocalService):
 
     @property
     def folder(self) -> Path:
-        """The folder of logs and of the executors' files; it goes when the cluster stops.
+        """The folder of logs and of the executors' files; it is deleted when the cluster stops.
 
         Raises:
             SparkClusterError: It is not started.
@@ -176,13 +177,13 @@ class SparkCluster(LocalService):
         return sorted(executors, key=lambda executor: executor.pid)
 
     def kill_executor(self, executor: Executor | None = None) -> Executor:
-        """End an executor at once (SIGKILL), as a machine's death would; its worker starts another one.
+        """End an executor at once (SIGKILL), as a machine failure would; its worker starts another one.
 
         Args:
-            executor: Which one; the first if None.
+            executor: The executor; the first if None.
 
         Returns:
-            The one that was ended.
+            The executor that was ended.
 
         Raises:
             SparkClusterError: No executor runs, or this one does not any more.

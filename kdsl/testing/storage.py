@@ -1,7 +1,7 @@
-"""The data folder of a local Kafka: which cluster it belongs to, and each broker's formatted storage.
+"""The data folder of a local Kafka: the identity of its cluster, and the formatted storage of each broker.
 
-Kafka's own formatter runs once per installation, for the feature levels that a new cluster starts with; every further
-broker gets a copy of what it wrote, and an identity written here. That saves a JVM, and its second, per start.
+Kafka's own formatter runs once per installation, for the feature levels that a new cluster starts with; every
+broker gets a copy of its output, and an identity written here. This saves a JVM, and a second, per start.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _IDENTITY = "meta.properties"
 
 @attrs.frozen
 class Cluster:
-    """What a data folder remembers of the cluster that it holds.
+    """The cluster of a data folder.
 
     Attributes:
         cluster_id: Kafka's cluster id.
@@ -39,10 +39,10 @@ class Cluster:
 
 
 def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) -> Cluster:
-    """Format a data folder for some brokers, or open one that was formatted before.
+    """Format a data folder for a number of brokers, or open one that was formatted before.
 
     Raises:
-        LocalKafkaError: The folder holds something else, a cluster of another size, or one that runs.
+        LocalKafkaError: The folder contains other files, a cluster of another size, or a running one.
     """
     make_folder(data_dir)
     note = data_dir / "cluster.json"
@@ -88,7 +88,7 @@ def _read(note: Path) -> Cluster:
 
 
 def _template(kafka: KafkaJars, java: Path) -> Path:
-    """What Kafka's formatter writes besides the identity, made once per installation."""
+    """The output of Kafka's formatter without the identity, created once per installation."""
     template = kafka.folder / "formatted"
     if template.exists():
         return template
@@ -123,7 +123,7 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
 
 
 def _new_id() -> str:
-    """An id as Kafka writes it; it keeps those that look like a command line option to itself."""
+    """A new id in Kafka's form; ids that start with '-' are skipped, because Kafka's tools read them as options."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

@@ -1,7 +1,7 @@
 """An identity provider that outlives the command that started a local Kafka.
 
-Run as a program: ``python -m kdsl.testing.token_process MARK``. What it serves comes in as JSON on standard input, so
-that the key and the secrets stand on no command line; it says a line when it serves, and serves until it is ended.
+Run as a program: ``python -m kdsl.testing.token_process MARK``. Its input is JSON on standard input, so that no
+secret appears on a command line. It prints a line when it is ready, and serves until it is killed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kdsl.testing.tokens import TokenService
 
 
 def main() -> None:
-    """Serve what standard input says."""
+    """Serve tokens as standard input describes."""
     arguments = json.loads(sys.stdin.read())
     key = load_pem_private_key(arguments["key"].encode(), None)
     assert isinstance(key, rsa.RSAPrivateKey)

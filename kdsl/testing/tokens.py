@@ -1,4 +1,4 @@
-"""An identity provider for tests: signs tokens (RS256) and gives them to clients that name their secret.
+"""An identity provider for tests: signs tokens (RS256) and issues them to clients that send their secret.
 
 It serves OAuth's client credentials grant on the loopback interface, as an identity provider would, and writes the key
 set that brokers check the tokens with.
@@ -32,12 +32,12 @@ class TokenService:
 
     Args:
         users: The secrets of the clients by their ids; a token's subject is the client's id.
-        life: For how many seconds a token holds.
+        life: For how many seconds a token is valid.
         port: The port to serve at; 0 is a free one.
-        key: What tokens are signed with; None is a new one.
+        key: The key that signs tokens; None creates one.
 
     Attributes:
-        given: How many tokens it has given.
+        issued: How many tokens it has issued.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class TokenService:
     ) -> None:
         self._users, self._life, self._port = dict(users), life, port
         self._key = key or rsa.generate_private_key(65537, 2048)
-        self.given = 0
+        self.issued = 0
         self._server: ThreadingHTTPServer | None = None
 
     def write_keys(self, path: Path) -> Path:
@@ -84,28 +84,28 @@ class TokenService:
         return f"http://127.0.0.1:{self._port}/token"
 
     def start(self) -> None:
-        """Begin to serve."""
+        """Start serving."""
         self._server = serve(self._answer, self._port)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:
-        """Serve no longer."""
+        """Stop serving."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
             server.server_close()
 
     def hand_over(self, mark: str) -> int:
-        """Let a process of its own serve instead, at the same address, with the same key; it outlives this one.
+        """Move the service to its own process, with the same address and key; it outlives this one.
 
         Args:
-            mark: An argument on its command line, by which a watchdog knows it.
+            mark: An argument on its command line, by which a watchdog recognizes it.
 
         Returns:
             Its process id.
 
         Raises:
-            LocalKafkaError: It does not come to serve.
+            LocalKafkaError: The process does not start to serve.
         """
         form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         key = self._key.private_bytes(serialization.Encoding.PEM, *form).decode()
@@ -127,14 +127,14 @@ class TokenService:
         serves = process.stdout.readline()
         process.stdout.close()
         if not serves:
-            raise LocalKafkaError(f"the identity provider cannot serve at {self.url} in a process of its own")
-        process.returncode = 0  # it is to outlive this one, which need not wait for it
+            raise LocalKafkaError(f"the identity provider cannot serve at {self.url} in its own process")
+        process.returncode = 0  # it outlives this process, which does not wait for it
         return process.pid
 
     def _answer(self, request: TokenRequest) -> Granted | Refused:
         if not request.secret or self._users.get(request.client) != request.secret:
             return Refused(401, "invalid_client")
-        self.given += 1
+        self.issued += 1
         return Granted(self.token(request.client), self._life)
 
 

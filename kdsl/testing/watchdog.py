@@ -26,7 +26,7 @@ class Watchdog:
 
     def start(self, remove: Path | None) -> None:
         """Start watching; ``remove`` is a folder that is removed with the processes."""
-        # A session of its own, so that neither Ctrl-C nor a kill of the owner's process group reaches it.
+        # It has its own session, so that neither Ctrl-C nor a signal to the owner's process group ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(Path(_watchdog.__file__)), self.mark, *([str(remove)] if remove else [])],
             stdin=subprocess.PIPE,
@@ -34,13 +34,13 @@ class Watchdog:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        _watching.add(self)  # otherwise collecting this object as garbage would look like the end of the owner
+        _watching.add(self)  # otherwise the garbage collection of this object would look like the end of the owner
 
     def stop(self) -> None:
         """End all processes that still run."""
         self._finish(b"")
 
-    def let_live(self) -> None:
+    def detach(self) -> None:
         """Let the processes outlive this one."""
         self._finish(b"live\n")
 
@@ -51,10 +51,10 @@ class Watchdog:
             process.communicate(word)
 
     def _forget_in_child(self) -> None:
-        """A forked child must not keep the pipe open beyond the owner's end."""
+        """Close the pipe in a forked child, which would otherwise keep it open after the owner's end."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
-            self._process.returncode = 0  # it is not a child of this process, so Python need not wait for it
+            self._process.returncode = 0  # it is not a child of this process, so Python does not wait for it
             self._process = None
 
 

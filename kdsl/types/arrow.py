@@ -145,7 +145,7 @@ def _is_other_list(kind: pa.DataType) -> bool:
 
 
 def list_of_entries(array: pa.MapArray) -> pa.ListArray:
-    """Maps as lists of their entries, which are rows of ``key`` and ``value``."""
+    """Convert maps to lists of their entries, which are rows of ``key`` and ``value``."""
     entry = pa.struct([pa.field("key", array.type.key_type), pa.field("value", array.type.item_type)])
     return cast_array(array, pa.list_(entry))
 
@@ -160,7 +160,7 @@ def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of a column as Python objects; dates, times and timestamps as numbers, maps as lists of pairs.
 
-    The numbers are those that Arrow holds, so that Python's limits on dates and times do not matter.
+    The numbers are Arrow's own, so Python's limits on dates and times do not apply.
     """
     kind = _with_numbers(array.type)
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]

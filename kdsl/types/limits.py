@@ -10,6 +10,6 @@ from __future__ import annotations
 from typing import Final
 
 MAX_TYPES: Final = 100_000
-"""How many types a schema may have; those inside of a named type count each time that it is used."""
+"""How many types a schema may have; the types inside a named type count at each use of it."""
 MAX_DEPTH: Final = 100
 """How many levels deep the types of a schema may be nested; also Protobuf's own limit for messages."""

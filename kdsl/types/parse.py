@@ -55,11 +55,11 @@ class TypeSyntaxError(TextError):
     """A string is not the SQL spelling of a column type.
 
     Attributes:
-        reason: Why, in a sentence.
+        reason: The reason, as a sentence.
         text: The whole string that was read.
         position: The index at which it is wrong, from 0; its length when something is missing at the end.
         length: How many characters are wrong there, at least 1.
-        expected: What could have been written there, in words; empty where a value is out of range.
+        expected: What could have been written there, in words; empty if a value is out of range.
     """
 
     def __init__(self, reason: str, text: str, position: int, *, length: int = 1, expected: Iterable[str] = ()) -> None:
@@ -72,7 +72,7 @@ class TypeSyntaxError(TextError):
 
     def __str__(self) -> str:
         shown = indent(excerpt(self.text, self.position, self.length), "  ", lambda _: True)
-        return f"not a column type at {self.place}: {self.reason}\n{shown}"
+        return f"not a column type at {self.location}: {self.reason}\n{shown}"
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:
@@ -80,7 +80,7 @@ def _error(reason: str, text: str, position: int, length: int, expected: tuple[s
 
 
 class TypeReader:
-    """Reads a column type at a cursor, and leaves the cursor after it.
+    """Reads a column type at a cursor, and moves the cursor past it.
 
     Args:
         cursor: The tokens.
@@ -338,8 +338,8 @@ def parse_type(text: str) -> t.DataType:
     """Read a column type from Flink SQL's spelling.
 
     All of Flink's synonyms are read, in any letter case, with comments and with ``NULL`` or ``NOT NULL`` after any
-    type. Names of row members keep their case; in back-ticks they may hold anything, elsewhere letters, digits, ``_``
-    and ``$`` (words such as ``date`` too, which Flink wants quoted).
+    type. Names of row members keep their case; in back-ticks they may contain any character, elsewhere letters, digits,
+    ``_`` and ``$`` (including words such as ``date``, which must be quoted in Flink).
 
     Args:
         text: The spelling, as ``ROW<a INT NOT NULL, b ARRAY<STRING>>``.

@@ -53,10 +53,10 @@ TimestampLtz: TypeAlias = Annotated[dt.datetime, t.TimestampLtz()]
 TimestampNtz: TypeAlias = Annotated[dt.datetime, t.Timestamp()]
 
 SqlType: TypeAlias = str | s.DataType | type[s.DataType] | t.DataType | type[t.DataType]
-"""A column type that replaces the derived one: SQL, a Spark type or a kdsl type."""
+"""A column type that overrides the one derived from the annotation: SQL, a Spark type or a kdsl type."""
 
 Evaluate = Callable[[str], Any]
-"""Evaluates an annotation that is still a string; raises whatever the evaluation raises."""
+"""Evaluates an annotation that is still a string; exceptions of the evaluation are not caught."""
 
 SCALARS: dict[Any, t.DataType] = {
     bool: t.Boolean(),
@@ -106,7 +106,7 @@ def member_names(cls: Any) -> Mapping[str, str]:
 
 
 class AnnotationError(KdslError, TypeError):
-    """An annotation gives no column type.
+    """No column type can be derived from an annotation.
 
     Attributes:
         message: What was written and why it cannot be a column.
@@ -206,7 +206,7 @@ def literal_values(annotation: Any) -> tuple[Any, ...] | None:
 
 
 class _AnnotationReader:
-    """Derives the column type of one annotation; remembers the classes around it, which must not contain themselves."""
+    """Derives the column type of one annotation; records the enclosing classes, which must not contain themselves."""
 
     def __init__(self, evaluate: Evaluate | None) -> None:
         self._evaluate = evaluate or _no_names

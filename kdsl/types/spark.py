@@ -144,7 +144,7 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
         switch: The session's value of `TIME_TYPE_SETTING`.
 
     Returns:
-        None where the session can use it.
+        None if the session can use it.
     """
     timed = [f.name for f in row.fields if _holds_time(f.type)]
     if not timed or switch == "true":

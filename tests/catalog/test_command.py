@@ -101,11 +101,11 @@ def test_a_restart_has_the_stored_columns_unless_they_are_inferred_anew(
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    def stored() -> list[str]:
+    def read_stored_columns() -> list[str]:
         document = json.loads(Path(checkpoint, FILE).read_text(encoding="utf-8"))
         return [c["name"] for c in document["tables"][f"shop.kafka.{topic}"]["value"]["columns"]]
 
     assert "from the newest 1 record of 1 partition:" in run("--dry-run")
-    assert stored() == ["id"]
+    assert read_stored_columns() == ["id"]
     assert "+I[2]" in run("--once", "--infer-anew")
-    assert stored() == ["id", "more"]
+    assert read_stored_columns() == ["id", "more"]

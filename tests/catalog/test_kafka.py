@@ -159,18 +159,18 @@ def test_a_topic_that_is_not_compacted_is_not_an_upsert_table(
     assert shop.table(topic).definition.upserts is None
 
 
-def test_nested_columns_and_texts(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
+def test_nested_columns_and_strings(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, '{"a": {"b": 1, "c": {"d": [1, 2]}}, "e": 1.50}')
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
 
     flat = KafkaCatalog("c", cluster, format="json", flatten=True, value_prefix="").table(topic)
-    texts = KafkaCatalog("c", cluster, format="json", primitive_as_string=True, value_prefix="").table(topic)
+    strings = KafkaCatalog("c", cluster, format="json", primitive_as_string=True, value_prefix="").table(topic)
 
     assert columns(flat)[3:] == [("a.b", t.BigInt()), ("a.c.d", t.STRING), ("e", t.Double())]
     assert tuple(flat.read(spark).select("`a.b`", "`a.c.d`", "e").collect()[0]) == (1, "[1,2]", 1.5)
-    assert columns(texts)[3:] == [("a", t.STRING), ("e", t.STRING)]
-    assert tuple(texts.read(spark).select("a", "e").collect()[0]) == ('{"b":1,"c":{"d":[1,2]}}', "1.50")
+    assert columns(strings)[3:] == [("a", t.STRING), ("e", t.STRING)]
+    assert tuple(strings.read(spark).select("a", "e").collect()[0]) == ('{"b":1,"c":{"d":[1,2]}}', "1.50")
 
 
 def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
@@ -184,7 +184,7 @@ def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopi
     assert [tuple(row) for row in table.read(spark).select("_row_kind", "value_id").collect()] == [("+I", 1)]
 
 
-def test_what_keeps_columns_from_being_inferred_is_told(
+def test_what_keeps_columns_from_being_inferred_is_reported(
     shop: KafkaCatalog, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic
 ) -> None:
     empty, words, missing = kdsl_topic(), kdsl_topic(), f"{kdsl_topic()}x"

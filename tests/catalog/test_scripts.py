@@ -32,21 +32,20 @@ PRINT = "CREATE TEMPORARY TABLE shown ({}) WITH ('connector' = 'print');"
 
 
 def problems(text: str, *, inference: bool = False, cluster: Cluster | None = None) -> list[Problem]:
-    found = check_script(parse_script(text), cluster, inference=Inference() if inference else None)[1]
-    return list(found)
+    return list(check_script(parse_script(text), cluster, inference=Inference() if inference else None)[1])
 
 
 def codes(text: str, *, inference: bool = False) -> list[str]:
     return [f"{p.where.line}: {p.code}" for p in problems(text, inference=inference) if p.severity == "error"]
 
 
-def planned(text: str) -> ScriptPlan:
+def plan_of(text: str) -> ScriptPlan:
     return plan_script(read_script(text), inference=Inference())
 
 
-def listed(text: str) -> list[list[str | None]]:
+def first_columns(text: str) -> list[list[str | None]]:
     """The first column of what each statement shows."""
-    return [[row[0] for row in one.rows] for one in planned(text).listings]
+    return [[row[0] for row in one.rows] for one in plan_of(text).listings]
 
 
 def run(spark: SparkSession, text: str, checkpoint: str | None = None, inference: Inference | None = None) -> None:
@@ -54,7 +53,7 @@ def run(spark: SparkSession, text: str, checkpoint: str | None = None, inference
     run_script(plan, spark, RunOptions(once=True, checkpoint=checkpoint))
 
 
-def printed(capfd: pytest.CaptureFixture[str]) -> list[str]:
+def read_printed_rows(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return sorted(line for line in capfd.readouterr().out.splitlines() if line.startswith(("+", "-")))
 
 
@@ -110,7 +109,7 @@ def test_patterns(pattern: str, name: str, matches: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("CREATE CATALOG", "where the name of a catalog is expected"),
         ("CREATE CATALOG shop", "where WITH or COMMENT is expected"),
@@ -122,17 +121,17 @@ def test_patterns(pattern: str, name: str, matches: bool) -> None:
         ("DROP CATALOG", "where the name of a catalog is expected"),
     ],
 )
-def test_mistakes_in_the_statements(text: str, told: str) -> None:
+def test_mistakes_in_the_statements(text: str, message: str) -> None:
     (problem,) = parse_script(text).problems
 
-    assert told in problem.message
+    assert message in problem.message
 
 
 # -- what is wrong with catalogs, without a broker
 
 
 def test_options_of_a_catalog_are_checked_with_their_places() -> None:
-    found = problems(
+    mistakes = problems(
         """CREATE CATALOG shop WITH ('type' = 'kafka', 'properties.bootstrap.servers' = 'a:1',
           'max.fetch.record' = '5',
           'infer-schema.primitive-as-string' = 'maybe',
@@ -140,14 +139,14 @@ def test_options_of_a_catalog_are_checked_with_their_places() -> None:
           'key.fields-prefix' = 'v', 'value.fields-prefix' = 'v_');"""
     )
 
-    assert [(p.where.line, p.code) for p in found] == [
+    assert [(p.where.line, p.code) for p in mistakes] == [
         (2, "option-unknown"),
         (3, "option-value"),
         (4, "catalog-cloud-api"),
         (5, "catalog-prefix"),
     ]
-    assert "did you mean 'max.fetch.records'" in found[0].message
-    assert "remove it" in found[2].fix
+    assert "did you mean 'max.fetch.records'" in mistakes[0].message
+    assert "remove it" in mistakes[2].fix
 
 
 def test_what_catalogs_refuse() -> None:
@@ -181,7 +180,7 @@ def test_the_names_of_the_script_s_own_tables() -> None:
     for name in ("t", "vvp.`default`.t", "default_catalog.default_database.t"):
         assert codes(f"{text} SELECT id FROM {name}; DESCRIBE {name}") == []
     assert codes(f"{text}\nSELECT id FROM nowhere.kafka.t") == ["2: sql-query"]
-    assert listed(f"{text} SHOW CATALOGS; SHOW DATABASES; SHOW TABLES; SHOW DATABASES IN shop") == [
+    assert first_columns(f"{text} SHOW CATALOGS; SHOW DATABASES; SHOW TABLES; SHOW DATABASES IN shop") == [
         ["default_catalog", "shop"],
         ["default_database"],
         ["t"],
@@ -199,9 +198,9 @@ def test_a_check_without_the_cluster_warns_of_what_it_cannot_check() -> None:
         CREATE TABLE u (b AS UPPER(a)) LIKE t;
         INSERT INTO s SELECT b FROM u;"""
 
-    found = problems(text)
+    mistakes = problems(text)
 
-    assert [(p.where.line, p.code, p.severity) for p in found] == [
+    assert [(p.where.line, p.code, p.severity) for p in mistakes] == [
         (3, "inferred-unchecked", "warning"),
         (4, "inferred-unchecked", "warning"),
         (7, "inferred-unchecked", "warning"),
@@ -219,7 +218,7 @@ def test_a_wrong_option_of_a_table_without_columns_is_one_problem() -> None:
 
 
 def test_describe_shows_what_flink_shows() -> None:
-    plan = planned(
+    plan = plan_of(
         """CREATE TABLE t (
           id INT NOT NULL COMMENT 'the id', part INT METADATA FROM 'partition' VIRTUAL, ts TIMESTAMP(3),
           big AS id + 1, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND, PRIMARY KEY (id) NOT ENFORCED
@@ -268,7 +267,7 @@ def test_a_catalog_in_a_script(
         DROP CATALOG shop;
         SHOW CATALOGS;
     """
-    plan = planned(text)
+    plan = plan_of(text)
 
     assert [[row[0] for row in one.rows] for one in plan.listings] == [
         [orders],
@@ -283,7 +282,7 @@ def test_a_catalog_in_a_script(
     shown = show_script(plan)
     assert "from the newest 2 records of 1 partition:\n            id BIGINT, note STRING" in shown
     run(spark, text)
-    assert printed(capfd) == ["+I[1, 0, 0]"] * 2 + ["+I[2, 0, 0]"] * 2 + ["+I[2, 0, 1]"] + ["+I[4, 0, 1]"] * 2
+    assert read_printed_rows(capfd) == ["+I[1, 0, 0]"] * 2 + ["+I[2, 0, 0]"] * 2 + ["+I[2, 0, 1]"] + ["+I[4, 0, 1]"] * 2
 
 
 def test_a_hint_changes_options_and_a_catalog_s_table_can_be_written(
@@ -304,7 +303,7 @@ def test_a_hint_changes_options_and_a_catalog_s_table_can_be_written(
     run(spark, text)
 
     assert [json.loads(r.value() or b"") for r in kdsl_kafka.read(topic)] == [{"id": 1}, {"id": 2}, {"id": 3}]
-    assert printed(capfd) == ["+I[3]"]
+    assert read_printed_rows(capfd) == ["+I[3]"]
 
 
 def test_a_table_may_be_like_one_of_a_catalog(
@@ -321,7 +320,7 @@ def test_a_table_may_be_like_one_of_a_catalog(
 
     run(spark, text)
 
-    assert printed(capfd) == ["+I[a, 2023-01-01 12:00:01, 12]"]
+    assert read_printed_rows(capfd) == ["+I[a, 2023-01-01 12:00:01, 12]"]
 
 
 def test_an_upsert_table_of_a_catalog_is_a_changelog(
@@ -338,8 +337,8 @@ def test_an_upsert_table_of_a_catalog_is_a_changelog(
 
     run(spark, text)
 
-    assert [row[3] for row in planned(text).listings[0].rows] == [None, None, None, "PRI(key_id)", None]
-    assert printed(capfd) == ["+I[7, 1]", "+I[8, 2]"]
+    assert [row[3] for row in plan_of(text).listings[0].rows] == [None, None, None, "PRI(key_id)", None]
+    assert read_printed_rows(capfd) == ["+I[7, 1]", "+I[8, 2]"]
 
 
 def test_tables_of_subjects_in_a_script(
@@ -365,26 +364,26 @@ def test_tables_of_subjects_in_a_script(
         f"INSERT INTO shown SELECT value_id, value_name FROM shop.kafka.`{topic}`",
     )
 
-    assert printed(capfd) == ["+I[1, a]"]
+    assert read_printed_rows(capfd) == ["+I[1, a]"]
 
 
 def test_a_table_that_the_catalog_does_not_have(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     text = f"{CATALOG.format(kdsl_kafka.bootstrap_servers)}\nSELECT * FROM shop.kafka.`{topic}x`"
 
-    found = problems(text, inference=True)
+    mistakes = problems(text, inference=True)
 
-    assert [(p.where.line, p.code) for p in found] == [(2, "table-unknown")]
-    assert f"did you mean '{topic}'" in found[0].message
+    assert [(p.where.line, p.code) for p in mistakes] == [(2, "table-unknown")]
+    assert f"did you mean '{topic}'" in mistakes[0].message
 
 
 def test_a_topic_without_records_is_a_problem_at_the_table(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     text = f"{CATALOG.format(kdsl_kafka.bootstrap_servers)}\nSELECT value_a FROM shop.kafka.`{topic}`"
 
-    found = problems(text, inference=True)
+    mistakes = problems(text, inference=True)
 
-    assert [(p.where.line, p.code) for p in found] == [(2, "inference")]
+    assert [(p.where.line, p.code) for p in mistakes] == [(2, "inference")]
 
 
 # -- declared tables that leave columns out
@@ -421,7 +420,7 @@ def test_a_table_without_columns_has_those_of_its_records(
     columns = "o INT, p BIGINT, id BIGINT, name STRING, owner STRING, engine STRING, d DATE"
     text = f"""{table} {PRINT.format(columns)} DESCRIBE kafkaTable;
         INSERT INTO shown SELECT * FROM vvp.`default`.kafkaTable;"""
-    plan = planned(text)
+    plan = plan_of(text)
 
     (described,) = plan.listings
     assert [row[:4] for row in described.rows] == [
@@ -435,7 +434,7 @@ def test_a_table_without_columns_has_those_of_its_records(
     ]
     assert "from the newest 2 records of 1 partition:" in show_script(plan)
     run(spark, text)
-    assert printed(capfd) == [
+    assert read_printed_rows(capfd) == [
         "+I[0, 1, 101, VVP, Alibaba Cloud, Flink, null]",
         "+I[1, 1, 102, null, null, null, 2024-05-01]",
     ]
@@ -459,7 +458,7 @@ def test_declared_columns_stay_and_the_others_follow(
         INSERT INTO shown SELECT key_k, val_note, twice, val_id, val_amount FROM s;
     """
 
-    (described,) = planned(text).listings
+    (described,) = plan_of(text).listings
     run(spark, text)
 
     assert [(row[0], row[1]) for row in described.rows] == [
@@ -470,17 +469,17 @@ def test_declared_columns_stay_and_the_others_follow(
         ("val_id", "BIGINT"),
         ("val_amount", "DOUBLE"),
     ]
-    assert printed(capfd) == ["+I[1, 1, 5.0, 5, 2.5]"]
+    assert read_printed_rows(capfd) == ["+I[1, 1, 5.0, 5, 2.5]"]
 
 
-def test_a_member_with_the_name_of_a_declared_column_is_told(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
+def test_a_member_with_the_name_of_a_declared_column_is_reported(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, '{"offset": 5, "a": 1}')
     text = f"""CREATE TABLE s (`offset` BIGINT METADATA) WITH ('connector' = 'kafka', 'topic' = '{topic}',
         'scan.startup.mode' = 'earliest-offset', 'format' = 'json',
         'properties.bootstrap.servers' = '{kdsl_kafka.bootstrap_servers}'); SELECT * FROM s"""
 
-    shown = show_script(planned(text))
+    shown = show_script(plan_of(text))
 
     assert "the member 'offset' is not read: the table declares another column 'offset'" in shown
 
@@ -509,7 +508,7 @@ def test_a_restart_has_the_columns_of_the_checkpoint(
     inference = Inference(stored, location=checkpoint)
     run(spark, text, checkpoint, inference)
 
-    assert printed(capfd) == ["+I[0, 1]", "+I[1, 2]", "+I[2, 3]"]
+    assert read_printed_rows(capfd) == ["+I[0, 1]", "+I[1, 2]", "+I[2, 3]"]
     (name,) = stored
     assert name == f"shop.kafka.{topic}"
     assert stored[name].schema.value.columns == (t.Field("id", t.BigInt()),)

@@ -42,9 +42,9 @@ class Applied:
         """Its rows: id, name and visits."""
         match self.target:
             case MemoryTable():
-                found = [(row["id"], row["name"], row["visits"]) for row in self.target.rows()]
+                results = [(row["id"], row["name"], row["visits"]) for row in self.target.rows()]
             case DeltaTarget():
-                found = [tuple(row) for row in self.frame().select("id", "name", "visits").collect()]
+                results = [tuple(row) for row in self.frame().select("id", "name", "visits").collect()]
             case _:
                 assert isinstance(self.target, JdbcTarget)
                 options: dict[str, str] = {
@@ -54,19 +54,19 @@ class Applied:
                 }
                 read = self.spark.read.format("jdbc").options(**options).load()
                 names = {name.lower(): name for name in read.columns}
-                found = [tuple(row) for row in read.select(names["id"], names["name"], names["visits"]).collect()]
-        return sorted(found)
+                results = [tuple(row) for row in read.select(names["id"], names["name"], names["visits"]).collect()]
+        return sorted(results)
 
     def frame(self) -> DataFrame:
         """The rows of a Delta table."""
         from pyspark.sql import DataFrame
 
         assert isinstance(self.target, DeltaTarget)
-        found = _Delta(self.spark).open(self.target)
-        return DataFrame(found.toDF(), self.spark)
+        result = _Delta(self.spark).open(self.target)
+        return DataFrame(result.toDF(), self.spark)
 
 
-def made(
+def create_target(
     kind: str, spark: SparkSession, folder: Path, postgres: Postgres | None = None, name: str = "users"
 ) -> Applied:
     """An empty table of a kind."""
@@ -81,8 +81,8 @@ def made(
         case "postgres":
             assert postgres is not None
             table = f"{name}_{folder.name}".replace("-", "_").lower()
-            given = {"user": "kdsl", "password": PASSWORD}
-            target = jdbc(postgres.url, table, given)
+            settings = {"user": "kdsl", "password": PASSWORD}
+            target = jdbc(postgres.url, table, settings)
             target._attach_driver(spark)
             run(target, spark, f"CREATE TABLE {table} ({COLUMNS}, PRIMARY KEY (id))")
             return Applied(target, spark)
@@ -92,7 +92,9 @@ def made(
             system.setProperty("derby.stream.error.file", str(folder / "derby.log"))
             url = f"jdbc:derby:{folder}/derby;create=true"
             target = jdbc(url, name, dialect="merge" if kind == "derby-merge" else "update-insert")
-            columns = COLUMNS.replace("VARCHAR(20)", "CLOB")  # as which Spark writes texts, and their NULLs, to Derby
+            columns = COLUMNS.replace(
+                "VARCHAR(20)", "CLOB"
+            )  # the type that Spark uses for strings, and for their NULLs, in Derby
             run(target, spark, f"CREATE TABLE {name} ({columns}, PRIMARY KEY (id))")
             return Applied(target, spark)
 
@@ -131,7 +133,7 @@ class Failing:
 
 
 def truth(changes: Sequence[Sequence[Any]]) -> list[Row]:
-    """What changes leave, worked out one after the other."""
+    """What changes leave, applied one after the other."""
     rows: dict[int, Row] = {}
     for kind, *row in changes:
         if kind in ("+I", "+U"):

@@ -18,11 +18,11 @@ from pyspark.sql import functions as F
 
 from kdsl.changelog import Batch, Changelog, ChangelogError, Target, delta, jdbc, memory, to_delta
 from kdsl.changelog.to_delta import _Delta, _merge
-from kdsl.changelog.to_jdbc import BATCHES
+from kdsl.changelog.to_jdbc import BATCHES, JdbcTarget
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.spark_versions import SparkVersion
 from kdsl.types.spark import TIME_TYPE_SETTING
-from tests.changelog.tables import KINDS, Applied, Failing, made, needs_delta, run, truth
+from tests.changelog.tables import KINDS, Applied, Failing, create_target, needs_delta, run, truth
 from tests.postgres import PASSWORD, Postgres
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ SCHEMA = f"{ROW_KIND} string, id bigint, name string, visits int"
 
 def on(*often: str, of: Sequence[str] = KINDS) -> pytest.MarkDecorator:
     """A test on some kinds of tables; on the others it is one of the long ones, as it proves the same there."""
-    return pytest.mark.parametrize("applied", [_parameter(kind, kind in often) for kind in of], indirect=True)
+    return pytest.mark.parametrize("target", [_parameter(kind, kind in often) for kind in of], indirect=True)
 
 
 def _parameter(kind: str, often: bool, *more: object) -> Any:
@@ -43,18 +43,18 @@ def _parameter(kind: str, often: bool, *more: object) -> Any:
 
 OFTEN = (("memory", True), ("delta", False), ("postgres", False), ("postgres", True))
 fails = pytest.mark.parametrize(
-    ("applied", "after"),
+    ("target", "after"),
     [_parameter(kind, (kind, after) in OFTEN, after) for kind in KINDS for after in (False, True)],
-    indirect=["applied"],
+    indirect=["target"],
     ids=lambda value: ("before", "after")[value] if isinstance(value, bool) else value,
 )
 
 
 @pytest.fixture
-def applied(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Applied:
+def target(request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path) -> Applied:
     kind: str = request.param
     server: Postgres | None = request.getfixturevalue("postgres") if kind == "postgres" else None
-    return made(kind, spark, tmp_path, server)
+    return create_target(kind, spark, tmp_path, server)
 
 
 def changes(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
@@ -65,7 +65,7 @@ def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[A
     """Changes with before-images, as a table by key gives them."""
     rng = random.Random(seed)
     rows: dict[int, tuple[Any, ...]] = {}
-    made: list[list[tuple[Any, ...]]] = []
+    results: list[list[tuple[Any, ...]]] = []
     for _ in range(batches):
         batch: list[tuple[Any, ...]] = []
         for _ in range(rng.randint(1, most)):
@@ -77,12 +77,12 @@ def random_changes(seed: int, batches: int, most: int = 12) -> list[list[tuple[A
                 continue
             rows[key] = new = (key, rng.choice([None, "ann", "böb", "o'neil"]), rng.choice([None, rng.randrange(99)]))
             batch += [("+I", *new)] if row is None else [("-U", *row), ("+U", *new)]
-        made.append(batch)
-    return made
+        results.append(batch)
+    return results
 
 
 class Source:
-    """A folder of files, each of which is a batch of a stream."""
+    """A folder of files, one for each batch of a stream."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark, self._folder, self._count = spark, folder, 0
@@ -108,10 +108,10 @@ class Source:
 
 
 @on(*KINDS)
-def test_a_batch_leaves_the_last_row_of_each_key(applied: Applied, spark: SparkSession) -> None:
+def test_a_batch_leaves_the_last_row_of_each_key(target: Applied, spark: SparkSession) -> None:
     first = changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1), ("-U", 1, "ann", 1), ("+U", 1, "ann", 2))
-    Changelog(first, keys=["id"]).apply_to(applied.target)
-    assert applied.rows() == [(1, "ann", 2), (2, "bob", 1)]
+    Changelog(first, keys=["id"]).apply_to(target.target)
+    assert target.rows() == [(1, "ann", 2), (2, "bob", 1)]
 
     second = changes(
         spark,
@@ -121,20 +121,20 @@ def test_a_batch_leaves_the_last_row_of_each_key(applied: Applied, spark: SparkS
         ("-U", 1, "ann", 2),
         ("+U", 4, "ann", 2),
     )
-    Changelog(second, keys=["id"]).apply_to(applied.target)
-    assert applied.rows() == [(3, "cy", None), (4, "ann", 2)]
+    Changelog(second, keys=["id"]).apply_to(target.target)
+    assert target.rows() == [(3, "cy", None), (4, "ann", 2)]
 
 
 LACKING = f"{ROW_KIND} string, id bigint, name string, visits int, {UNAVAILABLE} array<string>"
 
 
 @on("memory", "delta", "derby-merge", "postgres")
-def test_columns_that_a_change_has_no_value_for_stay_as_they_are(applied: Applied, spark: SparkSession) -> None:
+def test_columns_without_a_value_in_a_change_are_unchanged(target: Applied, spark: SparkSession) -> None:
     def apply(*rows: tuple[Any, ...]) -> None:
-        Changelog(spark.createDataFrame(list(rows), LACKING).coalesce(1), keys=["id"]).apply_to(applied.target)
+        Changelog(spark.createDataFrame(list(rows), LACKING).coalesce(1), keys=["id"]).apply_to(target.target)
 
     apply(("+I", 1, "ann", 1, []), ("+I", 2, "bob", 1, []), ("+I", 3, "cy", 1, []), ("+U", 3, None, 2, ["name"]))
-    assert applied.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 2)]  # 3 from earlier in the batch
+    assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 2)]  # 3 from earlier in the batch
 
     apply(
         ("+U", 1, None, 2, ["name"]),
@@ -144,83 +144,150 @@ def test_columns_that_a_change_has_no_value_for_stay_as_they_are(applied: Applie
         ("+U", 3, None, 8, ["name"]),
         ("+I", 4, "eve", 1, []),
     )
-    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 1)]
+    assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 1)]
 
     other = ["a column that somebody has dropped"]
     apply(("+I", 4, "eve", 2, other), ("+I", 5, "flo", 1, other), ("-D", 5, None, None, []))
-    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
+    assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
 
     with pytest.raises(Exception, match=r"a change has no value for .*name.*, and the table has no row with its key"):
         apply(("+I", 6, "fay", 1, []), ("+U", 5, None, 9, ["name"]))
-    assert applied.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
+    assert target.rows() == [(1, "ann", 2), (2, None, 5), (3, "dee", 8), (4, "eve", 2)]
 
 
 @on("memory", "delta", "postgres")
-def test_a_batch_that_comes_again_changes_nothing(applied: Applied, spark: SparkSession) -> None:
+def test_a_batch_that_comes_again_changes_nothing(target: Applied, spark: SparkSession) -> None:
     batches = random_changes(7, 2)
     for number, batch in enumerate(batches):
-        Changelog(changes(spark, *batch), keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
+        Changelog(changes(spark, *batch), keys=["id"]).apply_to(target.target, batch=Batch("job", number))
     expected = truth([change for batch in batches for change in batch])
-    assert applied.rows() == expected
+    assert target.rows() == expected
 
     for number in (1, 0):
         again = changes(spark, *batches[number], ("+I", 77, "late", 1))
-        Changelog(again, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
-    assert applied.rows() == expected
-    Changelog(changes(spark, ("+I", 88, "other", 1)), keys=["id"]).apply_to(applied.target, batch=Batch("other", 0))
-    assert applied.rows() == [*expected, (88, "other", 1)]
+        Changelog(again, keys=["id"]).apply_to(target.target, batch=Batch("job", number))
+    assert target.rows() == expected
+    Changelog(changes(spark, ("+I", 88, "other", 1)), keys=["id"]).apply_to(target.target, batch=Batch("other", 0))
+    assert target.rows() == [*expected, (88, "other", 1)]
+
+
+class TestForeachBatch:
+    """Batches of a query that applies them in its own function are known by the query and their offsets."""
+
+    def start(self, source: Source, target: Target, checkpoint: Path, writer: str = "job") -> None:
+        def each(rows: DataFrame, number: int) -> None:
+            Changelog(rows, keys=["id"]).apply_to(target, batch=Batch(writer, number))
+
+        query = source.stream().writeStream.foreachBatch(each).option("checkpointLocation", str(checkpoint))
+        assert query.trigger(availableNow=True).start().awaitTermination(300)
+
+    def forget(self, checkpoint: Path, number: int, *logs: str) -> None:
+        for log in logs:
+            (checkpoint / log / str(number)).unlink()
+            (checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
+
+    @on("memory", "delta", "derby-merge")
+    def test_a_new_checkpoint_and_one_that_was_set_back_are_refused_and_nothing_is_left_out(
+        self, target: Applied, spark: SparkSession, tmp_path: Path
+    ) -> None:
+        source = Source(spark, tmp_path / "in")
+        source.add([("+I", 1, "ann", 1)], [("+I", 2, "bob", 1)])
+        self.start(source, target.target, tmp_path / "checkpoint")
+        self.forget(tmp_path / "checkpoint", 1, "commits")
+        self.start(source, target.target, tmp_path / "checkpoint")  # a batch that is repeated is not applied again
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
+
+        source.add([("+I", 3, "cy", 1)])
+        with pytest.raises(Exception, match=r"another batch with the number 0: a query with another checkpoint, or"):
+            self.start(source, target.target, tmp_path / "new")
+        self.forget(tmp_path / "checkpoint", 1, "commits", "offsets", "sources/0")
+        with pytest.raises(Exception, match=r"another batch with the number 1: an older copy of the checkpoint was"):
+            self.start(source, target.target, tmp_path / "checkpoint")
+        self.forget(tmp_path / "checkpoint", 1, "offsets", "sources/0")
+        self.forget(tmp_path / "checkpoint", 0, "commits", "offsets", "sources/0")
+        with pytest.raises(Exception, match=r"has batch 1 .* another batch with the number 0: an older copy of the"):
+            self.start(source, target.target, tmp_path / "checkpoint")
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
+
+        self.start(source, target.target, tmp_path / "other", "job-2")
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 1)]
+
+    @on("memory", "delta", "derby-merge")
+    def test_a_query_goes_on_after_batches_whose_content_was_not_stored(
+        self, target: Applied, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        if isinstance(target.target, JdbcTarget):  # the table as it was before contents were stored
+            columns = "writer VARCHAR(128) NOT NULL, target VARCHAR(128) NOT NULL, batch_id BIGINT NOT NULL"
+            create = f"CREATE TABLE {BATCHES} ({columns}, PRIMARY KEY (writer, target))"
+            run(target.target, spark, create, f"INSERT INTO {BATCHES} VALUES ('job', '{target.target.table}', 0)")
+        else:
+            Changelog(changes(spark, ("+I", 1, "a", 0)), keys=["id"]).apply_to(target.target, batch=Batch("job", 0))
+        source = Source(spark, tmp_path / "in")
+        source.add([("+I", 1, "ann", 1)], [("+I", 2, "bob", 1)])
+        self.start(source, target.target, tmp_path / "checkpoint")
+
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1)]
+        assert target.target.last_batch(spark, "job") == 1
+        late = Changelog(changes(spark, ("+I", 9, "late", 1)), keys=["id"])
+        late.apply_to(target.target, batch=Batch("job", 1))
+        assert "batch 1 is skipped as a repeated one, by its number alone; pass Batch(..., content=...)" in caplog.text
+        with pytest.raises(ChangelogError, match="another batch with the number 1"):
+            late.apply_to(target.target, batch=Batch("job", 1, content="of another day"))
+        late.apply_to(target.target, batch=Batch("job", 2, content="of another day"))
+        late.apply_to(target.target, batch=Batch("job", 2, content="of another day"))
+        assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (9, "late", 1)]
 
 
 @fails
-def test_a_stream_that_fails_in_a_batch_and_goes_on_leaves_the_final_state(
-    applied: Applied, spark: SparkSession, tmp_path: Path, after: bool
+def test_a_stream_that_fails_in_a_batch_and_continues_produces_the_final_state(
+    target: Applied, spark: SparkSession, tmp_path: Path, after: bool
 ) -> None:
     source = Source(spark, tmp_path / "in")
     batches = random_changes(11, 4)
     source.add(*batches[:3])
-    failing = Failing(applied.target, 1, after)
+    failing = Failing(target.target, 1, after)
     with pytest.raises(Exception, match="the driver is gone"):
         source.run(failing, tmp_path / "checkpoint")
     assert failing.failed == 1
-    assert applied.rows() == truth([change for batch in batches[: 1 + after] for change in batch])
+    assert target.rows() == truth([change for batch in batches[: 1 + after] for change in batch])
     source.add(batches[3])
     source.run(failing, tmp_path / "checkpoint")
 
-    assert applied.rows() == truth([change for batch in batches for change in batch])
+    assert target.rows() == truth([change for batch in batches for change in batch])
 
 
 @on("derby-merge", of=("delta", "derby-merge", "postgres"))
 def test_an_older_checkpoint_and_a_table_set_back_are_refused(
-    applied: Applied, spark: SparkSession, tmp_path: Path
+    target: Applied, spark: SparkSession, tmp_path: Path
 ) -> None:
     source = Source(spark, tmp_path / "in")
     source.add(*random_changes(3, 1))
-    source.run(applied.target, tmp_path / "checkpoint")
+    source.run(target.target, tmp_path / "checkpoint")
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "old")
     source.add(*random_changes(4, 2))
-    source.run(applied.target, tmp_path / "checkpoint")
+    source.run(target.target, tmp_path / "checkpoint")
 
     with pytest.raises(
         ChangelogError, match=r"has batch 2 of the query of .*, but the last batch of this checkpoint is 0"
     ):
-        source.run(applied.target, tmp_path / "old")
+        source.run(target.target, tmp_path / "old")
     with pytest.raises(
         ChangelogError, match=r"has no batch of the query of .* records that batch 2 was applied: it is another"
     ):
         source.run(memory(), tmp_path / "checkpoint")
-    source.run(applied.target, tmp_path / "checkpoint")
+    source.run(target.target, tmp_path / "checkpoint")
 
 
 @on("memory", "derby-merge")
-def test_an_aggregation_is_applied_as_it_changes(applied: Applied, spark: SparkSession, tmp_path: Path) -> None:
+def test_an_aggregation_is_applied_as_it_changes(target: Applied, spark: SparkSession, tmp_path: Path) -> None:
     source = Source(spark, tmp_path / "in")
     source.add([("+I", 1, "a", 1), ("+I", 2, "b", 1)], [("+I", 1, "c", 5)])
     counts = source.stream().groupBy("id").agg(F.max("name").alias("name"), F.sum("visits").cast("int").alias("visits"))
     changelog = Changelog(counts, keys=["id"])
-    query = changelog.apply_to(applied.target, checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
+    query = changelog.apply_to(target.target, checkpoint=str(tmp_path / "c"), trigger={"availableNow": True})
     assert query.awaitTermination(300)
 
-    assert applied.rows() == [(1, "c", 6), (2, "b", 1)]
+    assert target.rows() == [(1, "c", 6), (2, "b", 1)]
 
 
 class TestDelta:
@@ -239,7 +306,7 @@ class TestDelta:
         assert not (tmp_path / "users").exists()
 
     def test_new_columns_come_with_the_changes_that_have_them(self, spark: SparkSession, tmp_path: Path) -> None:
-        applied = made("delta", spark, tmp_path)
+        applied = create_target("delta", spark, tmp_path)
         Changelog(changes(spark, ("+I", 1, "ann", 1), ("+I", 2, "bob", 1)), keys=["id"]).apply_to(applied.target)
         more = spark.sql("SELECT '+U' AS _row_kind, 2L AS id, 'bob' AS name, named_struct('city', 'Ulm') AS address")
         Changelog(more, keys=["id"]).apply_to(applied.target)
@@ -291,7 +358,7 @@ class TestDelta:
                 classic.setActiveSession(before.get())
 
     def test_tables_with_deletion_vectors_are_merged(self, spark: SparkSession, tmp_path: Path) -> None:
-        applied = made("delta", spark, tmp_path)
+        applied = create_target("delta", spark, tmp_path)
         rows = [("+I", n, f"n{n}", n) for n in range(50)]
         Changelog(changes(spark, *rows), keys=["id"]).apply_to(applied.target)
         place = f"delta.`{tmp_path / 'users'}`"
@@ -299,24 +366,24 @@ class TestDelta:
         Changelog(changes(spark, ("-D", 7, "n7", 7), ("+U", 8, "new", 8)), keys=["id"]).apply_to(applied.target)
         Changelog(changes(spark, ("+U", 9, "new", 9)), keys=["id"]).apply_to(applied.target)
 
-        kept = {8: "new", 9: "new"}
-        assert applied.rows() == [(n, kept.get(n, f"n{n}"), n) for n in range(50) if n != 7]
+        by_name = {8: "new", 9: "new"}
+        assert applied.rows() == [(n, by_name.get(n, f"n{n}"), n) for n in range(50) if n != 7]
 
     def test_an_older_batch_that_gets_past_the_first_look_is_left_out_by_delta(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
-        applied = made("delta", spark, tmp_path)
+        applied = create_target("delta", spark, tmp_path)
         for number, name in enumerate(("first", "second")):
             df = changes(spark, ("+U", 1, name, number))
             Changelog(df, keys=["id"]).apply_to(applied.target, batch=Batch("job", number))
-        found = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
+        result = _Delta(spark).for_batch(Batch("job", 1)).open(applied.target)  # type: ignore[arg-type]
         late = Changelog(changes(spark, ("+U", 1, "late", 9)), keys=["id"]).dedupe()
-        _merge(found, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
+        _merge(result, late, ["id"], ["id", "name", "visits"], evolve=True).execute()
 
         assert applied.rows() == [(1, "second", 1)]
         assert applied.target.last_batch(spark, "job") == 1
 
-    def test_the_number_of_a_batch_is_not_given_to_what_others_write_meanwhile(
+    def test_a_batch_number_does_not_apply_to_concurrent_writes_of_others(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         slow, quick = delta(tmp_path / "slow"), delta(tmp_path / "quick")
@@ -353,7 +420,7 @@ class TestJdbc:
     def test_a_batch_that_comes_late_waits_for_the_newer_one_and_changes_nothing(
         self, spark: SparkSession, postgres: Postgres, tmp_path: Path
     ) -> None:
-        applied = made("postgres", spark, tmp_path, postgres)
+        applied = create_target("postgres", spark, tmp_path, postgres)
         target: Any = applied.target
         Changelog(changes(spark, ("+I", 1, "ann", 0)), keys=["id"]).apply_to(target, batch=Batch("job", 0))
         late = Changelog(changes(spark, ("+U", 1, "late", 1)), keys=["id"])
@@ -375,7 +442,7 @@ class TestJdbc:
         assert target.last_batch(spark, "job") == 2
 
     @pytest.mark.postgres
-    def test_types_that_spark_writes_as_texts_only_are_written(
+    def test_types_that_spark_writes_only_as_strings_are_written(
         self, spark: SparkSession, postgres: Postgres, request: pytest.FixtureRequest
     ) -> None:
         target = jdbc(postgres.url, "kinds", {"user": "kdsl", "password": PASSWORD})
@@ -448,22 +515,20 @@ class TestJdbc:
             apply(("+U", 0, "n3", 2, refs[1]))  # no swap: the other row keeps the value
         assert there()[0] == "0\tn1\t2\t1\tkept"
 
-    def test_columns_that_the_table_lacks_are_told(self, spark: SparkSession, tmp_path: Path) -> None:
-        applied = made("derby-merge", spark, tmp_path)
+    def test_columns_missing_from_the_table_are_reported(self, spark: SparkSession, tmp_path: Path) -> None:
+        applied = create_target("derby-merge", spark, tmp_path)
         more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
         with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'ID'"):
             Changelog(more, keys=["id"]).apply_to(applied.target)
 
-    def test_a_table_that_is_not_there_is_told_before_the_stream_starts(
-        self, spark: SparkSession, tmp_path: Path
-    ) -> None:
-        made("derby-merge", spark, tmp_path)
+    def test_a_missing_table_is_reported_before_the_stream_starts(self, spark: SparkSession, tmp_path: Path) -> None:
+        create_target("derby-merge", spark, tmp_path)
         source = Source(spark, tmp_path / "in")
         with pytest.raises(ChangelogError, match=r"jdbc\('jdbc:derby', 'nowhere'\): .*NOWHERE"):
             source.run(jdbc(f"jdbc:derby:{tmp_path}/d;create=true", "nowhere"), tmp_path / "checkpoint")
 
     def test_a_batch_that_fails_leaves_nothing(self, spark: SparkSession, tmp_path: Path) -> None:
-        applied = made("derby-merge", spark, tmp_path)
+        applied = create_target("derby-merge", spark, tmp_path)
         Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(applied.target, batch=Batch("job", 0))
         run(applied.target, spark, "ALTER TABLE users ADD CONSTRAINT few CHECK (visits < 100)")  # type: ignore[arg-type]
         bad = changes(spark, ("-D", 1, "ann", 1), ("+I", 2, "bob", 100))
@@ -476,7 +541,7 @@ class TestJdbc:
             assert connection.tables("kdsl_") == ["kdsl_changelog_batches"]
 
     def test_what_a_batch_that_was_cut_off_has_left_is_dropped(self, spark: SparkSession, tmp_path: Path) -> None:
-        applied = made("derby-merge", spark, tmp_path)
+        applied = create_target("derby-merge", spark, tmp_path)
         target: Any = applied.target
         run(target, spark, f"CREATE TABLE {target._stage_prefix('job')}0u (id INT)", "CREATE TABLE kdsl_mine (id INT)")
         assert target.last_batch(spark, "job") is None
@@ -487,7 +552,7 @@ class TestJdbc:
     def test_no_password_shows(
         self, spark: SparkSession, postgres: Postgres, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        applied = made("postgres", spark, tmp_path, postgres)
+        applied = create_target("postgres", spark, tmp_path, postgres)
         table = applied.target.table  # type: ignore[attr-defined]
         monkeypatch.setenv("KDSL_PG", PASSWORD)
         by_reference = jdbc(postgres.url, table, {"user": "kdsl", "password": "${env:KDSL_PG}"})
@@ -512,7 +577,7 @@ class TestJdbc:
         assert Applied(merged, spark).rows() == [(1, "a", 1)]
 
 
-def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_arguments_for_the_other_kind_of_dataframe_are_reported(spark: SparkSession, tmp_path: Path) -> None:
     batch = Changelog(changes(spark, ("+I", 1, "a", 1)), keys=["id"])
     with pytest.raises(ChangelogError, match="is not a stream; omit 'checkpoint=', which is only for streams"):
         batch.apply_to(memory(), checkpoint=str(tmp_path))
@@ -523,7 +588,7 @@ def test_arguments_of_the_other_kind_of_dataframe_are_told(spark: SparkSession, 
         stream.apply_to(memory(), checkpoint=str(tmp_path), output_mode="complete")
 
 
-def test_memory_gives_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
+def test_memory_returns_rows_by_key_and_as_a_dataframe(spark: SparkSession) -> None:
     target = memory()
     with pytest.raises(ChangelogError, match="its columns are unknown"):
         target.frame(spark)

@@ -15,24 +15,24 @@ batch = Changelog(spark.createDataFrame(rows, "_row_kind string, id bigint, name
 stream = Changelog(spark.readStream.format("rate").load(), keys=["value"])
 target = memory()
 batch.apply_to(target)
-told = []
+errors = []
 for changelog, to, more in (
     (batch, delta("/t"), {}), (batch, jdbc("jdbc:derby:memory:d", "t"), {}), (stream, memory(), {"checkpoint": "/c"}),
 ):
     try:
         changelog.apply_to(to, **more)
     except ChangelogError as e:
-        told.append(str(e))
-print(json.dumps({"rows": target.rows(), "told": told}))
+        errors.append(str(e))
+print(json.dumps({"rows": target.rows(), "errors": errors}))
 spark.stop()
 """
 
 
 def test_batches_go_into_memory_and_the_rest_is_refused(connect: ConnectServer, tmp_path: Path) -> None:
-    found = json.loads(connect.run(SCRIPT, folder=tmp_path).splitlines()[-1])
+    document = json.loads(connect.run(SCRIPT, folder=tmp_path).splitlines()[-1])
 
-    assert found["rows"] == [{"id": 2, "name": "c"}]
-    on_delta, on_jdbc, in_memory = found["told"]
+    assert document["rows"] == [{"id": 2, "name": "c"}]
+    on_delta, on_jdbc, in_memory = document["errors"]
     assert "delta('/t'): kdsl calls Delta through the session's JVM" in on_delta
     assert "jdbc('jdbc:derby', 't'): the transaction of a batch runs through the JDBC driver" in on_jdbc
     assert "processes the batches of a stream in a process of its server" in in_memory

@@ -74,21 +74,21 @@ def test_staging_tables_have_the_types_of_the_table() -> None:
         ("int", "numeric", None),
     ],
 )
-def test_texts_are_cast_to_the_types_of_postgres(spark: str, there: str, cast: str | None) -> None:
+def test_strings_are_cast_to_the_types_of_postgres(spark: str, there: str, cast: str | None) -> None:
     assert cast_type("jdbc:postgresql://h/d", spark, there) == cast
     assert cast_type("jdbc:derby:memory:d", spark, there) is None
 
 
-def test_texts_are_staged_as_texts_and_cast_when_they_are_merged() -> None:
+def test_strings_are_staged_as_strings_and_cast_when_they_are_merged() -> None:
     casts = {'"id"': "uuid", '"tags"': "_mood"}
-    made = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
-    assert made.staging("s1", made.columns) == (
+    actual = Statements("jdbc:postgresql://h/d", "on-conflict", "t", ['"id"'], ['"id"', '"n"', '"tags"'], casts)
+    assert actual.staging("s1", actual.columns) == (
         'CREATE TABLE s1 AS SELECT CAST("id" AS text) AS "id", "n", CAST("tags" AS text[]) AS "tags" FROM t WHERE 1 = 0'
     )
-    assert made.deletes("s1") == (
+    assert actual.deletes("s1") == (
         'DELETE FROM t WHERE EXISTS (SELECT 1 FROM (SELECT CAST("id" AS uuid) AS "id" FROM s1) s WHERE s."id" = t."id")'
     )
-    assert made.upserts("s1") == [
+    assert actual.upserts("s1") == [
         'INSERT INTO t ("id", "n", "tags") SELECT "id", "n", "tags" FROM '
         '(SELECT CAST("id" AS uuid) AS "id", "n", CAST("tags" AS _mood) AS "tags" FROM s1) s '
         'ON CONFLICT ("id") DO UPDATE SET "n" = EXCLUDED."n", "tags" = EXCLUDED."tags"'
@@ -106,20 +106,20 @@ def test_rows_that_lack_values_are_updated_and_not_inserted() -> None:
     assert 'SET "id" = s."id" FROM' in statements("jdbc:postgresql://h/d", columns=('"id"',)).updates("s1")
 
 
-def test_values_that_rows_swap_make_room_first() -> None:
+def test_swapped_unique_values_are_freed_first() -> None:
     users = statements("jdbc:postgresql://h/d")
     assert users.free_unique_values("s1", '"name"', "text", nullable=True) == (
         'UPDATE shop.users SET "name" = NULL FROM (SELECT t."id", row_number() OVER () AS kdsl_n FROM shop.users t '
         'JOIN s1 s ON t."id" = s."id" AND t."name" IS DISTINCT FROM s."name") p WHERE shop.users."id" = p."id"'
     )
     for kind in ("integer", "numeric(10,2)", "date", "timestamp with time zone", "character varying(9)", "uuid"):
-        made = users.free_unique_values("s1", '"name"', kind, nullable=False)
-        assert made is not None
-        assert "NULL" not in made
+        result = users.free_unique_values("s1", '"name"', kind, nullable=False)
+        assert result is not None
+        assert "NULL" not in result
     assert users.free_unique_values("s1", '"name"', "shop.mood", nullable=False) is None
 
 
-def test_what_is_no_dialect_and_no_address_is_told() -> None:
+def test_an_unknown_dialect_and_an_invalid_address_are_reported() -> None:
     with pytest.raises(ValueError, match=r"there is no dialect 'merg' \(did you mean 'merge'\?\)"):
         jdbc("jdbc:derby:memory:d", "users", dialect="merg")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="not a JDBC address; write it as jdbc:postgresql://host/database"):
@@ -179,7 +179,7 @@ def test_of_an_address_the_driver_and_the_host_are_shown(url: str, shown: str) -
         ("jdbc:odd://db/x?thing=${env:KDSL_TEST_TIGER}", "the thing is tiger1"),
     ],
 )
-def test_what_a_driver_says_shows_no_secret_of_the_address(
+def test_driver_messages_show_no_secret_of_the_address(
     url: str, said_by_java: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_TEST_TIGER", "tiger1")
@@ -197,12 +197,12 @@ def test_an_address_with_a_password_in_it_does_not_pickle_and_one_with_a_referen
         assert pickle.loads(pickle.dumps(jdbc(url, "t"))) == jdbc(url, "t")
 
 
-def test_a_password_of_one_letter_leaves_the_text_of_a_driver_readable() -> None:
+def test_a_password_of_one_letter_leaves_driver_messages_readable() -> None:
     target = jdbc("jdbc:mysql://db/x?user=u&password=a", "t", {"password": "a"})
 
-    told = target._hide_secrets("Access denied for user 'a'@'db' (using password: a); jdbc:mysql://x?password=a&b")
+    message = target._hide_secrets("Access denied for user 'a'@'db' (using password: a); jdbc:mysql://x?password=a&b")
 
-    assert told == "Access denied for user '***'@'db' (using password: ***); jdbc:mysql://x?password=***&b"
+    assert message == "Access denied for user '***'@'db' (using password: ***); jdbc:mysql://x?password=***&b"
 
 
 def test_what_java_raises_is_neither_cause_nor_context() -> None:

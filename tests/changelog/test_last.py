@@ -18,7 +18,7 @@ def changes(spark: SparkSession, *rows: tuple[object, ...], schema: str = SCHEMA
     return spark.createDataFrame(list(rows), schema).coalesce(1)
 
 
-def shown(df: DataFrame) -> list[tuple[object, ...]]:
+def sort_rows(df: DataFrame) -> list[tuple[object, ...]]:
     return sorted(tuple(row) for row in df.collect())
 
 
@@ -28,31 +28,31 @@ def test_the_last_change_of_each_key_is_an_upsert_or_a_delete(spark: SparkSessio
         ("-D", 3, "d"), ("+I", 3, "e"),
     )  # fmt: skip
 
-    assert shown(Changelog(df, keys=["id"]).dedupe()) == [("+U", 1, "c"), ("+U", 3, "e"), ("-D", 2, "b")]
+    assert sort_rows(Changelog(df, keys=["id"]).dedupe()) == [("+U", 1, "c"), ("+U", 3, "e"), ("-D", 2, "b")]
 
 
 def test_an_update_to_another_key_deletes_the_old_one(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"), ("-U", 1, "a"), ("+U", 2, "a"))
 
-    assert shown(Changelog(df, keys="id").dedupe()) == [("+U", 2, "a"), ("-D", 1, "a")]
+    assert sort_rows(Changelog(df, keys="id").dedupe()) == [("+U", 2, "a"), ("-D", 1, "a")]
 
 
 def test_rows_without_a_kind_are_what_their_key_has_now(spark: SparkSession) -> None:
     df = changes(spark, (1, "a"), (2, "b"), (1, "c"), schema="id bigint, name string")
 
-    assert shown(Changelog(df, keys=["id"]).dedupe()) == [("+U", 1, "c"), ("+U", 2, "b")]
+    assert sort_rows(Changelog(df, keys=["id"]).dedupe()) == [("+U", 1, "c"), ("+U", 2, "b")]
 
 
-def test_columns_may_say_which_change_is_later(spark: SparkSession) -> None:
+def test_columns_may_define_which_change_is_later(spark: SparkSession) -> None:
     df = changes(spark, ("+U", 1, "z"), ("+U", 1, "b"), ("+U", 2, "c"))
 
-    assert shown(Changelog(df, keys=["id"], order_by=["name"]).dedupe()) == [("+U", 1, "z"), ("+U", 2, "c")]
+    assert sort_rows(Changelog(df, keys=["id"], order_by=["name"]).dedupe()) == [("+U", 1, "z"), ("+U", 2, "c")]
 
 
 def test_the_order_of_partitions_is_that_of_changes(spark: SparkSession) -> None:
     df = spark.range(0, 4000, 1, numPartitions=8).selectExpr("'+U' AS _row_kind", "id % 7 AS id", "string(id) AS name")
 
-    assert shown(Changelog(df, keys=["id"]).dedupe()) == [
+    assert sort_rows(Changelog(df, keys=["id"]).dedupe()) == [
         ("+U", key, str(max(n for n in range(4000) if n % 7 == key))) for key in range(7)
     ]
 
@@ -71,19 +71,19 @@ def test_columns_of_any_type_and_name_go_along(spark: SparkSession) -> None:
 def test_keys_of_several_columns(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"), ("+I", 1, "b"), ("-D", 1, "a"))
 
-    assert shown(Changelog(df, keys=["name", "id"]).dedupe()) == [("+U", 1, "b"), ("-D", 1, "a")]
+    assert sort_rows(Changelog(df, keys=["name", "id"]).dedupe()) == [("+U", 1, "b"), ("-D", 1, "a")]
 
 
-def test_a_key_of_null_and_a_kind_that_is_none_fail_the_job(spark: SparkSession) -> None:
+def test_a_null_key_and_an_invalid_kind_fail_the_job(spark: SparkSession) -> None:
     with pytest.raises(Exception, match="the key column 'id' is NULL in a row"):
         Changelog(changes(spark, ("+I", None, "a")), keys=["id"]).dedupe().collect()
     with pytest.raises(Exception, match=f"{ROW_KIND} has 'I', which is not one of"):
         Changelog(changes(spark, ("I", 1, "a")), keys=["id"]).dedupe().collect()
 
 
-def test_what_does_not_fit_is_told(spark: SparkSession) -> None:
+def test_mismatches_are_reported(spark: SparkSession) -> None:
     df = changes(spark, ("+I", 1, "a"))
-    with pytest.raises(KdslError, match=r"the key of the rows is unknown; give the table, or keys="):
+    with pytest.raises(KdslError, match=r"the key of the rows is unknown; pass the table, or keys="):
         Changelog(df)
     with pytest.raises(ChangelogError, match=r"no column 'idd' \(did you mean 'id'\?\)"):
         Changelog(df, keys=["idd"])

@@ -1,4 +1,4 @@
-"""The statements for Postgres, in a real one and without Spark: types that are staged as texts, swapped values."""
+"""The statements for Postgres, in a real one and without Spark: types that are staged as strings, swapped values."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ URL = "jdbc:postgresql://host/db"
 pytestmark = pytest.mark.postgres
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return f'"{name}"'
 
 
-def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
+def test_strings_become_the_types_of_the_columns(postgres: Postgres) -> None:
     postgres.execute(
         """
-        CREATE SCHEMA "Odd";
-        CREATE TYPE "Odd"."Mood" AS ENUM ('sad', 'happy');
+        CREATE SCHEMA "Mixed Case";
+        CREATE TYPE "Mixed Case"."Mood" AS ENUM ('sad', 'happy');
         CREATE TYPE tone AS ENUM ('ok');
-        CREATE TABLE kinds (
-            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Odd"."Mood", ids uuid[], words text[], at inet
+        CREATE TABLE typed_rows (
+            id uuid PRIMARY KEY, doc jsonb, plain json, own tone, other "Mixed Case"."Mood", ids uuid[], words text[],
+            at inet
         );
         """
     )
-    kinds = {"id": "uuid", "doc": "jsonb", "plain": "json", "own": "tone", "other": '"Odd"."Mood"', "at": "inet"}
+    kinds = {"id": "uuid", "doc": "jsonb", "plain": "json", "own": "tone", "other": '"Mixed Case"."Mood"', "at": "inet"}
     lists = {"ids": "_uuid", "words": "_text"}
-    casts = {quoted(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
-    casts |= {quoted(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}
+    casts = {quote(name): cast_type(URL, "string", kind) for name, kind in kinds.items()}
+    casts |= {quote(name): cast_type(URL, "array<string>", kind) for name, kind in lists.items()}
     known = {name: kind for name, kind in casts.items() if kind is not None}
-    statements = Statements(URL, "on-conflict", "kinds", ['"id"'], [*casts], known)
+    statements = Statements(URL, "on-conflict", "typed_rows", ['"id"'], [*casts], known)
     first, second = "6f1e5b9a-2c3d-4e5f-8a9b-0c1d2e3f4a5b", "00000000-0000-0000-0000-000000000000"
 
     postgres.execute(
@@ -40,7 +41,7 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     staged = ", ".join(f"staged.{name}" for name in statements.columns)
     postgres.execute(
         f"""
-        INSERT INTO kinds (id) VALUES ('{second}');
+        INSERT INTO typed_rows (id) VALUES ('{second}');
         INSERT INTO deleted VALUES ('{second}');
         INSERT INTO upserted SELECT {staged} FROM (VALUES (
             '{first}', '{{"b":2}}', '[1]', 'ok', 'happy', '192.0.2.1', '{{{second}}}'::text[], '{{"x y"}}'::text[]
@@ -55,7 +56,7 @@ def test_texts_become_what_the_columns_are(postgres: Postgres) -> None:
     ):
         postgres.execute(statement)
 
-    shown = postgres.execute("SELECT id, doc->'b', plain->0, own, other, at, ids, words FROM kinds")
+    shown = postgres.execute("SELECT id, doc->'b', plain->0, own, other, at, ids, words FROM typed_rows")
     expected = [first, "2", "1", "ok", "happy", "192.0.2.1", f"{{{second}}}", '{"x y"}']
     assert shown.splitlines() == ["\t".join(expected)]
 
@@ -78,7 +79,7 @@ UNIQUE = {
 def test_values_of_unique_columns_can_be_swapped_whatever_their_type(postgres: Postgres, constraint: str) -> None:
     columns = ", ".join(f"{name} {kind} {constraint}" for name, (kind, _) in UNIQUE.items())
     values = ", ".join(f"{value} AS {name}" for name, (_, value) in UNIQUE.items())
-    statements = Statements(URL, "on-conflict", "swaps", ['"id"'], ['"id"', *map(quoted, UNIQUE)])
+    statements = Statements(URL, "on-conflict", "swaps", ['"id"'], ['"id"', *map(quote, UNIQUE)])
     postgres.execute(
         f"""
         DROP TABLE IF EXISTS swaps, turned;
@@ -96,7 +97,7 @@ def test_values_of_unique_columns_can_be_swapped_whatever_their_type(postgres: P
         "WHERE attrelid = 'swaps'::regclass AND attnum > 1 AND attname <> 'kept'"
     )
     parked = [
-        statements.free_unique_values("turned", quoted(name), kind, nullable=constraint == "UNIQUE")
+        statements.free_unique_values("turned", quote(name), kind, nullable=constraint == "UNIQUE")
         for name, kind in (line.split("\t") for line in types.splitlines())
     ]
     assert len(parked) == len(UNIQUE)

@@ -28,7 +28,7 @@ from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.changelog.tables import Failing, made
+from tests.changelog.tables import Failing, create_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +58,7 @@ def users(topic: str, **more: Any) -> type[Any]:
     return Users
 
 
-def written(spark: SparkSession, table: Any, cluster: Cluster, *rows: tuple[Any, ...]) -> None:
+def write_rows(spark: SparkSession, table: Any, cluster: Cluster, *rows: tuple[Any, ...]) -> None:
     df = spark.createDataFrame(list(rows), f"{ROW_KIND} string, id bigint, name string, visits bigint").coalesce(1)
     table.write(df, cluster)
 
@@ -71,11 +71,11 @@ LEFT_AT_LAST = [(2, "bob", 9), (3, "cy", 5)]
 
 
 @pytest.mark.parametrize("changelog", ["full", "upsert"])
-def test_a_snapshot_has_the_rows_that_are_there(
+def test_a_snapshot_has_the_current_rows(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, changelog: str
 ) -> None:
     table = users(kdsl_topic(partitions=2), changelog=changelog)
-    written(spark, table, cluster, *FIRST, *THEN)
+    write_rows(spark, table, cluster, *FIRST, *THEN)
     snapshot = table.snapshot(spark, cluster)
 
     assert snapshot.columns == ["id", "name", "visits", "often"]
@@ -85,14 +85,14 @@ def test_a_snapshot_has_the_rows_that_are_there(
     ]  # fmt: skip
 
 
-def test_a_topic_by_key_goes_into_a_delta_table_though_the_driver_fails_between_its_commit_and_the_checkpoints(
+def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_commit_and_the_checkpoints(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """The batch that is in the table comes again with the state of before it, and changes nothing."""
     table = users(kdsl_topic(), changelog_buckets=2, max_records_per_trigger=4)
-    applied = made("delta", spark, tmp_path)
+    applied = create_target("delta", spark, tmp_path)
     failing = Failing(applied.target, 1, after=True)
-    written(spark, table, cluster, *FIRST, *THEN)
+    write_rows(spark, table, cluster, *FIRST, *THEN)
 
     def run() -> None:
         changelog = Changelog(table.read_stream(spark, cluster), table)
@@ -102,7 +102,7 @@ def test_a_topic_by_key_goes_into_a_delta_table_though_the_driver_fails_between_
     with pytest.raises(Exception, match="the driver is gone after the batch"):
         run()
     assert [path.name for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")] == ["0"]
-    written(spark, table, cluster, *LAST)
+    write_rows(spark, table, cluster, *LAST)
     run()
 
     assert applied.rows() == LEFT_AT_LAST
@@ -121,15 +121,15 @@ def test_change_data_leaves_its_final_rows(
     def row(kind: Any, *values: Any) -> Users:
         return with_row_kind(Users(id=values[0], name=values[1], visits=values[2]), kind)
 
-    given = [row(*change) for change in (*FIRST, *THEN)]
-    Users.write(Users.rows(given, spark=spark).coalesce(1), cluster)
+    sample = [row(*change) for change in (*FIRST, *THEN)]
+    Users.write(Users.rows(sample, spark=spark).coalesce(1), cluster)
     target = memory()
     query = Changelog(Users.read_stream(spark, cluster), Users).apply_to(
         target, checkpoint=str(tmp_path), trigger={"availableNow": True}
     )
     assert query.awaitTermination(300)
 
-    assert [tuple(found.values()) for found in target.rows()] == LEFT
+    assert [tuple(item.values()) for item in target.rows()] == LEFT
     assert sorted((r.id, r.name, r.visits) for r in Users.collect(Users.snapshot(spark, cluster))) == LEFT
 
 
@@ -145,19 +145,19 @@ def test_changes_of_a_partition_that_is_read_in_pieces_stay_in_order(
     Users.write(rows, cluster)
 
     assert Users.read(spark, cluster).rdd.getNumPartitions() > 1
-    found = {row.id: row.name for row in Users.collect(Users.snapshot(spark, cluster))}
-    assert found == {n: str(many - 5 + n) for n in range(5)}
+    results = {row.id: row.name for row in Users.collect(Users.snapshot(spark, cluster))}
+    assert results == {n: str(many - 5 + n) for n in range(5)}
 
 
 def test_a_table_of_new_rows_has_no_snapshot(spark: SparkSession, cluster: Cluster) -> None:
     class Clicks(KafkaTable, topic="clicks", value=Json(), startup="earliest"):
         page: Col[str]
 
-    with pytest.raises(KdslError, match="Clicks only inserts rows that would leave a last row"):
+    with pytest.raises(KdslError, match="Clicks only inserts rows, so there is no last row of each key"):
         Clicks.snapshot(spark, cluster)
 
     class Keyless(KafkaTable, topic="clicks", value=DebeziumJson(), startup="earliest"):
         page: Col[str]
 
-    with pytest.raises(KdslError, match=r"Keyless: nothing says which row .*; declare a PrimaryKey, or give keys="):
+    with pytest.raises(KdslError, match="Keyless: the key of the rows is unknown; declare a PrimaryKey, or pass"):
         Keyless.snapshot(spark, cluster)

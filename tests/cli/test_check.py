@@ -20,28 +20,28 @@ def run(*arguments: str) -> Result:
 
 
 class TestCheck:
-    def test_eight_mistakes_are_all_told_with_line_and_fix(self) -> None:
+    def test_eight_mistakes_are_all_reported_with_line_and_fix(self) -> None:
         done = run("check", str(TABLES / "eight_mistakes.py"))
 
         assert done.exit_code == 1
         lines = done.stdout.splitlines()
-        told = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
+        messages = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
         for expected in (
             "topic='orders' and topic_pattern='orders-.*' are both set",
             "ignore_parse_errors=) has the value 'yes'",
             "key_prefix='k_' and value_fields='ALL' exclude each other",
             "has no argument startpu= (did you mean 'startup'?)",
             "'erliest' (did you mean 'earliest'?)",
-            "key_prefix='k_', but this key column does not begin with it",
+            "key_prefix='k_', but the name of this key column does not start with it",
             "a watermark needs a TIMESTAMP or TIMESTAMP_LTZ column, but this is DOUBLE",
             "there is no metadata 'ofset' (did you mean 'offset'?)",
         ):
             assert expected in done.stdout
-        assert told == {13, 15, 16, 17, 18, 22, 23, 25}
+        assert messages == {13, 15, 16, 17, 18, 22, 23, 25}
         assert done.stdout.count("fix:") == 8
         assert lines[-1] == "1 table checked: 8 errors"
 
-    def test_good_tables_end_with_0(self) -> None:
+    def test_valid_tables_exit_with_0(self) -> None:
         done = run("check", GOOD)
 
         assert done.exit_code == 0
@@ -61,7 +61,7 @@ class TestCheck:
             assert "1 table checked" in run("check", f"{tmp_path}/tables.py:{name}").stdout
         assert "has no table 'Clicks'" in run("check", f"{tmp_path}/tables.py:Clicks").stdout
 
-    def test_a_format_that_can_only_be_read_is_no_error(self, tmp_path: Path) -> None:
+    def test_a_read_only_format_is_not_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "tables.py").write_text(
             "from kdsl import Col, DebeziumJson, KafkaTable\n\n"
             "class Orders(KafkaTable, topic='orders', value=DebeziumJson(schema_include=True)):\n    n: Col[int]\n"
@@ -90,7 +90,7 @@ class TestCheck:
         assert f"{path}:2" in done.stdout
         assert "$.columns[0].type" in done.stdout
 
-    def test_a_file_that_cannot_be_imported_is_told_with_its_line(self, tmp_path: Path) -> None:
+    def test_a_file_that_cannot_be_imported_is_reported_with_its_line(self, tmp_path: Path) -> None:
         path = tmp_path / "broken.py"
         path.write_text("import os\nraise RuntimeError('no')\n")
         done = run("check", str(path))
@@ -100,7 +100,7 @@ class TestCheck:
         assert "RuntimeError: no" in done.stdout
 
     @pytest.mark.parametrize(
-        ("target", "told"),
+        ("target", "message"),
         [
             ("nowhere.py", "there is no file 'nowhere.py'"),
             ("no_such_module", "there is no module or file 'no_such_module'"),
@@ -108,18 +108,18 @@ class TestCheck:
             ("json", "'json' declares no table"),
         ],
     )
-    def test_a_target_that_is_not_there(self, target: str, told: str) -> None:
+    def test_a_target_that_does_not_exist(self, target: str, message: str) -> None:
         done = run("check", target)
 
         assert done.exit_code == 1
-        assert told in done.stdout
+        assert message in done.stdout
         assert json.loads(run("check", "--json", target).stdout)["errors"] == 1
 
-    def test_one_target_that_is_not_there_does_not_hide_the_others(self) -> None:
+    def test_one_missing_target_does_not_hide_the_others(self) -> None:
         assert "2 tables checked: 1 error, 1 warning" in run("check", "nowhere.py", GOOD).stdout
 
     @pytest.mark.parametrize("target", [".", "", "./orders", "-"])
-    def test_what_is_no_name_of_a_module(self, target: str) -> None:
+    def test_an_invalid_module_name(self, target: str) -> None:
         assert "name a file, as orders.py, tables.yaml or tables.sql, or a module" in run("check", target).stdout
 
     def test_a_file_that_exits_when_it_is_imported_is_an_error(self, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ class TestCheck:
         assert done.exit_code == 1
         assert f"{path}:2: error: the file cannot be imported: SystemExit: 0" in done.stdout
 
-    def test_a_mistake_in_a_call_is_told_where_the_user_wrote_it(self, tmp_path: Path) -> None:
+    def test_a_mistake_in_a_call_is_reported_where_the_user_wrote_it(self, tmp_path: Path) -> None:
         path = tmp_path / "calls.py"
         path.write_text("import json\n\njson.loads('{')\n")
 
@@ -146,7 +146,7 @@ class TestCheck:
         assert done.stdout == "1 table checked: no problems\n"
         assert sys.modules["json"] is before
 
-    def test_a_common_part_without_a_topic_is_no_table(self, tmp_path: Path) -> None:
+    def test_a_common_part_without_a_topic_is_not_a_table(self, tmp_path: Path) -> None:
         path = tmp_path / "common.py"
         path.write_text(
             "from kdsl import Col, Json, KafkaTable\n\n\nclass Common(KafkaTable, value=Json()):\n    a: Col[int]\n\n\n"
@@ -155,7 +155,7 @@ class TestCheck:
 
         assert run("check", str(path)).stdout == "1 table checked: no problems\n"
 
-    def test_brackets_backslashes_and_colons_print_as_they_are(self, tmp_path: Path) -> None:
+    def test_brackets_backslashes_and_colons_are_printed_unchanged(self, tmp_path: Path) -> None:
         path = tmp_path / "odd.py"
         path.write_text(
             "from kdsl import Col, Json, KafkaTable\n\n\n"

@@ -1,4 +1,4 @@
-"""The options by which commands are told where the brokers and the registry are."""
+"""The options by which commands learn where the brokers and the registry are."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_a_registry_goes_with_the_brokers() -> None:
     )
 
 
-def test_a_document_keeps_its_registry_unless_another_one_is_given(
+def test_the_registry_of_a_document_is_used_unless_another_is_set(
     document: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_REGISTRY", "http://environment")
@@ -59,7 +59,7 @@ def test_a_document_keeps_its_registry_unless_another_one_is_given(
     ]
 
 
-def test_the_environment_says_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDSL_BOOTSTRAP_SERVERS", "b:1")
     monkeypatch.setenv("KDSL_REGISTRY", "http://r")
     monkeypatch.setenv("KDSL_REGISTRY_PROPERTIES_BASIC_AUTH_USER_INFO", "u:p")
@@ -114,7 +114,7 @@ def test_a_table_of_a_registry_is_refused_before_it_runs(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [("properties: {sasl.password: *HUSH}", ":4: the document is not valid YAML"), (None, "No such file")],
 )
 def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
@@ -122,7 +122,7 @@ def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     text: str | None,
-    told: str,
+    message: str,
 ) -> None:
     path = tmp_path / "clusters.yaml"
     if text is not None:
@@ -134,5 +134,5 @@ def test_a_document_that_cannot_be_read_is_an_error_and_no_traceback(
 
     shown = "".join(capsys.readouterr())
     assert end.value.code in (1, 2)
-    assert told in " ".join(shown.replace("│", " ").split())
+    assert message in " ".join(shown.replace("│", " ").split())
     assert "HUSH" not in shown

@@ -30,7 +30,7 @@ def test_golden_modules_are_what_is_written(name: str, monkeypatch: pytest.Monke
     assert (done.exit_code, done.stdout) == (0, (GOLDEN / name).read_text(encoding="utf-8"))
 
 
-def test_paths_stay_as_they_are_given_where_no_file_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_unchanged_if_no_file_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
 
     done = CliRunner().invoke(app, ["codegen", *CASES["orders_proto.py"]])
@@ -56,7 +56,7 @@ def test_the_example_is_what_is_written_from_its_schema() -> None:
     assert (done.exit_code, done.stdout) == (0, "")
 
 
-def test_check_tells_what_would_change_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_prints_what_would_change_and_writes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
     target = tmp_path / "orders.py"
     command = ["codegen", *CASES["orders_json.py"], "--out", str(target)]
@@ -85,19 +85,19 @@ def test_writing_again_leaves_the_file_alone(tmp_path: Path, monkeypatch: pytest
     assert target.stat().st_mtime_ns == before
 
 
-def test_json_holds_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_json_contains_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
 
     done = CliRunner().invoke(app, ["codegen", *CASES["orders_proto.py"], "--json"])
 
-    told = json.loads(done.stdout)
-    assert told["tables"] == ["Order"]
-    assert "class Order(" in told["source"]
-    assert told["notes"] == ["'card' and 'transfer' are a oneof (payment): at most one of them has a value"]
+    document = json.loads(done.stdout)
+    assert document["tables"] == ["Order"]
+    assert "class Order(" in document["source"]
+    assert document["notes"] == ["'card' and 'transfer' are a oneof (payment): at most one of them has a value"]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["avro", "nope.avsc"], "the file 'nope.avsc' cannot be read"),
         (["avro", "data/tables.sql"], "an Avro schema must be JSON, and this is not"),
@@ -106,20 +106,20 @@ def test_json_holds_the_source_and_the_notes(monkeypatch: pytest.MonkeyPatch) ->
         (["proto", "nope.proto"], "the file 'nope.proto' cannot be read"),
     ],
 )
-def test_files_that_are_none(arguments: list[str], told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_that_are_not_files(arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
 
     done = CliRunner().invoke(app, ["codegen", *arguments])
 
     assert isinstance(done.exception, CodegenError)
-    assert told in str(done.exception)
+    assert message in str(done.exception)
 
 
-def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
+def test_files_that_cannot_be_written_are_reported(tmp_path: Path) -> None:
     schema, packed = CODEGEN / "data/orders.avsc", tmp_path / "packed.py"
     packed.write_bytes(b"\xff\xfe")
 
-    for out, told in (
+    for out, message in (
         (tmp_path / "none" / "x.py", "cannot be written"),
         (tmp_path, "cannot be written"),
         (packed, "not UTF-8"),
@@ -127,11 +127,11 @@ def test_files_that_cannot_be_written_are_told(tmp_path: Path) -> None:
         done = CliRunner().invoke(app, ["codegen", "avro", str(schema), "--out", str(out)])
 
         assert isinstance(done.exception, CodegenError)
-        assert told in str(done.exception)
+        assert message in str(done.exception)
 
 
 @pytest.mark.parametrize("arguments", [["registry", "x"], ["topic", "x"], ["avro", "data/orders.avsc", "--check"]])
-def test_wrong_calls_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_arguments_exit_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(CODEGEN)
     for name in ("KDSL_REGISTRY", "KDSL_BOOTSTRAP_SERVERS"):
         monkeypatch.delenv(name, raising=False)

@@ -47,7 +47,7 @@ def test_doctor_looks_at_a_cluster_and_at_tables(kdsl_kafka: RunningKafka, order
     assert {"login", "start", "partitioner"} <= {f["check"] for f in report["findings"]}
 
 
-def test_doctor_ends_with_1_when_something_is_wrong() -> None:
+def test_doctor_exits_with_1_on_a_failure() -> None:
     result = kdsl("doctor", "--bootstrap", "127.0.0.1:1")
 
     assert result.exit_code == 1
@@ -82,7 +82,7 @@ def test_doctor_tries_each_login_of_tables_on_the_same_brokers(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("verify", "in", "out"), ("lag", "--group", "g")])
-def test_a_command_that_does_not_know_the_brokers_says_how_to_tell_it(command: tuple[str, ...]) -> None:
+def test_a_command_without_brokers_explains_how_to_set_them(command: tuple[str, ...]) -> None:
     result = kdsl(*command, env={"KDSL_BOOTSTRAP_SERVERS": None, "COLUMNS": "400"})
 
     assert result.exit_code == 2
@@ -122,18 +122,18 @@ def test_verify_compares_topics(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic)
 
 
 @pytest.mark.parametrize(
-    ("by", "told"),
+    ("by", "message"),
     [
         ("keys", "'keys' (did you mean 'key'?) names columns, but 'in' is a topic and has none; write record"),
         ("header:", "'header:' contains an empty name; write record, key, value or header:NAME"),
         ("a,", "'a,' contains an empty name"),
     ],
 )
-def test_verify_says_what_records_can_be_told_apart_by(by: str, told: str) -> None:
+def test_verify_lists_what_can_identify_records(by: str, message: str) -> None:
     result = kdsl("verify", "in", "out", "--by", by, "--bootstrap", "127.0.0.1:1", env={"COLUMNS": "400"})
 
     assert result.exit_code == 2
-    assert told in result.output
+    assert message in result.output
 
 
 def test_verify_takes_tables_and_columns(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, orders: Path) -> None:

@@ -29,7 +29,7 @@ command = import_module("kdsl.cli.lag")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of records is waited for as long as it takes: what is shown is that it comes."""
-    monkeypatch.setattr("kdsl.diagnostics.lag._PATIENCE", 60.0)
+    monkeypatch.setattr("kdsl.diagnostics.lag._TIMEOUT", 60.0)
 
 
 def run(*arguments: str) -> Result:
@@ -46,7 +46,7 @@ def commit(kafka: RunningKafka, group: str, topic: str, **offsets: int) -> None:
         assert time.monotonic() < until
 
 
-def test_a_groups_lag_is_told_by_partition_in_records_and_seconds(
+def test_the_lag_of_a_group_is_shown_by_partition_in_records_and_seconds(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:
     topic = kdsl_topic(partitions=3)
@@ -58,12 +58,12 @@ def test_a_groups_lag_is_told_by_partition_in_records_and_seconds(
     done = run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    one, two, three = found["partitions"]
-    assert (found["lag"], found["of"]) == (6, f"group g-{topic}")
+    document = json.loads(done.stdout)
+    one, two, three = document["partitions"]
+    assert (document["lag"], document["of"]) == (6, f"group g-{topic}")
     assert (one["current"], one["stable"], one["end"], one["lag"]) == (4, 10, 10, 6)
     assert 3600 <= one["seconds"] < 7200
-    assert found["seconds"] == one["seconds"]
+    assert document["seconds"] == one["seconds"]
     assert (two["current"], two["lag"], two["seconds"]) == (2, 0, 0.0)
     assert (three["current"], three["lag"], three["seconds"], three["end"]) == (None, None, None, 0)
 
@@ -108,14 +108,14 @@ def test_an_offset_that_was_deleted_is_marked(kdsl_kafka: RunningKafka, kdsl_top
     commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
     kdsl_kafka.delete_records(topic, {0: 3})
 
-    found = json.loads(run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json").stdout)
+    document = json.loads(run("--group", f"g-{topic}", "--bootstrap", kdsl_kafka.bootstrap_servers, "--json").stdout)
 
-    (one,) = found["partitions"]
+    (one,) = document["partitions"]
     assert (one["expired"], one["start"], one["lag"]) == (True, 3, 4)
     assert one["seconds"] is not None
 
 
-def test_a_table_stands_for_its_group(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
+def test_a_table_names_its_group(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *(Record("x", None, (), n % 2) for n in range(4)))
     commit(kdsl_kafka, f"g-{topic}", topic, p0=1)
@@ -137,8 +137,8 @@ options:
     done = run(str(tables), "--json")
 
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert [(p["partition"], p["current"], p["lag"]) for p in found["partitions"]] == [(0, 1, 1), (1, None, None)]
+    document = json.loads(done.stdout)
+    assert [(p["partition"], p["current"], p["lag"]) for p in document["partitions"]] == [(0, 1, 1), (1, None, None)]
 
 
 def test_a_checkpoints_last_finished_batch_is_read(
@@ -156,9 +156,9 @@ def test_a_checkpoints_last_finished_batch_is_read(
 
     done = run("--checkpoint", str(tmp_path), "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
-    found = json.loads(done.stdout)
-    assert found["of"].endswith("batch 1")
-    assert (found["partitions"][0]["current"], found["lag"]) == (3, 2)
+    document = json.loads(done.stdout)
+    assert document["of"].endswith("batch 1")
+    assert (document["partitions"][0]["current"], document["lag"]) == (3, 2)
 
 
 def test_the_lag_can_fail_a_script(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
@@ -171,7 +171,7 @@ def test_the_lag_can_fail_a_script(kdsl_kafka: RunningKafka, kdsl_topic: MakeTop
     assert run(*common, "--fail-above", "2").exit_code == 0
 
 
-def test_the_live_table_stays_while_brokers_are_away_and_goes_on_when_they_are_back(
+def test_the_live_table_survives_an_outage_of_the_brokers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def seen(current: int) -> Lag:
@@ -201,7 +201,7 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
     now = 2e9
     monkeypatch.setattr("kdsl.diagnostics.lag.time", SimpleNamespace(monotonic=time.monotonic, time=lambda: now))
 
-    def asked(reader: LagReader) -> Lag:
+    def wait_for_lag(reader: LagReader) -> Lag:
         until = time.monotonic() + 120
         while True:  # a second may be too short for an answer
             try:
@@ -213,21 +213,23 @@ def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) 
         kafka.produce("orders", *(Record("x", timestamp=10**12) for _ in range(3)))
         cluster = Cluster(kafka.bootstrap_servers)
         positions = {("orders", 0): 1}
-        with LagReader(cluster, patience=1.0) as reader:
-            before = asked(reader)
+        with LagReader(cluster, timeout=1.0) as reader:
+            before = wait_for_lag(reader)
             kafka.kill()
             with pytest.raises(KdslError, match="did not answer within 1 s, and had answered before"):
                 reader.lag_of("me", positions)
             kafka.start_broker()
             now += 100
-            after = asked(reader)
+            after = wait_for_lag(reader)
 
     assert (before.total, after.total) == (2, 2)
     assert (before.seconds, after.seconds) == (1e9, 1e9 + 100)
 
 
 class TestNothingToSee:
-    def test_an_unknown_group_is_told_with_the_nearest(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+    def test_an_unknown_group_is_reported_with_a_suggestion(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+    ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
         commit(kdsl_kafka, f"orders-{topic}", topic, p0=0)
@@ -237,9 +239,7 @@ class TestNothingToSee:
         assert done.exit_code == 1
         assert f"has no group 'order-{topic}' (did you mean 'orders-{topic}'?)" in str(done.exception)
 
-    def test_a_topic_that_is_gone_is_named(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
-    ) -> None:
+    def test_a_deleted_topic_is_named(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path) -> None:
         for name in ("offsets", "commits"):
             (tmp_path / name).mkdir()
         (tmp_path / "offsets" / "0").write_text('v1\n{}\n{"no-such-topic":{"0":1}}', encoding="utf-8")
@@ -257,30 +257,30 @@ class TestNothingToSee:
         assert "127.0.0.1:1" in str(done.exception)
 
     @pytest.mark.parametrize(
-        ("arguments", "told"),
+        ("arguments", "message"),
         [
             ((), "name a table, or use --group or --checkpoint"),
             (("--group", "g", "--checkpoint", "c"), "one of --group and --checkpoint"),
         ],
     )
-    def test_a_wrong_call_ends_with_2(self, arguments: tuple[str, ...], told: str) -> None:
+    def test_wrong_arguments_exit_with_2(self, arguments: tuple[str, ...], message: str) -> None:
         done = run(*arguments, "--bootstrap", "127.0.0.1:1")
 
         assert done.exit_code == 2
-        assert told in done.output
+        assert message in done.output
 
     @pytest.mark.parametrize(
-        ("made", "told"),
+        ("values", "message"),
         [((), "is not the checkpoint"), (("offsets", "commits"), "has not finished a batch")],
     )
-    def test_no_checkpoint(self, tmp_path: Path, made: tuple[str, ...], told: str) -> None:
-        for name in made:
+    def test_no_checkpoint(self, tmp_path: Path, values: tuple[str, ...], message: str) -> None:
+        for name in values:
             (tmp_path / name).mkdir()
 
         done = run("--checkpoint", str(tmp_path), "--bootstrap", "127.0.0.1:1")
 
         assert done.exit_code == 1
-        assert told in str(done.exception)
+        assert message in str(done.exception)
 
     def test_a_checkpoint_elsewhere(self) -> None:
         done = run("--checkpoint", "s3a://bucket/cp", "--bootstrap", "127.0.0.1:1")

@@ -45,13 +45,13 @@ def test_a_dry_run_prints_the_plans() -> None:
     ]
 
 
-def test_a_dry_run_says_which_tables_go_through_sparks_own_connector() -> None:
+def test_a_dry_run_names_the_tables_that_use_sparks_own_connector() -> None:
     lines = run("--dry-run", str(EXAMPLES / "upsert_kerberos.sql")).stdout.splitlines()
 
     assert lines[1] == "  reads     orders (upsert-kafka, orders-by-key, transport jvm)"
 
 
-def test_everything_wrong_is_told_with_line_column_and_caret(tmp_path: Path) -> None:
+def test_every_mistake_is_reported_with_line_column_and_caret(tmp_path: Path) -> None:
     path = tmp_path / "job.sql"
     path.write_text(
         "CREATE TABLE g (id INT) WITH ('connector' = 'datagen');\n"
@@ -75,19 +75,19 @@ def test_tables_without_brokers_ask_for_them() -> None:
     assert "run it with --bootstrap" in done.stdout
 
 
-def test_wrong_calls_end_with_2(tmp_path: Path) -> None:
+def test_wrong_arguments_exit_with_2(tmp_path: Path) -> None:
     assert run("nowhere.sql").exit_code == 2
     assert run("--dry-run", "-D", "x", str(EXAMPLES / "copy.sql")).exit_code == 2
 
 
-def test_a_setting_of_the_command_holds_from_the_start() -> None:
+def test_a_setting_of_the_command_applies_from_the_start() -> None:
     arguments = ("--dry-run", "--bootstrap-servers", "x:1", "-D", "execution.runtime-mode=batch")
 
     assert run(*arguments, str(EXAMPLES / "copy.sql")).stdout.startswith("insert-1-kafka_sink (batch)")
 
 
 @pytest.mark.parametrize("setting", ["execution.runtime-mode=btach", "parallelism.default=0"])
-def test_a_wrong_value_of_the_command_is_refused_as_one_of_the_script(setting: str) -> None:
+def test_a_wrong_value_of_the_command_is_refused_like_one_of_the_script(setting: str) -> None:
     done = run("--dry-run", "--bootstrap", "x:1", "-D", setting, str(EXAMPLES / "copy.sql"))
 
     assert done.exit_code == 1
@@ -95,14 +95,14 @@ def test_a_wrong_value_of_the_command_is_refused_as_one_of_the_script(setting: s
     assert setting.partition("=")[0] in done.stdout
 
 
-def test_an_unknown_setting_of_the_command_is_told_with_the_nearest() -> None:
+def test_an_unknown_setting_of_the_command_is_reported_with_a_suggestion() -> None:
     done = run("--dry-run", "--bootstrap", "x:1", "-D", "execution.runtime-mod=batch", str(EXAMPLES / "copy.sql"))
 
     assert done.exit_code == 0
     assert "did you mean 'execution.runtime-mode'?" in done.stdout
 
 
-def test_a_script_of_tables_alone_is_said_to_be_one(tmp_path: Path) -> None:
+def test_a_script_of_tables_alone_is_reported_as_such(tmp_path: Path) -> None:
     path = tmp_path / "tables.sql"
     path.write_text("CREATE TABLE p (id INT) WITH ('connector' = 'print');")
 
@@ -149,20 +149,20 @@ class TestStartAt:
             ("2025-01-31", "write 2025-01-31T00:00:00Z for UTC, or an offset as 2025-01-31T00:00:00+01:00"),
         ],
     )
-    def test_what_is_no_start_is_told(self, text: str, message: str) -> None:
+    def test_an_invalid_start_is_reported(self, text: str, message: str) -> None:
         with pytest.raises(typer.BadParameter) as e:
             table_starts([text], load_sql(TABLES))
 
         assert message in e.value.message
 
-    def test_a_wrong_start_ends_the_command_with_2_before_spark_starts(self) -> None:
+    def test_a_wrong_start_exits_with_2_before_spark_starts(self) -> None:
         done = run("--dry-run", "--bootstrap", "x:1", "--start-at", "yesterday", str(EXAMPLES / "copy.sql"))
 
         assert done.exit_code == 2
         assert "--start-at" in done.stderr
 
 
-def test_what_kdsl_logs_shows_as_lines_but_for_what_was_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_kdsl_logs_is_shown_as_lines_except_what_was_printed(capsys: pytest.CaptureFixture[str]) -> None:
     printed, other = (Problem("c", message, "f", severity="warning") for message in ("printed", "other"))
     log = logging.getLogger("kdsl.commits")
     before = logging.getLogger("kdsl").level

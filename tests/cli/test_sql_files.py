@@ -41,7 +41,7 @@ def run(*arguments: object) -> Any:
     return CliRunner().invoke(app, [str(a) for a in arguments])
 
 
-def test_a_good_file_is_checked(file: Path) -> None:
+def test_a_valid_file_is_checked(file: Path) -> None:
     result = run("check", file)
 
     assert result.exit_code == 0
@@ -60,7 +60,7 @@ def test_a_mistake_is_shown_with_its_line_and_a_caret(file: Path) -> None:
     assert any("tables.sql:11:12: error: found \"'json'\", where '=' is expected" in line for line in lines)
 
 
-def test_a_problem_of_the_resolver_is_shown_alike(file: Path) -> None:
+def test_a_problem_of_the_resolver_is_shown_the_same_way(file: Path) -> None:
     file.write_text(GOOD.replace("'topic' = 'orders'", "'topc' = 'orders'"), "utf-8")
 
     result = run("check", file, "--json")
@@ -81,7 +81,7 @@ def test_one_of_several_is_asked_for(file: Path) -> None:
     assert "has several tables; write" in str(result.exception)
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_a_missing_file() -> None:
     assert "there is no file 'nowhere.sql'" in run("check", "nowhere.sql").stdout
 
 
@@ -94,7 +94,7 @@ def test_the_queries_of_a_script_are_judged_too(file: Path) -> None:
     assert "tables.sql:15:30: error: there is no column 'amuont' (did you mean 'amount'?)" in result.stdout
 
 
-def test_a_script_without_a_topic_is_no_mistake(file: Path) -> None:
+def test_a_script_without_a_topic_is_valid(file: Path) -> None:
     file.write_text(
         "CREATE TABLE made (id INT) WITH ('connector' = 'datagen');\n"
         "CREATE TABLE gone (id INT) WITH ('connector' = 'blackhole');\n"

@@ -49,7 +49,7 @@ class TestWithoutABroker:
         )
         assert "the connector 'upsert-kafka' has no option 'scan.startup.mode'" in done.stdout
 
-    def test_the_plan_says_how_changes_are_made(self, tmp_path: Path) -> None:
+    def test_the_plan_shows_how_changes_are_computed(self, tmp_path: Path) -> None:
         path = document(tmp_path)
 
         read, written = kdsl("plan", path).stdout, kdsl("plan", "--write", path).stdout
@@ -101,7 +101,7 @@ class TestWithABroker:
         kdsl_kafka.produce(topic, *(Record(value, key=f'{{"user_id":{key}}}') for key, value in rows))
         return document(tmp_path, topic)
 
-    def test_peek_shows_each_record_by_itself(self, kdsl_kafka: RunningKafka, users: str) -> None:
+    def test_peek_shows_each_record_separately(self, kdsl_kafka: RunningKafka, users: str) -> None:
         done = kdsl("peek", users, "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
         assert json.loads(done.stdout) == [
@@ -113,10 +113,10 @@ class TestWithABroker:
     def test_doctor_expects_a_compacted_topic(self, kdsl_kafka: RunningKafka, users: str) -> None:
         done = kdsl("doctor", users, "--bootstrap", kdsl_kafka.bootstrap_servers, "--json")
 
-        found = json.loads(done.stdout)
-        assert (done.exit_code, found["errors"]) == (0, 0)
-        assert [f["state"] for f in found["findings"] if f["check"].startswith("retention of ")] == ["ok"]
-        assert [f["message"] for f in found["findings"] if f["check"] == "start"] == [
+        actual = json.loads(done.stdout)
+        assert (done.exit_code, actual["errors"]) == (0, 0)
+        assert [f["state"] for f in actual["findings"] if f["check"].startswith("retention of ")] == ["ok"]
+        assert [f["message"] for f in actual["findings"] if f["check"] == "start"] == [
             "earliest: 3 offsets to read in 1 partitions"
         ]
 

@@ -37,7 +37,7 @@ class Property:
 
 
 @cache
-def installed() -> tuple[Property, ...]:
+def read_installed_properties() -> tuple[Property, ...]:
     """The properties of the installed library, read out of the library."""
     (path,) = Path(confluent_kafka.__file__).parent.parent.glob("confluent_kafka.libs/librdkafka*")
     library, c = ctypes.CDLL(str(path)), ctypes.CDLL(None)
@@ -76,15 +76,15 @@ def create(client: Client, settings: Mapping[str, str]) -> list[str]:
     log = _Log()
     logger = logging.Logger("librdkafka", logging.DEBUG)
     logger.addHandler(log)
-    given: dict[str, Any] = {"bootstrap.servers": NOWHERE, **settings}
+    sample: dict[str, Any] = {"bootstrap.servers": NOWHERE, **settings}
     if client == "consumer":
-        consumer = confluent_kafka.Consumer({"group.id": "g", **given}, logger=logger)
+        consumer = confluent_kafka.Consumer({"group.id": "g", **sample}, logger=logger)
         consumer.poll(0)
         consumer.close()
     elif client == "producer":
-        producer = confluent_kafka.Producer(given, logger=logger)
+        producer = confluent_kafka.Producer(sample, logger=logger)
         producer.poll(0)
     else:
-        admin = AdminClient(given, logger=logger)
+        admin = AdminClient(sample, logger=logger)
         admin.poll(0)
     return [line for line in log.lines if "CONFWARN" in line]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from kdsl.client_settings.bootstrap import check_servers, normalize_servers
+from kdsl.client_settings.bootstrap import AddressError, check_servers, normalize_servers, parse_address
+from kdsl.cluster import Cluster
 
 
 @pytest.mark.parametrize(
@@ -32,8 +33,24 @@ def test_entries_are_written_in_one_form(text: str, expected: str) -> None:
         ("a:x,b:65536,c:1", ["the entry 'a:x' of", "the entry 'b:65536' of"]),
     ],
 )
-def test_each_wrong_entry_is_told(text: str, messages: list[str]) -> None:
-    found = [str(problem) for problem in check_servers(text)]
+def test_each_wrong_entry_is_reported(text: str, messages: list[str]) -> None:
+    results = [str(problem) for problem in check_servers(text)]
 
-    assert len(found) == len(messages)
-    assert [f.startswith(m) for f, m in zip(found, messages, strict=True)] == [True] * len(messages)
+    assert len(results) == len(messages)
+    assert [f.startswith(m) for f, m in zip(results, messages, strict=True)] == [True] * len(messages)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["SASL_SSL://u:HUSH@a:9093", "u:HUSH@a:9093,b:9092", "SASL_SSL://u:x@HUSH,HUSH@a:1", "HUSH@a:1", "a:1,u:HUSH@b"],
+)
+def test_a_login_is_refused_and_not_quoted(text: str) -> None:
+    cluster = Cluster(text, properties={"bootstrap.servers": f"x:1,{text}"})
+    own = Cluster(text)
+    with pytest.raises(AddressError, match="is not of the form host:port") as of_address:
+        parse_address(text)
+
+    (problem,) = check_servers(text)
+    assert "contains '@', as of a login" in str(problem)
+    assert [problem] == [p for p in own.problems() if p.severity == "error"]
+    assert "HUSH" not in f"{own.problems()} {cluster.problems()} {of_address.value} {own!r} {cluster!r} {own.label}"

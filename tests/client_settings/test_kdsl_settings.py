@@ -5,7 +5,7 @@ import pytest
 from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 
 
-def test_what_is_not_given_has_the_connector_s_defaults() -> None:
+def test_unset_options_have_the_connector_s_defaults() -> None:
     assert kdsl_settings({}) == KdslSettings(
         group_id=None,
         client_id_prefix=None,
@@ -27,7 +27,7 @@ def test_what_is_not_given_has_the_connector_s_defaults() -> None:
 
 
 def test_every_setting_of_the_connector_is_read() -> None:
-    given = {
+    settings = {
         "group.id": "g",
         "client.id.prefix": "p",
         "client.id": "unused beside the prefix",
@@ -47,12 +47,12 @@ def test_every_setting_of_the_connector_is_read() -> None:
         "max.block.ms": "7",
     }
 
-    assert kdsl_settings(given) == KdslSettings(
+    assert kdsl_settings(settings) == KdslSettings(
         "g", "p", -1, False, True, 1000, "earliest", False, False, False, False, False, "1", 900_000, 0, 7
     )
 
 
-def test_a_client_id_is_the_prefix_where_none_is_given() -> None:
+def test_the_prefix_is_the_default_client_id() -> None:
     assert kdsl_settings({"client.id": "me"}).client_id_prefix == "me"
 
 
@@ -61,10 +61,10 @@ def test_the_reset_comes_in_any_letter_case(value: str) -> None:
     assert kdsl_settings({"auto.offset.reset": value}).auto_offset_reset == value.lower()
 
 
-def test_a_wrong_value_or_a_reference_counts_as_not_given() -> None:
-    given = {"auto.offset.reset": "error", "enable.auto.commit": "maybe", "max.block.ms": "${env:MS}"}
+def test_a_wrong_value_or_a_reference_counts_as_unset() -> None:
+    settings = {"auto.offset.reset": "error", "enable.auto.commit": "maybe", "max.block.ms": "${env:MS}"}
 
-    assert kdsl_settings(given) == KdslSettings()
+    assert kdsl_settings(settings) == KdslSettings()
 
 
 def test_a_reference_counts_once_it_is_resolved() -> None:

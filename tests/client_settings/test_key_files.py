@@ -40,5 +40,5 @@ def test_the_header_of_an_old_encrypted_key_is_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "QUJD", "-----BEGIN CERTIFICATE-----\nQUJD", KEY])
-def test_there_may_be_no_block_of_the_sort(text: str) -> None:
+def test_there_may_be_no_such_block(text: str) -> None:
     assert pem_blocks(text, "CERTIFICATE") == ""

@@ -14,8 +14,8 @@ JAAS = 'a.PlainLoginModule required username="u" password="HUSH";'
 REFERRED = 'a.PlainLoginModule required username="u" password="${env:PW}";'
 
 
-def test_numbers_and_booleans_become_java_s_texts() -> None:
-    given: dict[str, Value] = {
+def test_numbers_and_booleans_become_java_s_strings() -> None:
+    settings: dict[str, Value] = {
         "linger.ms": 5,
         "enable.idempotence": True,
         "check.crcs": False,
@@ -23,7 +23,7 @@ def test_numbers_and_booleans_become_java_s_texts() -> None:
         "acks": "all",
     }
 
-    assert dict(Properties(given)) == {
+    assert dict(Properties(settings)) == {
         "linger.ms": "5",
         "enable.idempotence": "true",
         "check.crcs": "false",
@@ -43,7 +43,7 @@ def test_values_of_other_types_are_refused_all_at_once() -> None:
     ]
 
 
-def test_properties_are_equal_by_value_and_hash_alike() -> None:
+def test_equal_properties_have_equal_hashes() -> None:
     one, other = Properties({"a": "1", "sasl.password": "x"}), Properties({"sasl.password": "x", "a": 1})
 
     assert one == other
@@ -61,9 +61,9 @@ def test_no_printed_form_shows_a_literal_secret() -> None:
 
 
 def test_references_stay_readable() -> None:
-    given = {"sasl.jaas.config": REFERRED, "ssl.key.password": "${file:/run/pw}"}
+    settings = {"sasl.jaas.config": REFERRED, "ssl.key.password": "${file:/run/pw}"}
 
-    assert Properties(given).redact() == given
+    assert Properties(settings).redact() == settings
 
 
 def test_literal_secrets_are_not_pickled_and_references_are() -> None:
@@ -98,8 +98,8 @@ def test_literals_are_taken_out_and_put_back() -> None:
 
 
 @given(st.dictionaries(st.sampled_from(["sasl.password", "ssl.keystore.key", "linger.ms", "a"]), st.text()))
-def test_splitting_and_joining_is_the_identity(given: dict[str, str]) -> None:
-    properties = Properties(given)
+def test_splitting_and_joining_is_the_identity(settings: dict[str, str]) -> None:
+    properties = Properties(settings)
     apart, literals = properties.split()
 
     assert apart.with_literals(literals) == properties

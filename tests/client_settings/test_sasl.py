@@ -16,12 +16,12 @@ URL = "https://127.0.0.1:1/token"
 
 
 def sasl(mechanism: str, jaas: str = "", **more: str) -> dict[str, str]:
-    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
-    return {**given, **{key.replace("__", "."): value for key, value in more.items()}}
+    settings = {"security.protocol": "SASL_SSL", "sasl.mechanism": mechanism, "sasl.jaas.config": jaas}
+    return {**settings, **{key.replace("__", "."): value for key, value in more.items()}}
 
 
-def told(given: dict[str, str]) -> list[str]:
-    return [str(problem) for problem in consumer_settings(given).problems]
+def problems_of(settings: dict[str, str]) -> list[str]:
+    return [str(problem) for problem in consumer_settings(settings).problems]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -36,9 +36,9 @@ def told(given: dict[str, str]) -> list[str]:
     ],
 )
 def test_a_login_module_becomes_a_name_and_a_password(client: Client, mechanism: str, module: str) -> None:
-    given = sasl(mechanism, f'{module} required username="bob" password="pa\\"ss;";')
+    result = sasl(mechanism, f'{module} required username="bob" password="pa\\"ss;";')
 
-    translated = MAKE[client](given)
+    translated = MAKE[client](result)
 
     assert translated.problems == ()
     assert translated.settings == {
@@ -52,10 +52,10 @@ def test_a_login_module_becomes_a_name_and_a_password(client: Client, mechanism:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_librdkafka_s_own_name_and_password_are_enough(client: Client) -> None:
-    given = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
-    given |= {"sasl.username": "bob", "sasl.password": "pw"}
+    settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanisms": "PLAIN"}
+    settings |= {"sasl.username": "bob", "sasl.password": "pw"}
 
-    translated = MAKE[client](given)
+    translated = MAKE[client](settings)
 
     assert translated.problems == ()
     assert create(client, translated.client_config()) == []
@@ -63,7 +63,7 @@ def test_librdkafka_s_own_name_and_password_are_enough(client: Client) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
-    ("given", "settings"),
+    ("sample", "settings"),
     [
         (
             sasl(
@@ -138,8 +138,8 @@ def test_librdkafka_s_own_name_and_password_are_enough(client: Client) -> None:
         ),
     ],
 )
-def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: dict[str, str]) -> None:
-    translated = MAKE[client](given)
+def test_ways_to_get_a_token(client: Client, sample: dict[str, str], settings: dict[str, str]) -> None:
+    translated = MAKE[client](sample)
 
     assert translated.problems == ()
     assert translated.settings == {
@@ -151,7 +151,7 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
 
 
 @pytest.mark.parametrize(
-    ("given", "messages"),
+    ("settings", "messages"),
     [
         (
             sasl("GSSAPI"),
@@ -299,9 +299,9 @@ def test_ways_to_get_a_token(client: Client, given: dict[str, str], settings: di
         ),
     ],
 )
-def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], messages: list[str]) -> None:
-    assert told(given) == messages
-    assert "HUSH" not in str(told(given))
+def test_impossible_settings_are_reported_without_secrets(settings: dict[str, str], messages: list[str]) -> None:
+    assert problems_of(settings) == messages
+    assert "HUSH" not in str(problems_of(settings))
 
 
 @pytest.mark.parametrize(
@@ -333,30 +333,30 @@ def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], message
         ),
     ],
 )
-def test_what_librdkafka_s_tokens_lack_is_told(jaas: str, more: dict[str, str], message: str) -> None:
-    given = sasl("OAUTHBEARER", jaas, sasl__oauthbearer__token__endpoint__url=URL)
+def test_missing_features_of_librdkafka_s_tokens_are_reported(jaas: str, more: dict[str, str], message: str) -> None:
+    result = sasl("OAUTHBEARER", jaas, sasl__oauthbearer__token__endpoint__url=URL)
 
-    assert told({**given, **more}) == [message]
+    assert problems_of({**result, **more}) == [message]
 
 
 def test_librdkafka_s_own_way_to_a_token_is_left_alone() -> None:
-    given = {"sasl.oauthbearer.config": "principal=a", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
+    settings = {"sasl.oauthbearer.config": "principal=a", "enable.sasl.oauthbearer.unsecure.jwt": "true"}
 
-    translated = consumer_settings({**sasl("OAUTHBEARER"), **given})
+    translated = consumer_settings({**sasl("OAUTHBEARER"), **settings})
 
     assert translated.problems == ()
     assert create("consumer", translated.client_config()) == []
 
 
 @pytest.mark.parametrize("mechanism", ["${env:MECHANISM}", "OAUTHBEARER", "PLAIN"])
-def test_nothing_is_judged_that_hangs_on_a_reference(mechanism: str) -> None:
-    assert told(sasl(mechanism, "${env:JAAS}")) == []
+def test_settings_that_depend_on_a_reference_are_not_checked(mechanism: str) -> None:
+    assert problems_of(sasl(mechanism, "${env:JAAS}")) == []
 
 
-def test_a_reference_in_a_jaas_text_that_cannot_be_resolved_is_told_once() -> None:
-    given = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:KDSL_UNSET}}";')
+def test_an_unresolvable_reference_in_a_jaas_string_is_reported_once() -> None:
+    result = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:KDSL_UNSET}}";')
 
-    (problem,) = consumer_settings(given, resolve).problems
+    (problem,) = consumer_settings(result, resolve).problems
 
     assert problem.code == "secret-reference"
     assert "the environment variable 'KDSL_UNSET' is not set" in problem.message
@@ -372,13 +372,13 @@ def test_settings_of_sasl_without_sasl_are_a_warning() -> None:
     assert translated.errors == ()
 
 
-def test_a_jaas_text_that_is_one_reference_is_read_once_it_is_resolved() -> None:
-    given = sasl("PLAIN", "${secret_values.kafka}")
+def test_a_jaas_string_that_is_one_reference_is_parsed_after_it_is_resolved() -> None:
+    result = sasl("PLAIN", "${secret_values.kafka}")
     text = f'{PLAIN} required username="u" password="p";'
 
     early, late = (
-        consumer_settings(given),
-        consumer_settings(given, lambda t: t.replace("${secret_values.kafka}", text)),
+        consumer_settings(result),
+        consumer_settings(result, lambda t: t.replace("${secret_values.kafka}", text)),
     )
 
     assert early.problems == ()
@@ -386,11 +386,11 @@ def test_a_jaas_text_that_is_one_reference_is_read_once_it_is_resolved() -> None
     assert late.settings["sasl.password"] == "p"
 
 
-def test_references_in_a_jaas_text_are_resolved_after_it_is_parsed() -> None:
-    given = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:PW}}";')
+def test_references_in_a_jaas_string_are_resolved_after_it_is_parsed() -> None:
+    result = sasl("PLAIN", f'{PLAIN} required username="u" password="${{env:PW}}";')
 
-    early = consumer_settings(given)
-    late = consumer_settings(given, lambda t: t.replace("${env:PW}", 'a";\nb'))
+    early = consumer_settings(result)
+    late = consumer_settings(result, lambda t: t.replace("${env:PW}", 'a";\nb'))
 
     assert early.settings["sasl.password"] == "${env:PW}"
     assert late.settings["sasl.password"] == 'a";\nb'

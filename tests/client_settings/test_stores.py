@@ -84,7 +84,7 @@ def test_a_key_of_another_password_than_its_store_is_opened(keys: Certificates, 
 
 @pytest.mark.parametrize("which", ["truststore", "keystore"])
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_a_wrong_password_is_told_and_not_repeated(keys: Certificates, which: Which, kind: StoreType) -> None:
+def test_a_wrong_password_is_reported_without_the_password(keys: Certificates, which: Which, kind: StoreType) -> None:
     path = keys.trust_store(kind) if which == "truststore" else keys.key_store("ann", kind)
 
     with pytest.raises(StoreError, match=f"'ssl.{which}.location' {path} cannot be read: the password is wrong") as e:
@@ -106,7 +106,7 @@ def test_a_wrong_password_is_told_and_not_repeated(keys: Certificates, which: Wh
         (lambda keys, folder: write(folder, b"some text"), "neither a JKS nor a PKCS12 store"),
     ],
 )
-def test_a_store_that_cannot_be_read_says_why(
+def test_the_reason_why_a_store_cannot_be_read_is_reported(
     keys: Certificates, tmp_path: Path, make: Callable[[Certificates, Path], Path], reason: str
 ) -> None:
     with pytest.raises(StoreError, match=reason):
@@ -135,14 +135,14 @@ def test_a_store_that_changed_is_read_again(keys: Certificates, tmp_path: Path) 
     assert READ.read_store(Store("keystore", str(path), "JKS", PASSWORD)).key != first.key
 
 
-def test_librdkafka_takes_what_java_s_stores_hold(keys: Certificates) -> None:
-    given = {
+def test_librdkafka_accepts_the_content_of_java_s_stores(keys: Certificates) -> None:
+    settings = {
         "security.protocol": "SSL",
         "ssl.truststore.location": str(keys.trust_store("JKS")),
         "ssl.keystore.location": str(keys.key_store("ann", "JKS")),
         "ssl.keystore.password": PASSWORD,
     }
-    translated = consumer_settings(given, machine=READ)
+    translated = consumer_settings(settings, machine=READ)
 
     assert translated.problems == ()
     assert create("consumer", translated.client_config()) == []
@@ -248,10 +248,10 @@ def in_a_fork(step: Callable[[], str]) -> str:
             os.write(write, repr(e).encode())
         os._exit(0)
     os.close(write)
-    with os.fdopen(read) as told:
-        said = told.read()
+    with os.fdopen(read) as message:
+        rows = message.read()
     os.waitpid(pid, 0)
-    return said
+    return rows
 
 
 def files(folder: Path) -> list[Path]:
@@ -281,13 +281,13 @@ def test_a_key_is_on_disk_only_while_it_is_read(keys: Certificates, temporary: P
 def test_a_worker_that_ends_at_once_leaves_no_key(keys: Certificates, temporary: Path, kind: StoreType) -> None:
     store = keys.key_store("ann", kind)
     passwords = {} if kind == "PEM" else {"ssl.keystore.password": PASSWORD}
-    given = {"ssl.keystore.location": f"obs://bucket/store#{store}", "ssl.keystore.type": kind, **passwords}
+    sample = {"ssl.keystore.location": f"obs://bucket/store#{store}", "ssl.keystore.type": kind, **passwords}
 
     def work() -> str:
-        settings, problems = read_settings(Registry("https://registry", given))
-        made = make_context(settings.tls)
-        kafka = consumer_settings({"security.protocol": "SSL", **given}, machine=READ)
-        return str((problems, kafka.problems, made.get_ca_certs() is not None, "ssl.key.pem" in kafka.settings))
+        settings, problems = read_settings(Registry("https://registry", sample))
+        result = make_context(settings.tls)
+        kafka = consumer_settings({"security.protocol": "SSL", **sample}, machine=READ)
+        return str((problems, kafka.problems, result.get_ca_certs() is not None, "ssl.key.pem" in kafka.settings))
 
     assert in_a_fork(work) == "((), (), True, True)"
     assert ["PRIVATE KEY" in path.read_text() for path in files(temporary)] == [False]  # the chain for librdkafka
@@ -303,7 +303,7 @@ def test_a_fork_has_its_own_copy_of_what_was_fetch(temporary: Path) -> None:
     assert Path(child).read_bytes() == Path(parent).read_bytes()
 
 
-def test_folders_of_processes_that_are_gone_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_ended_processes_are_removed(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = Path(in_a_fork(lambda: str(key_files.write_private_file("chain.pem", b"text")))).parent
     mine = key_files._create_folder()
     parts = mine.name.split("-")
@@ -322,7 +322,7 @@ def test_folders_of_processes_that_are_gone_are_removed(temporary: Path, monkeyp
     assert not left.exists()
 
 
-def test_a_folder_that_was_removed_is_made_again(temporary: Path) -> None:
+def test_a_removed_folder_is_created_again(temporary: Path) -> None:
     first = key_files.write_private_file("chain.pem", b"text")
     shutil.rmtree(first.parent)
 
@@ -332,7 +332,7 @@ def test_a_folder_that_was_removed_is_made_again(temporary: Path) -> None:
 @pytest.mark.usefixtures("fetcher")
 def test_a_pem_store_that_is_fetched_goes_into_java_s_settings(keys: Certificates, temporary: Path) -> None:
     location = f"obs://bucket/store#{keys.key_store('ann', 'PEM')}"
-    given = {
+    settings = {
         "security.protocol": "SSL",
         "ssl.keystore.type": "PEM",
         "ssl.keystore.location": location,
@@ -340,7 +340,7 @@ def test_a_pem_store_that_is_fetched_goes_into_java_s_settings(keys: Certificate
         "ssl.truststore.location": f"obs://bucket/store#{keys.authority}",
     }
 
-    java = java_settings(given, "consumer", machine=READ)
+    java = java_settings(settings, "consumer", machine=READ)
 
     assert java.problems == ()
     assert java.settings["ssl.keystore.certificate.chain"].split() == keys.user("ann").chain.split()

@@ -23,13 +23,13 @@ def one_line(text: str) -> str:
     return text.replace("\n", " ")
 
 
-def told(given: dict[str, str]) -> list[str]:
-    return [str(problem) for problem in consumer_settings({**SSL, **given}).problems]
+def problems_of(settings: dict[str, str]) -> list[str]:
+    return [str(problem) for problem in consumer_settings({**SSL, **settings}).problems]
 
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize(
-    ("given", "settings"),
+    ("sample", "settings"),
     [
         ({"ssl.truststore.type": "pem", "ssl.truststore.location": str(DATA / "ca.pem")}, ["ssl.ca.location"]),
         ({"ssl.truststore.type": "PEM", "ssl.truststore.certificates": one_line(CA)}, ["ssl.ca.pem"]),
@@ -60,9 +60,9 @@ def told(given: dict[str, str]) -> list[str]:
     ],
 )
 def test_librdkafka_takes_what_java_s_settings_become(
-    client: Client, given: dict[str, str], settings: list[str]
+    client: Client, sample: dict[str, str], settings: list[str]
 ) -> None:
-    translated = MAKE[client]({**SSL, **given})
+    translated = MAKE[client]({**SSL, **sample})
 
     assert translated.problems == ()
     assert list(translated.settings) == ["security.protocol", *settings]
@@ -70,20 +70,20 @@ def test_librdkafka_takes_what_java_s_settings_become(
 
 
 @pytest.mark.parametrize(("value", "held"), [("", "none"), (" ", "none"), ("none", "none"), ("HTTPS", "https")])
-def test_an_empty_endpoint_identification_is_none(value: str, held: str) -> None:
-    given = {**SSL, "ssl.endpoint.identification.algorithm": value}
+def test_an_empty_endpoint_identification_means_none(value: str, held: str) -> None:
+    settings = {**SSL, "ssl.endpoint.identification.algorithm": value}
 
-    assert consumer_settings(given).settings["ssl.endpoint.identification.algorithm"] == held
+    assert consumer_settings(settings).settings["ssl.endpoint.identification.algorithm"] == held
 
 
 def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
-    given = {**SSL, "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,A"}
+    settings = {**SSL, "ssl.cipher.suites": "TLS_AES_128_GCM_SHA256,TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,A"}
 
-    assert consumer_settings(given).settings["ssl.cipher.suites"] == "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:A"
+    assert consumer_settings(settings).settings["ssl.cipher.suites"] == "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256:A"
 
 
 @pytest.mark.parametrize(
-    ("given", "messages"),
+    ("settings", "messages"),
     [
         (
             {"ssl.truststore.location": "/x/ca.pem"},
@@ -180,9 +180,9 @@ def test_the_ciphers_of_tls_13_are_left_out_of_openssl_s_list() -> None:
         ),
     ],
 )
-def test_what_cannot_work_is_told_without_secrets(given: dict[str, str], messages: list[str]) -> None:
-    assert told(given) == messages
-    assert "HUSH" not in str(told(given))
+def test_impossible_settings_are_reported_without_secrets(settings: dict[str, str], messages: list[str]) -> None:
+    assert problems_of(settings) == messages
+    assert "HUSH" not in str(problems_of(settings))
 
 
 def test_settings_of_tls_without_tls_are_a_warning() -> None:
@@ -254,20 +254,20 @@ def test_a_java_store_is_made_pem_when_a_client_is_made() -> None:
     assert create("consumer", translated.client_config()) == []
 
 
-def test_stores_are_not_looked_at_while_planning() -> None:
+def test_stores_are_not_read_while_planning() -> None:
     assert consumer_settings(STORES).problems == ()
 
 
 @pytest.mark.parametrize(
-    "given",
+    "settings",
     [
         {"ssl.keystore.location": "/x/key.jks", "ssl.keystore.password": "s"},
         {"ssl.keystore.type": "PEM", "ssl.keystore.key": KEY, "ssl.keystore.certificate.chain": CERTIFICATE + CA},
     ],
 )
-def test_a_chain_of_certificates_goes_into_a_file_from_which_librdkafka_sends_it_whole(given: dict[str, str]) -> None:
+def test_a_certificate_chain_goes_into_a_file_from_which_librdkafka_sends_all_of_it(settings: dict[str, str]) -> None:
     stores = Stores(CERTIFICATE + CA)
-    translated = consumer_settings({**SSL, **given}, machine=stores)
+    translated = consumer_settings({**SSL, **settings}, machine=stores)
 
     assert translated.problems == ()
     assert CERTIFICATE + CA in stores.asked
@@ -276,28 +276,28 @@ def test_a_chain_of_certificates_goes_into_a_file_from_which_librdkafka_sends_it
 
 
 def test_the_path_of_a_file_is_the_one_on_this_machine() -> None:
-    given = {**SSL, "ssl.truststore.type": "PEM", "ssl.truststore.location": "/x/ca.pem", "ssl.crl.location": "/x/crl"}
+    sample = {**SSL, "ssl.truststore.type": "PEM", "ssl.truststore.location": "/x/ca.pem", "ssl.crl.location": "/x/crl"}
 
-    settings = consumer_settings(given, machine=Stores()).settings
+    settings = consumer_settings(sample, machine=Stores()).settings
 
     assert (settings["ssl.ca.location"], settings["ssl.crl.location"]) == ("/here/x/ca.pem", "/here/x/crl")
 
 
-def test_every_file_that_cannot_be_had_is_told() -> None:
-    given = {
+def test_every_unavailable_file_is_reported() -> None:
+    settings = {
         **SSL,
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": "/no-such/ca",
         "ssl.crl.location": "no-such",
     }
 
-    told = [str(problem) for problem in consumer_settings({**SSL, **given}, machine=Stores()).problems]
+    messages = [str(problem) for problem in consumer_settings({**SSL, **settings}, machine=Stores()).problems]
 
-    assert [text.split(";")[0] for text in told] == ["/no-such/ca is nowhere", "no-such is nowhere"]
+    assert [text.split(";")[0] for text in messages] == ["/no-such/ca is nowhere", "no-such is nowhere"]
 
 
 def test_references_in_stores_are_not_judged() -> None:
-    given = {
+    settings = {
         **SSL,
         "ssl.truststore.location": "${env:TRUST}",
         "ssl.keystore.type": "PEM",
@@ -305,4 +305,4 @@ def test_references_in_stores_are_not_judged() -> None:
         "ssl.keystore.certificate.chain": "${file:/run/chain.pem}",
     }
 
-    assert consumer_settings(given).problems == ()
+    assert consumer_settings(settings).problems == ()

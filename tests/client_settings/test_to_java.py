@@ -17,7 +17,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 def test_java_s_names_are_handed_on_in_java_s_spelling() -> None:
-    given = {
+    settings = {
         "security.protocol": "ssl",
         "acks": "-1",
         "isolation.level": "READ_COMMITTED",
@@ -29,10 +29,10 @@ def test_java_s_names_are_handed_on_in_java_s_spelling() -> None:
         "security.providers": "com.example.Provider",
     }
 
-    made = java_settings(given, "consumer")
+    actual = java_settings(settings, "consumer")
 
-    assert made.problems == ()
-    assert made.settings == {
+    assert actual.problems == ()
+    assert actual.settings == {
         "security.protocol": "SSL",
         "isolation.level": "read_committed",
         "fetch.max.wait.ms": "100",
@@ -45,51 +45,51 @@ def test_java_s_names_are_handed_on_in_java_s_spelling() -> None:
 
 
 def test_what_is_the_connector_s_is_taken_out() -> None:
-    given = {"client.id.prefix": "p", "enable.auto.commit": "true", "auto.offset.reset": "latest", "group.id": "g"}
+    settings = {"client.id.prefix": "p", "enable.auto.commit": "true", "auto.offset.reset": "latest", "group.id": "g"}
 
-    made = java_settings(given, "consumer")
+    actual = java_settings(settings, "consumer")
 
-    assert made.settings == {"group.id": "g"}
-    assert made.kdsl == KdslSettings(group_id="g", client_id_prefix="p", auto_commit=True, auto_offset_reset="latest")
+    assert actual.settings == {"group.id": "g"}
+    assert actual.kdsl == KdslSettings(group_id="g", client_id_prefix="p", auto_commit=True, auto_offset_reset="latest")
 
 
 def test_what_the_connector_owns_is_refused() -> None:
-    made = java_settings({"value.deserializer": "x", "interceptor.classes": "y"}, "consumer")
+    settings = java_settings({"value.deserializer": "x", "interceptor.classes": "y"}, "consumer")
 
-    assert [problem.code for problem in made.problems] == ["client-setting-owned", "client-setting-owned"]
-    assert made.settings == {}
+    assert [problem.code for problem in settings.problems] == ["client-setting-owned", "client-setting-owned"]
+    assert settings.settings == {}
 
 
 def test_a_shaded_login_module_becomes_kafka_s() -> None:
     jaas = f'org.apache.flink.kafka.shaded.{PLAIN} required username="u" password="p\\"w";'
 
-    made = java_settings({"sasl.jaas.config": jaas}, "producer")
+    settings = java_settings({"sasl.jaas.config": jaas}, "producer")
 
-    assert made.settings == {"sasl.jaas.config": f'{PLAIN} required username="u" password="p\\"w";'}
+    assert settings.settings == {"sasl.jaas.config": f'{PLAIN} required username="u" password="p\\"w";'}
 
 
-def test_secrets_are_resolved_into_the_jaas_text_with_quotes() -> None:
+def test_secrets_are_resolved_into_the_jaas_string_with_quotes() -> None:
     jaas = f'{PLAIN} required username="u" password="${{env:PW}}";'
 
-    made = java_settings({"sasl.jaas.config": jaas}, "producer", lambda t: t.replace("${env:PW}", 'a"b'))
+    settings = java_settings({"sasl.jaas.config": jaas}, "producer", lambda t: t.replace("${env:PW}", 'a"b'))
 
-    assert made.settings["sasl.jaas.config"] == f'{PLAIN} required username="u" password="a\\"b";'
-    assert 'a\\"b' not in repr(made)
+    assert settings.settings["sasl.jaas.config"] == f'{PLAIN} required username="u" password="a\\"b";'
+    assert 'a\\"b' not in repr(settings)
 
 
-def test_a_name_and_a_password_become_a_jaas_text() -> None:
-    given = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
+def test_a_name_and_a_password_become_a_jaas_string() -> None:
+    settings = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "u", "sasl.password": "p"}
 
-    made = java_settings(given, "admin")
+    actual = java_settings(settings, "admin")
 
-    assert made.problems == ()
-    assert made.settings["sasl.jaas.config"] == (
+    assert actual.problems == ()
+    assert actual.settings["sasl.jaas.config"] == (
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
     )
 
 
-def test_the_connector_s_kerberos_keys_become_a_jaas_text() -> None:
-    given = {
+def test_the_connector_s_kerberos_keys_become_a_jaas_string() -> None:
+    settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "GSSAPI",
         "sasl.kerberos.service.name": "kafka",
@@ -99,10 +99,10 @@ def test_the_connector_s_kerberos_keys_become_a_jaas_text() -> None:
         "connector.kerberos.krb5": "/x/krb5.conf",
     }
 
-    made = java_settings(given, "consumer")
+    actual = java_settings(settings, "consumer")
 
-    assert made.problems == ()
-    assert made.settings == {
+    assert actual.problems == ()
+    assert actual.settings == {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "GSSAPI",
         "sasl.kerberos.service.name": "kafka",
@@ -112,21 +112,21 @@ def test_the_connector_s_kerberos_keys_become_a_jaas_text() -> None:
 
 
 def test_librdkafka_s_own_names_are_a_warning_with_java_s_name() -> None:
-    made = java_settings({"socket.timeout.ms": "1", "debug": "all", "queue.buffering.max.ms": "7"}, "producer")
+    settings = java_settings({"socket.timeout.ms": "1", "debug": "all", "queue.buffering.max.ms": "7"}, "producer")
 
-    assert [str(problem) for problem in made.problems] == [
+    assert [str(problem) for problem in settings.problems] == [
         "'socket.timeout.ms' has no effect with transport='jvm': only librdkafka has it; write request.timeout.ms",
         "'debug' has no effect with transport='jvm': only librdkafka has it; "
         "remove it, or read and write with transport='librdkafka'",
     ]
-    assert made.settings == {"linger.ms": "7"}
+    assert settings.settings == {"linger.ms": "7"}
 
 
 def test_an_unknown_name_is_handed_on_with_a_warning() -> None:
-    made = java_settings({"my.plugin.setting": "x"}, "consumer")
+    settings = java_settings({"my.plugin.setting": "x"}, "consumer")
 
-    assert [problem.code for problem in made.problems] == ["client-setting-unknown"]
-    assert made.settings == {"my.plugin.setting": "x"}
+    assert [problem.code for problem in settings.problems] == ["client-setting-unknown"]
+    assert settings.settings == {"my.plugin.setting": "x"}
 
 
 def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for() -> None:
@@ -147,7 +147,7 @@ TICKET = (
 
 
 @pytest.mark.parametrize(
-    ("given", "jaas"),
+    ("settings", "jaas"),
     [
         ({"connector.kerberos.principal": "me@R", "connector.kerberos.keytab": "/x/k"}, KEYTAB),
         ({"sasl.kerberos.principal": "me@R", "sasl.kerberos.keytab": "/x/k"}, KEYTAB),
@@ -171,28 +171,28 @@ TICKET = (
         ({"sasl.jaas.config": KEYTAB, "connector.kerberos.principal": "other@R"}, KEYTAB),
     ],
 )
-def test_every_way_to_write_a_kerberos_login_is_one_jaas_text(given: dict[str, str], jaas: str) -> None:
-    made = java_settings({**SASL, **given}, "consumer")
+def test_every_way_to_write_a_kerberos_login_results_in_one_jaas_string(settings: dict[str, str], jaas: str) -> None:
+    actual = java_settings({**SASL, **settings}, "consumer")
 
-    assert made.problems == ()
-    assert made.settings == {**SASL, "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
-
-
-def test_flink_s_login_counts_for_kafka_only_where_its_contexts_say_so() -> None:
-    given = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k"}
-
-    assert "sasl.jaas.config" not in java_settings({**SASL, **given}, "consumer").settings
+    assert actual.problems == ()
+    assert actual.settings == {**SASL, "sasl.jaas.config": jaas, "sasl.kerberos.service.name": "kafka"}
 
 
-def test_the_service_is_the_one_that_was_given() -> None:
-    given = {**SASL, "sasl.kerberos.service.name": "broker"}
-    assert java_settings(given, "consumer").settings["sasl.kerberos.service.name"] == "broker"
+def test_flink_s_login_applies_to_kafka_only_if_its_contexts_include_it() -> None:
+    settings = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k"}
+
+    assert "sasl.jaas.config" not in java_settings({**SASL, **settings}, "consumer").settings
+
+
+def test_the_declared_service_is_used() -> None:
+    settings = {**SASL, "sasl.kerberos.service.name": "broker"}
+    assert java_settings(settings, "consumer").settings["sasl.kerberos.service.name"] == "broker"
     jaas = {"sasl.jaas.config": KEYTAB.replace(";", ' serviceName="broker";')}
     assert "sasl.kerberos.service.name" not in java_settings({**SASL, **jaas}, "consumer").settings
 
 
 @pytest.mark.parametrize("key", ["principal", "keytab"])
-def test_half_of_a_kerberos_login_is_told(key: str) -> None:
+def test_an_incomplete_kerberos_login_is_reported(key: str) -> None:
     problems = java_settings({**SASL, f"connector.kerberos.{key}": "x"}, "producer").problems
 
     assert [problem.code for problem in problems] == ["sasl-kerberos"]
@@ -200,21 +200,25 @@ def test_half_of_a_kerberos_login_is_told(key: str) -> None:
 
 
 def test_a_kerberos_login_without_kerberos_is_a_warning() -> None:
-    given = {"connector.kerberos.principal": "me@R", "connector.kerberos.keytab": "/x/k", "connector.auth.open": "true"}
-    made = java_settings({**given, "security.protocol": "SSL"}, "admin")
+    settings = {
+        "connector.kerberos.principal": "me@R",
+        "connector.kerberos.keytab": "/x/k",
+        "connector.auth.open": "true",
+    }
+    actual = java_settings({**settings, "security.protocol": "SSL"}, "admin")
 
-    assert [problem.severity for problem in made.problems] == ["warning"]
-    assert made.settings == {"security.protocol": "SSL"}
+    assert [problem.severity for problem in actual.problems] == ["warning"]
+    assert actual.settings == {"security.protocol": "SSL"}
 
 
 def test_krb5_conf_is_a_property_of_the_jvm() -> None:
-    given = {**SASL, "connector.kerberos.krb5": "/x/krb5.conf"}
+    settings = {**SASL, "connector.kerberos.krb5": "/x/krb5.conf"}
 
-    assert java_settings(given, "consumer").system == {"java.security.krb5.conf": "/x/krb5.conf"}
+    assert java_settings(settings, "consumer").system == {"java.security.krb5.conf": "/x/krb5.conf"}
 
 
-def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_it() -> None:
-    given = {
+def test_an_identity_provider_is_set_as_every_version_of_java_s_clients_accepts_it() -> None:
+    settings = {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
@@ -222,9 +226,9 @@ def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_i
         "sasl.oauthbearer.client.credentials.client.secret": "HUSH",
         "sasl.oauthbearer.scope": "orders",
     }
-    made = java_settings(given, "consumer")
+    actual = java_settings(settings, "consumer")
 
-    assert made.settings == {
+    assert actual.settings == {
         "security.protocol": "SASL_SSL",
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
@@ -234,21 +238,21 @@ def test_an_identity_provider_is_told_as_every_version_of_java_s_clients_takes_i
             "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
         ),
     }
-    assert made.system == {"org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://idp/token"}
-    assert "HUSH" not in repr(made)
+    assert actual.system == {"org.apache.kafka.sasl.oauthbearer.allowed.urls": "https://idp/token"}
+    assert "HUSH" not in repr(actual)
 
 
 def test_a_mechanism_is_brought_to_java_s_spelling() -> None:
-    made = java_settings({"security.protocol": "SASL_SSL", "sasl.mechanism": "scram-sha-256"}, "consumer")
+    settings = java_settings({"security.protocol": "SASL_SSL", "sasl.mechanism": "scram-sha-256"}, "consumer")
 
-    assert made.settings["sasl.mechanism"] == "SCRAM-SHA-256"
+    assert settings.settings["sasl.mechanism"] == "SCRAM-SHA-256"
 
 
 @pytest.mark.parametrize(
     ("module", "wanted"),
     [("plain.PlainLoginModule", "PLAIN"), ("scram.ScramLoginModule", "SCRAM-SHA-256 or SCRAM-SHA-512")],
 )
-def test_a_login_without_its_mechanism_is_told_and_not_taken_for_kerberos(module: str, wanted: str) -> None:
+def test_a_login_without_its_mechanism_is_reported_and_not_treated_as_kerberos(module: str, wanted: str) -> None:
     jaas = f'org.apache.kafka.common.security.{module} required username="u" password="p";'
 
     (problem,) = java_settings({"security.protocol": "SASL_SSL", "sasl.jaas.config": jaas}, "consumer").problems
@@ -270,9 +274,9 @@ class TestKeys:
         return key.private_bytes(ser.Encoding.PEM, kind, how).decode()
 
     @staticmethod
-    def made(given: Mapping[str, str]) -> JavaSettings:
+    def key_settings(settings: Mapping[str, str]) -> JavaSettings:
         common = {"security.protocol": "SSL", "ssl.keystore.type": "PEM"}
-        return java_settings({**common, **given}, "consumer", machine=ThisMachine())
+        return java_settings({**common, **settings}, "consumer", machine=ThisMachine())
 
     @pytest.mark.parametrize(
         ("kind", "password"),
@@ -285,26 +289,26 @@ class TestKeys:
     def test_a_key_that_java_cannot_open_is_opened(
         self, key: ec.EllipticCurvePrivateKey, kind: ser.PrivateFormat, password: str | None
     ) -> None:
-        given = {"ssl.keystore.key": self.pem(key, kind, password), "ssl.keystore.certificate.chain": "chain"}
-        given |= {"ssl.key.password": password} if password else {}
+        settings = {"ssl.keystore.key": self.pem(key, kind, password), "ssl.keystore.certificate.chain": "chain"}
+        settings |= {"ssl.key.password": password} if password else {}
 
-        made = self.made(given)
+        actual = self.key_settings(settings)
 
-        assert made.problems == ()
-        assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
-        assert "ssl.key.password" not in made.settings
+        assert actual.problems == ()
+        assert actual.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
+        assert "ssl.key.password" not in actual.settings
 
     def test_the_key_of_a_file_is_opened_with_its_chain(self, key: ec.EllipticCurvePrivateKey, tmp_path: Path) -> None:
         chain = "-----BEGIN CERTIFICATE-----\nQUJD\n-----END CERTIFICATE-----\n"
         path = tmp_path / "client.pem"
         path.write_text(self.pem(key, ser.PrivateFormat.PKCS8, "secret") + chain, encoding="utf-8")
 
-        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "secret"})
+        settings = self.key_settings({"ssl.keystore.location": str(path), "ssl.key.password": "secret"})
 
-        assert made.problems == ()
-        assert made.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
-        assert made.settings["ssl.keystore.certificate.chain"] == chain
-        assert "ssl.keystore.location" not in made.settings
+        assert settings.problems == ()
+        assert settings.settings["ssl.keystore.key"] == self.pem(key, ser.PrivateFormat.PKCS8)
+        assert settings.settings["ssl.keystore.certificate.chain"] == chain
+        assert "ssl.keystore.location" not in settings.settings
 
     def test_a_key_that_java_opens_stays_without_a_password_that_it_would_try(
         self, key: ec.EllipticCurvePrivateKey, tmp_path: Path
@@ -312,49 +316,49 @@ class TestKeys:
         path = tmp_path / "client.pem"
         path.write_text(self.pem(key, ser.PrivateFormat.PKCS8), encoding="utf-8")
 
-        made = self.made({"ssl.keystore.location": str(path), "ssl.key.password": "not needed"})
+        settings = self.key_settings({"ssl.keystore.location": str(path), "ssl.key.password": "not needed"})
 
-        assert made.settings["ssl.keystore.location"] == str(path)
-        assert made.settings.keys().isdisjoint({"ssl.key.password", "ssl.keystore.key"})
+        assert settings.settings["ssl.keystore.location"] == str(path)
+        assert settings.settings.keys().isdisjoint({"ssl.key.password", "ssl.keystore.key"})
 
     def test_a_file_of_another_machine_is_left_to_java(self) -> None:
-        made = self.made({"ssl.keystore.location": "/nowhere/client.pem", "ssl.key.password": "secret"})
+        settings = self.key_settings({"ssl.keystore.location": "/nowhere/client.pem", "ssl.key.password": "secret"})
 
-        assert made.problems == ()
-        assert made.settings["ssl.keystore.location"] == "/nowhere/client.pem"
-        assert made.settings["ssl.key.password"] == "secret"
+        assert settings.problems == ()
+        assert settings.settings["ssl.keystore.location"] == "/nowhere/client.pem"
+        assert settings.settings["ssl.key.password"] == "secret"
 
-    def test_a_file_that_is_no_text_is_told(self, tmp_path: Path) -> None:
+    def test_a_binary_file_is_reported(self, tmp_path: Path) -> None:
         path = tmp_path / "client.pem"
         path.write_bytes(b"\xff\xfe")
 
-        (problem,) = self.made({"ssl.keystore.location": str(path)}).problems
+        (problem,) = self.key_settings({"ssl.keystore.location": str(path)}).problems
 
         assert problem.message == f"'ssl.keystore.location' {path} cannot be read: it is not text"
 
     @pytest.mark.parametrize(
-        ("password", "told"),
+        ("password", "message"),
         [
             ("wrong-word", "'ssl.keystore.key' has a key that cannot be opened: 'ssl.key.password' is wrong"),
             (None, "'ssl.keystore.key' has an encrypted key, but 'ssl.key.password' is missing"),
         ],
     )
-    def test_a_key_that_cannot_be_opened_is_told_without_the_password(
-        self, key: ec.EllipticCurvePrivateKey, password: str | None, told: str
+    def test_a_key_that_cannot_be_decrypted_is_reported_without_the_password(
+        self, key: ec.EllipticCurvePrivateKey, password: str | None, message: str
     ) -> None:
-        given = {
+        settings = {
             "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret"),
             "ssl.keystore.certificate.chain": "",
         }
-        (problem,) = self.made({**given, **({"ssl.key.password": password} if password else {})}).problems
+        (problem,) = self.key_settings({**settings, **({"ssl.key.password": password} if password else {})}).problems
 
-        assert told in problem.message
+        assert message in problem.message
         assert "wrong-word" not in str(problem)
 
     def test_without_a_machine_nothing_is_opened(self, key: ec.EllipticCurvePrivateKey) -> None:
-        given = {"ssl.keystore.type": "PEM", "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret")}
+        settings = {"ssl.keystore.type": "PEM", "ssl.keystore.key": self.pem(key, ser.PrivateFormat.PKCS8, "secret")}
 
-        assert java_settings(given, "consumer").settings["ssl.keystore.key"] == given["ssl.keystore.key"]
+        assert java_settings(settings, "consumer").settings["ssl.keystore.key"] == settings["ssl.keystore.key"]
 
 
 KERBEROS = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
@@ -362,7 +366,7 @@ OPTIONS = 'Krb5LoginModule required useKeyTab=true principal="p"'
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("settings", "message"),
     [
         (
             {"connector.kerberos.principal": "p", "connector.kerberos.keytab": "obs://b/k.keytab"},
@@ -391,20 +395,20 @@ OPTIONS = 'Krb5LoginModule required useKeyTab=true principal="p"'
     ],
 )
 @pytest.mark.parametrize("machine", [None, ThisMachine()])
-def test_a_file_of_kerberos_that_nobody_can_fetch_is_told_while_planning(
-    given: dict[str, str], told: str, machine: ThisMachine | None
+def test_an_unreachable_kerberos_file_is_reported_while_planning(
+    settings: dict[str, str], message: str, machine: ThisMachine | None
 ) -> None:
-    (problem,) = java_settings({**KERBEROS, **given}, "consumer", machine=machine).problems
+    (problem,) = java_settings({**KERBEROS, **settings}, "consumer", machine=machine).problems
 
     assert problem.severity == "error"
-    assert told in problem.message
+    assert message in problem.message
     assert problem.fix.endswith("or install a fetcher")
 
 
-def test_files_of_kerberos_that_are_paths_stay_as_they_are() -> None:
-    given = {"sasl.jaas.config": f'{OPTIONS} keyTab="/etc/k.keytab";', "connector.kerberos.krb5": "/etc/krb5.conf"}
+def test_paths_of_kerberos_files_are_unchanged() -> None:
+    settings = {"sasl.jaas.config": f'{OPTIONS} keyTab="/etc/k.keytab";', "connector.kerberos.krb5": "/etc/krb5.conf"}
 
-    java = java_settings({**KERBEROS, **given}, "consumer")
+    java = java_settings({**KERBEROS, **settings}, "consumer")
 
     assert java.problems == ()
     assert 'keyTab="/etc/k.keytab"' in java.settings["sasl.jaas.config"]
@@ -412,10 +416,10 @@ def test_files_of_kerberos_that_are_paths_stay_as_they_are() -> None:
 
 
 def test_a_login_by_kerberos_that_librdkafka_refuses_does_not_advise_to_remove_its_settings() -> None:
-    given = {**KERBEROS, "sasl.kerberos.service.name": "kafka"}
-    refused = [problem.code for problem in consumer_settings(given).problems]
-    implied = [problem.code for problem in consumer_settings({**given, "sasl.mechanism": ""}).problems]
-    other = [problem.code for problem in consumer_settings({**given, "sasl.mechanism": "PLAIN"}).problems]
+    settings = {**KERBEROS, "sasl.kerberos.service.name": "kafka"}
+    refused = [problem.code for problem in consumer_settings(settings).problems]
+    implied = [problem.code for problem in consumer_settings({**settings, "sasl.mechanism": ""}).problems]
+    other = [problem.code for problem in consumer_settings({**settings, "sasl.mechanism": "PLAIN"}).problems]
 
     assert refused == implied == ["sasl-gssapi"]
     assert "client-setting-dropped" in other
@@ -425,10 +429,10 @@ def test_a_login_by_kerberos_that_librdkafka_refuses_does_not_advise_to_remove_i
     ("contexts", "shown"),
     [({}, "is not set"), ({"security.kerberos.login.contexts": "Client"}, "is 'Client'")],
 )
-def test_a_login_of_flink_s_that_is_not_for_kafka_is_told(contexts: dict[str, str], shown: str) -> None:
-    given = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k", **contexts}
+def test_a_flink_login_that_is_not_for_kafka_is_reported(contexts: dict[str, str], shown: str) -> None:
+    settings = {"security.kerberos.login.principal": "me@R", "security.kerberos.login.keytab": "/x/k", **contexts}
 
-    (problem,) = java_settings({**SASL, **given}, "consumer").problems
+    (problem,) = java_settings({**SASL, **settings}, "consumer").problems
 
     assert str(problem) == (
         "'security.kerberos.login.principal', 'security.kerberos.login.keytab' without effect, because "
@@ -438,11 +442,11 @@ def test_a_login_of_flink_s_that_is_not_for_kafka_is_told(contexts: dict[str, st
     assert problem.severity == "warning"
 
 
-@pytest.mark.parametrize("translate", [consumer_settings, lambda given: java_settings(given, "consumer")])
-def test_a_kerberos_login_beside_another_mechanism_is_told(translate: Callable[..., Any]) -> None:
-    given = {"security.protocol": "SSL", "security.kerberos.login.keytab": "/x/k"}
+@pytest.mark.parametrize("translate", [consumer_settings, lambda value: java_settings(value, "consumer")])
+def test_a_kerberos_login_with_another_mechanism_is_reported(translate: Callable[..., Any]) -> None:
+    settings = {"security.protocol": "SSL", "security.kerberos.login.keytab": "/x/k"}
 
-    (problem,) = translate(given).problems
+    (problem,) = translate(settings).problems
 
     assert problem.message.startswith(
         "'security.kerberos.login.keytab' without effect, because 'security.protocol' is 'SSL'"

@@ -76,7 +76,7 @@ def test_librdkafka_takes_the_defaults(client: Client) -> None:
     assert create(client, translated.client_config()) == []
 
 
-def test_java_s_defaults_hold_where_librdkafka_s_differ() -> None:
+def test_java_s_defaults_apply_where_librdkafka_s_differ() -> None:
     common = {
         "connections.max.idle.ms": "540000",
         "reconnect.backoff.ms": "50",
@@ -107,10 +107,10 @@ def test_java_s_defaults_hold_where_librdkafka_s_differ() -> None:
     }
 
 
-def test_a_consumer_never_commits_by_itself_and_never_moves_to_another_offset() -> None:
-    given = {"enable.auto.commit": "true", "auto.offset.reset": "latest"}
+def test_a_consumer_never_commits_automatically_and_never_resets_its_offset() -> None:
+    sample = {"enable.auto.commit": "true", "auto.offset.reset": "latest"}
 
-    merged = consumer_settings(given).client_config({"auto.offset.reset": "latest"})
+    merged = consumer_settings(sample).client_config({"auto.offset.reset": "latest"})
 
     assert {k: merged[k] for k in ("enable.auto.commit", "auto.offset.reset", "enable.auto.offset.store")} == {
         "enable.auto.commit": "false",
@@ -137,7 +137,7 @@ def test_sizes_are_stronger_than_defaults_and_weaker_than_the_user() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "given", "settings"),
+    ("client", "sample", "settings"),
     [
         ("consumer", {"fetch.max.wait.ms": "200"}, {"fetch.wait.max.ms": "200"}),
         ("consumer", {"request.timeout.ms": "20000"}, {"socket.timeout.ms": "20000"}),
@@ -168,8 +168,8 @@ def test_sizes_are_stronger_than_defaults_and_weaker_than_the_user() -> None:
         ("admin", {"client.id": "x", "group.id": "g", "linger.ms": "1"}, {"client.id": "x"}),
     ],
 )
-def test_a_setting_becomes_librdkafka_s(client: Client, given: dict[str, str], settings: dict[str, str]) -> None:
-    translated = MAKE[client](given)
+def test_a_setting_becomes_librdkafka_s(client: Client, sample: dict[str, str], settings: dict[str, str]) -> None:
+    translated = MAKE[client](sample)
 
     assert translated.problems == ()
     assert translated.settings == settings
@@ -184,7 +184,7 @@ def test_a_compression_level_may_be_a_reference() -> None:
 
 
 @pytest.mark.parametrize(
-    ("client", "given", "name", "held"),
+    ("client", "sample", "name", "held"),
     [
         ("consumer", {"fetch.max.bytes": "2147483647"}, "fetch.max.bytes", "2147483135"),
         ("consumer", {"fetch.min.bytes": "0"}, "fetch.min.bytes", "1"),
@@ -194,10 +194,10 @@ def test_a_compression_level_may_be_a_reference() -> None:
         ("producer", {"compression.type": "zstd", "compression.zstd.level": "-9"}, "compression.level", "1"),
     ],
 )
-def test_a_number_outside_of_librdkafka_s_range_gets_the_nearest_and_is_told(
-    client: Client, given: dict[str, str], name: str, held: str
+def test_a_number_outside_of_librdkafka_s_range_becomes_the_nearest_with_a_warning(
+    client: Client, sample: dict[str, str], name: str, held: str
 ) -> None:
-    translated = MAKE[client](given)
+    translated = MAKE[client](sample)
 
     assert codes(translated) == ["client-setting-range"]
     assert translated.errors == ()
@@ -206,7 +206,7 @@ def test_a_number_outside_of_librdkafka_s_range_gets_the_nearest_and_is_told(
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("sample", "message"),
     [
         ({"linger.ms": "5.0"}, "'linger.ms' has the value '5.0'; use an integer from 0"),
         ({"linger.ms": "-1"}, "'linger.ms' has the value '-1'; use an integer from 0"),
@@ -265,8 +265,8 @@ def test_a_number_outside_of_librdkafka_s_range_gets_the_nearest_and_is_told(
         ),
     ],
 )
-def test_what_java_or_kdsl_refuses_is_an_error(given: dict[str, str], message: str) -> None:
-    translated = producer_settings(given)
+def test_what_java_or_kdsl_refuses_is_an_error(sample: dict[str, str], message: str) -> None:
+    translated = producer_settings(sample)
 
     assert [str(problem) for problem in translated.errors] == [message]
 
@@ -280,10 +280,10 @@ def test_a_start_by_duration_is_sent_to_the_start_mode() -> None:
     )
 
 
-def test_all_problems_are_told_at_once() -> None:
-    given = {"linger.ms": "x", "acks": "2", "transactional.id": "t", "lingr.ms": "1", "security.protocol": "TLS"}
+def test_all_problems_are_reported_at_once() -> None:
+    sample = {"linger.ms": "x", "acks": "2", "transactional.id": "t", "lingr.ms": "1", "security.protocol": "TLS"}
 
-    assert codes(producer_settings(given)) == [
+    assert codes(producer_settings(sample)) == [
         "client-setting-value",
         "client-setting-value",
         "client-setting-unknown",
@@ -292,7 +292,7 @@ def test_all_problems_are_told_at_once() -> None:
     ]
 
 
-def test_an_unknown_name_is_a_warning_with_the_nearest_name() -> None:
+def test_an_unknown_name_is_a_warning_with_a_suggestion() -> None:
     translated = consumer_settings({"fetch.max.wait": "3"})
 
     assert [(str(p), p.severity) for p in translated.problems] == [
@@ -317,10 +317,10 @@ def test_a_setting_without_counterpart_is_left_out_with_a_warning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "reason"), [({"acks": "1"}, "'acks' is '1'"), ({"retries": "0"}, "'retries' is '0'")]
+    ("sample", "reason"), [({"acks": "1"}, "'acks' is '1'"), ({"retries": "0"}, "'retries' is '0'")]
 )
-def test_idempotence_that_is_only_a_default_gives_way_with_a_warning(given: dict[str, str], reason: str) -> None:
-    translated = producer_settings(given)
+def test_default_idempotence_is_disabled_with_a_warning(sample: dict[str, str], reason: str) -> None:
+    translated = producer_settings(sample)
 
     assert [problem.message for problem in translated.warnings] == [
         f"{reason}, which turns idempotence off: a retry may write a record twice"
@@ -339,7 +339,7 @@ def test_without_idempotence_one_request_is_in_flight_unless_more_are_asked_for(
     assert create("producer", more.client_config()) == []
 
 
-def test_the_delivery_timeout_that_is_not_given_grows_with_what_it_must_hold() -> None:
+def test_the_default_delivery_timeout_grows_with_the_timeouts_within_it() -> None:
     translated = producer_settings({"linger.ms": "200000"})
 
     assert translated.problems == ()
@@ -367,17 +367,17 @@ def test_a_request_outlasts_the_wait_of_a_fetch() -> None:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_librdkafka_s_own_names_pass(client: Client) -> None:
-    given = {"statistics.interval.ms": "1000", "log_level": "3", "socket.keepalive.enable": "true"}
-    given |= {"queued.min.messages": "10", "sticky.partitioning.linger.ms": "7", "socket.timeout.ms": "5000"}
+    sample = {"statistics.interval.ms": "1000", "log_level": "3", "socket.keepalive.enable": "true"}
+    sample |= {"queued.min.messages": "10", "sticky.partitioning.linger.ms": "7", "socket.timeout.ms": "5000"}
 
-    translated = MAKE[client](given)
+    translated = MAKE[client](sample)
 
     assert translated.problems == ()
-    assert dict(translated.settings) == {k: v for k, v in given.items() if k in properties_of(client)}
+    assert dict(translated.settings) == {k: v for k, v in sample.items() if k in properties_of(client)}
     assert create(client, translated.client_config()) == []
 
 
-def test_librdkafka_s_own_name_stands_beside_a_java_setting_that_becomes_several() -> None:
+def test_librdkafka_s_own_name_is_allowed_with_a_java_setting_that_becomes_several() -> None:
     translated = producer_settings({"request.timeout.ms": "20000", "socket.timeout.ms": "25000"})
 
     assert translated.problems == ()
@@ -394,11 +394,11 @@ def test_a_setting_of_another_kind_of_client_is_passed_over() -> None:
     assert consumer_settings({"linger.ms": "x", "value.serializer": "y"}).problems == ()
 
 
-def test_references_are_looked_at_and_not_judged_until_they_are_resolved() -> None:
-    given = {"linger.ms": "${env:LINGER}", "acks": "${env:ACKS}", "security.protocol": "${env:PROTOCOL}"}
+def test_references_are_checked_for_syntax_only_until_they_are_resolved() -> None:
+    sample = {"linger.ms": "${env:LINGER}", "acks": "${env:ACKS}", "security.protocol": "${env:PROTOCOL}"}
     values = {"${env:LINGER}": "7", "${env:ACKS}": "all", "${env:PROTOCOL}": "plaintext"}
 
-    early, late = producer_settings(given), producer_settings(given, values.__getitem__)
+    early, late = producer_settings(sample), producer_settings(sample, values.__getitem__)
 
     assert early.problems == ()
     assert early.settings["linger.ms"] == "${env:LINGER}"
@@ -406,7 +406,7 @@ def test_references_are_looked_at_and_not_judged_until_they_are_resolved() -> No
     assert late.settings == {"linger.ms": "7", "acks": "all", "security.protocol": "PLAINTEXT"}
 
 
-def test_a_reference_that_is_none_is_told_without_its_text() -> None:
+def test_an_invalid_reference_is_reported_without_its_content() -> None:
     (problem,) = consumer_settings({"sasl.jaas.config": "${evn:HUSH-HUSH}"}).problems
 
     assert problem.code == "secret-reference"
@@ -416,9 +416,9 @@ def test_a_reference_that_is_none_is_told_without_its_text() -> None:
 
 def test_a_translation_prints_no_secret() -> None:
     jaas = 'a.PlainLoginModule required username="u" password="HUSH";'
-    given = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+    sample = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
 
-    translated = consumer_settings(given)
+    translated = consumer_settings(sample)
 
     assert translated.settings["sasl.password"] == "HUSH"
     assert "HUSH" not in repr(translated)

@@ -64,18 +64,18 @@ def test_a_function_s_tokens_are_served_to_who_knows_the_secret() -> None:
 
 
 @pytest.mark.parametrize(("name", "reason"), [("no_jwt", "returned no JWT"), ("failing", "failed with RuntimeError")])
-def test_a_function_that_gives_none_is_named_and_its_words_are_not_repeated(name: str, reason: str) -> None:
-    status, told = ask(serve_tokens(here(name), {}))
+def test_a_function_that_returns_no_token_is_named_without_its_message(name: str, reason: str) -> None:
+    status, message = ask(serve_tokens(here(name), {}))
 
     assert status == 400
-    assert told["error"] == f"the token provider {here(name)!r} {reason}"
+    assert message["error"] == f"the token provider {here(name)!r} {reason}"
 
 
 @pytest.mark.parametrize(
     ("provider", "reason"),
     [("no.such.module:make", "cannot be imported"), (here("mak"), "has no function 'mak' (did you mean 'make'?)")],
 )
-def test_a_function_that_is_not_there_is_told(provider: str, reason: str) -> None:
+def test_a_missing_function_is_reported(provider: str, reason: str) -> None:
     with pytest.raises(TokenError) as e:
         serve_tokens(provider, {})
 
@@ -93,13 +93,13 @@ def test_the_token_of_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     assert ask(at)[1]["access_token"] == "bmV3.bmV3.bmV3"
 
 
-def test_librdkafka_asks_for_them_as_it_asks_an_identity_provider() -> None:
-    given = {
+def test_librdkafka_requests_them_like_from_an_identity_provider() -> None:
+    settings = {
         **OAUTH,
         "sasl.oauthbearer.token.provider": here("make"),
         "sasl.jaas.config": "a.b.OAuthBearerLoginModule required scope=orders;",
     }
-    translated = producer_settings(given, machine=ThisMachine())
+    translated = producer_settings(settings, machine=ThisMachine())
     at = serve_tokens(here("make"), {"scope": "orders"})
 
     assert translated.problems == ()

@@ -102,10 +102,10 @@ def tables(
     primary = draw(st.lists(st.sampled_from(physical), unique=True)) if physical else []
     timed = draw(st.lists(st.sampled_from(names), unique=True, max_size=1)) if names else []
     marked = draw(st.booleans())
-    said, moments = draw(OPTIONS), draw(STARTS)
-    options = KafkaOptions(**said, **moments)
+    messages, moments = draw(OPTIONS), draw(STARTS)
+    options = KafkaOptions(**messages, **moments)
     if upserts or (upserts is None and draw(st.booleans())):
-        common = {name: value for name, value in (said | moments).items() if name not in UpsertOptions.without}
+        common = {name: value for name, value in (messages | moments).items() if name not in UpsertOptions.without}
         options = UpsertOptions(**common, **draw(UPSERTS))
         marked, keys = False, []
     if isinstance(options, UpsertOptions) or options.cdc_events_duplicate:  # whose primary key may be NOT NULL
@@ -146,13 +146,13 @@ def module(source: str, folder: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = made
-    spec.loader.exec_module(made)
-    return made
+    result = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = result
+    spec.loader.exec_module(result)
+    return result
 
 
-def definitions(made: ModuleType) -> Sequence[TableDef]:
+def definitions(value: ModuleType) -> Sequence[TableDef]:
     """The tables that a module declares."""
-    classes = [v for v in vars(made).values() if isinstance(v, type) and issubclass(v, KafkaTable)]
-    return [c.definition() for c in classes if c.__module__ == made.__name__]
+    classes = [v for v in vars(value).values() if isinstance(v, type) and issubclass(v, KafkaTable)]
+    return [c.definition() for c in classes if c.__module__ == value.__name__]

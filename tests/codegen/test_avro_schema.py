@@ -56,7 +56,7 @@ def test_the_key_has_the_names_on_the_wire() -> None:
     assert schema["fields"] == [{"name": "id", "doc": "Whose it is.", "type": "long"}]
 
 
-def test_the_schema_gives_the_columns_again() -> None:
+def test_the_schema_reproduces_the_columns() -> None:
     draft = avro_draft(json.loads(to_avro(Orders.definition())), topic="orders")
 
     columns = [c for c in Orders.definition().columns if c.name not in ("k_id", "ts")]
@@ -64,7 +64,7 @@ def test_the_schema_gives_the_columns_again() -> None:
     assert draft.table.columns[0].default == Decimal("-1.50")
 
 
-def test_what_avro_cannot_hold_is_told() -> None:
+def test_types_that_avro_lacks_are_reported() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[dict[int, str]]
 

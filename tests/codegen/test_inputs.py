@@ -32,9 +32,9 @@ def record(*fields: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"type": "record", "name": "R", "fields": list(fields), **more}
 
 
-def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
-    (found,) = definitions(module(to_python(draft), tmp_path))
-    return found
+def load_definition(draft: TableDraft, tmp_path: Path) -> TableDef:
+    (tables,) = definitions(module(to_python(draft), tmp_path))
+    return tables
 
 
 def without_classes(table: TableDef) -> TableDef:
@@ -49,13 +49,13 @@ class TestAvro:
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
         draft = self.draft()
 
-        found = declared(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert without_classes(found) == without_classes(draft.table)
-        assert [c.default for c in found.columns] == [c.default for c in draft.table.columns]
-        assert problems(found, "read") == []
+        assert without_classes(result) == without_classes(draft.table)
+        assert [c.default for c in result.columns] == [c.default for c in draft.table.columns]
+        assert problems(result, "read") == []
 
-    def test_a_schema_that_columns_do_not_give_is_read_by_the_registry_format(self) -> None:
+    def test_a_schema_that_columns_cannot_reproduce_is_read_by_the_registry_format(self) -> None:
         plain = avro_draft(record({"name": "a", "type": ["null", "int"]}))
         other = avro_draft(record({"name": "a", "type": ["int", "null"]}))
 
@@ -89,16 +89,16 @@ class TestAvro:
         if kind == ["string", "null"] or (isinstance(kind, dict) and "timestamp" in str(kind.get("logicalType"))):
             draft = attrs.evolve(draft, table=attrs.evolve(draft.table, value_format=None))
 
-        assert declared(draft, tmp_path).columns[0].default == value
+        assert load_definition(draft, tmp_path).columns[0].default == value
 
     def test_defaults_of_records_and_enums_are_of_their_classes(self, tmp_path: Path) -> None:
         enum = {"type": "enum", "name": "E", "symbols": ["A", "mro"]}
         inner = record({"name": "_x", "type": enum}, {"name": "y", "type": "int", "default": 3})
         draft = avro_draft({**record({"name": "a", "type": {**inner, "name": "I"}, "default": {"_x": "mro"}})})
 
-        made = module(to_python(draft), tmp_path)
+        actual = module(to_python(draft), tmp_path)
 
-        assert made.R.definition().columns[0].default == made.I(x=made.E.mro_, y=3)
+        assert actual.R.definition().columns[0].default == actual.I(x=actual.E.mro_, y=3)
 
     def test_members_of_nested_records_keep_their_defaults(self, tmp_path: Path) -> None:
         color = {"type": "enum", "name": "Color", "symbols": ["RED", "BLUE"]}
@@ -114,39 +114,41 @@ class TestAvro:
             {"name": "must", "type": "int"},
             name="Inner",
         )
-        made = module(to_python(avro_draft(record({"name": "r", "type": inner}))), tmp_path)
+        outcome = module(to_python(avro_draft(record({"name": "r", "type": inner}))), tmp_path)
 
-        found = made.Inner(must=1)
+        actual = outcome.Inner(must=1)
 
-        assert (found.n, found.color, found.class_, found.m) == (None, made.Color.BLUE, ["a"], {})
-        assert (found.deep, made.Deep()) == (made.Deep(z=6), made.Deep(z=5))
+        assert (actual.n, actual.color, actual.class_, actual.m) == (None, outcome.Color.BLUE, ["a"], {})
+        assert (actual.deep, outcome.Deep()) == (outcome.Deep(z=6), outcome.Deep(z=5))
 
-    def test_alike_records_with_other_defaults_are_classes_of_their_own(self, tmp_path: Path) -> None:
+    def test_equal_records_with_different_defaults_are_separate_classes(self, tmp_path: Path) -> None:
         one, other = (record({"name": "x", "type": "int", "default": n}, name="In", namespace=f"n{n}") for n in (1, 2))
-        made = module(to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path)
+        actual = module(
+            to_python(avro_draft(record({"name": "a", "type": one}, {"name": "b", "type": other}))), tmp_path
+        )
 
-        kinds: list[Any] = [kind for kind in vars(made).values() if is_dataclass(kind)]
+        kinds: list[Any] = [kind for kind in vars(actual).values() if is_dataclass(kind)]
         assert {kind().x for kind in kinds} == {1, 2}
 
     @pytest.mark.parametrize(
         ("kind", "default"),
         [("int", "text"), ("boolean", 1), ({"type": "enum", "name": "E", "symbols": ["A"]}, "B"), ("bytes", 5)],
     )
-    def test_a_default_of_another_type_is_told_and_left_out(self, kind: Any, default: Any, tmp_path: Path) -> None:
+    def test_a_default_of_another_type_is_reported_and_left_out(self, kind: Any, default: Any, tmp_path: Path) -> None:
         inner = record({"name": "x", "type": kind, "default": default}, name="Inner")
         draft = avro_draft(record({"name": "r", "type": inner}, {"name": "y", "type": "int", "default": "text"}))
 
         assert f"r.x: the default {default!r} was omitted" in draft.notes
         assert "y: the default 'text' was omitted" in draft.notes
-        assert declared(draft, tmp_path).problems == ()
+        assert load_definition(draft, tmp_path).problems == ()
 
-    def test_a_default_that_is_none_of_its_type_is_told(self) -> None:
+    def test_a_default_that_does_not_fit_its_type_is_reported(self) -> None:
         draft = avro_draft(record({"name": "a", "type": {"type": "int", "logicalType": "date"}, "default": "x"}))
 
         assert draft.table.columns[0].default is MISSING
         assert "a: the default 'x' was omitted" in draft.notes
 
-    def test_a_default_of_a_record_that_lacks_a_member_is_told(self) -> None:
+    def test_a_record_default_without_a_member_is_reported(self) -> None:
         inner = record({"name": "x", "type": "int"}, {"name": "y", "type": "int", "default": 3})
         draft = avro_draft(record({"name": "a", "type": {**inner, "name": "I"}, "default": {"y": 1}}))
 
@@ -156,18 +158,18 @@ class TestAvro:
     def test_a_default_of_a_choice_is_the_row_of_its_members(self, tmp_path: Path) -> None:
         draft = avro_draft(record({"name": "a", "type": ["int", "string"], "default": 5}))
 
-        made = module(to_python(draft), tmp_path)
+        actual = module(to_python(draft), tmp_path)
 
-        assert made.R.definition().columns[0].default == made.AChoice(member0=5, member1=None)
+        assert actual.R.definition().columns[0].default == actual.AChoice(member0=5, member1=None)
 
-    def test_a_record_that_holds_itself_is_told(self) -> None:
+    def test_a_recursive_record_is_reported(self) -> None:
         schema = record({"name": "next", "type": ["null", "R"]})
 
         with pytest.raises(CodegenError, match="contains itself"):
             avro_draft(schema)
 
     @pytest.mark.parametrize("schema", ["string", {"type": "array", "items": "int"}, {"type": "nothing"}, 5])
-    def test_what_is_no_record_is_told(self, schema: Any) -> None:
+    def test_a_schema_that_is_not_a_record_is_reported(self, schema: Any) -> None:
         with pytest.raises(CodegenError, match="cannot be converted to a table"):
             avro_draft(schema)
 
@@ -175,15 +177,15 @@ class TestAvro:
         empty = {"type": "record", "name": "Empty", "fields": []}
         draft = avro_draft(record({"name": "a", "type": empty}, {"name": "b", "type": ["null", "Empty"]}))
 
-        found = declared(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert [c.type for c in found.columns] == [t.Row((), nullable=False), t.Row(())]
-        assert declared(avro_draft(empty), tmp_path).columns == ()
+        assert [c.type for c in result.columns] == [t.Row((), nullable=False), t.Row(())]
+        assert load_definition(avro_draft(empty), tmp_path).columns == ()
 
     def test_five_hundred_columns(self, tmp_path: Path) -> None:
         draft = avro_draft(record(*({"name": f"c{i}", "type": "long", "doc": f"Column {i}."} for i in range(500))))
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
     def test_deep_nesting(self, tmp_path: Path) -> None:
         schema: Any = "int"
@@ -191,9 +193,9 @@ class TestAvro:
             schema = {"type": "record", "name": f"R{i}", "fields": [{"name": "inner", "type": schema}]}
         draft = avro_draft(schema)
 
-        assert without_classes(declared(draft, tmp_path)) == draft.table
+        assert without_classes(load_definition(draft, tmp_path)) == draft.table
 
-    def test_nesting_that_nobody_can_follow_is_told(self) -> None:
+    def test_excessive_nesting_is_reported(self) -> None:
         schema: Any = "int"
         for _ in range(900):
             schema = {"type": "array", "items": schema}
@@ -222,17 +224,17 @@ class TestAvro:
 
         assert source.count("@dataclass(") == 2
         assert "    a: Col[Address]\n    c: Col[Address]\n    b: Col[RAddress]\n" in source
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
 
 class TestProtobuf:
     def test_the_module_declares_the_table_of_the_message(self, tmp_path: Path) -> None:
         draft = protobuf_draft(str(DATA / "shop.proto"), topic="orders")
 
-        found = declared(draft, tmp_path)
+        result = load_definition(draft, tmp_path)
 
-        assert found == draft.table
-        assert found.comment == "An order."
+        assert result == draft.table
+        assert result.comment == "An order."
         assert "It is paid." in to_python(draft)
         assert draft.notes == ("'card' and 'transfer' are a oneof (payment): at most one of them has a value",)
 
@@ -246,7 +248,7 @@ class TestProtobuf:
             protobuf_draft(str(file), message="C")
         assert [protobuf_draft(str(file), message=name).table.name for name in ("B", "p.B")] == ["B", "B"]
 
-    def test_a_file_without_a_message_is_told(self, tmp_path: Path) -> None:
+    def test_a_file_without_a_message_is_reported(self, tmp_path: Path) -> None:
         file = tmp_path / "none.proto"
         file.write_text('syntax = "proto3"; enum E { A = 0; }')
 
@@ -262,19 +264,19 @@ class TestProtobuf:
         source = to_python(draft)
         monkeypatch.chdir("/")
 
-        (found,) = definitions(module(source, tmp_path / "tables"))
+        (tables,) = definitions(module(source, tmp_path / "tables"))
 
         assert str(tmp_path) not in source
-        assert problems(found, "read") == []
-        assert isinstance(found.value_format, Protobuf)
-        assert found.value_format.schema().name == "A"
+        assert problems(tables, "read") == []
+        assert isinstance(tables.value_format, Protobuf)
+        assert tables.value_format.schema().name == "A"
 
 
 class TestJsonSchema:
     def test_the_module_declares_the_table_of_the_schema(self, tmp_path: Path) -> None:
         draft = json_schema_draft(json.loads((DATA / "orders.schema.json").read_text(encoding="utf-8")))
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
         assert problems(draft.table, "read") == []
 
     def test_columns_that_are_called_like_the_marks_of_elements_and_values_have_classes(self, tmp_path: Path) -> None:
@@ -282,7 +284,7 @@ class TestJsonSchema:
         lists = {"type": "array", "items": {"type": "object", "properties": inner}}
         draft = json_schema_draft({"type": "object", "properties": {**inner, "l": lists}}, topic="t")
 
-        assert declared(draft, tmp_path) == draft.table
+        assert load_definition(draft, tmp_path) == draft.table
 
     @pytest.mark.parametrize("levels", [14, 40, 90])
     def test_more_members_than_can_be_written_are_refused_with_the_limit(self, levels: int) -> None:
@@ -295,14 +297,14 @@ class TestJsonSchema:
             json_schema_draft({"type": "object", "properties": {"x": below}, "$defs": defs})
 
     def test_members_that_are_nested_too_deeply_are_refused_with_the_limit(self) -> None:
-        made: Any = {"type": "integer"}
+        results: Any = {"type": "integer"}
         for _ in range(120):
-            made = {"type": "array", "items": made}
+            results = {"type": "array", "items": results}
 
         with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
-            json_schema_draft({"type": "object", "properties": {"x": made}})
+            json_schema_draft({"type": "object", "properties": {"x": results}})
 
-    def test_recursion_and_other_files_are_told(self) -> None:
+    def test_recursion_and_missing_imports_are_reported(self) -> None:
         node = {"type": "object", "properties": {"next": {"$ref": "#/definitions/n"}}}
         with pytest.raises(CodegenError, match="next: the schema '#/definitions/n' contains itself"):
             json_schema_draft({**node, "definitions": {"n": node}})
@@ -322,9 +324,9 @@ class TestJsonSchema:
         }
         draft = json_schema_draft({"type": "object", "properties": {"o": inner}})
 
-        found = module(to_python(draft), tmp_path).O()
+        result = module(to_python(draft), tmp_path).O()
 
-        assert (found.n, found.e, found.l) == (3, "B", ["x"])
+        assert (result.n, result.e, result.l) == (3, "B", ["x"])
 
     @pytest.mark.parametrize(
         "member",
@@ -335,11 +337,11 @@ class TestJsonSchema:
             {"type": "string", "format": "date", "default": "2020-01-01"},
         ],
     )
-    def test_a_default_of_another_type_is_told_and_left_out(self, member: Any, tmp_path: Path) -> None:
+    def test_a_default_of_another_type_is_reported_and_left_out(self, member: Any, tmp_path: Path) -> None:
         draft = json_schema_draft({"type": "object", "properties": {"a": member}})
 
         assert draft.notes == (f"a: the default {member['default']!r} was omitted",)
-        assert declared(draft, tmp_path).problems == ()
+        assert load_definition(draft, tmp_path).problems == ()
 
     @pytest.mark.parametrize(
         "schema",
@@ -350,8 +352,8 @@ class TestJsonSchema:
             {"type": "object", "properties": {"a": {"oneOf": 5, "anyOf": [True]}, "b": {"connect.index": 1}}},
         ],
     )
-    def test_what_is_written_wrongly_beside_the_types_is_left_out(self, schema: Any, tmp_path: Path) -> None:
-        assert next(c.name for c in declared(json_schema_draft(schema), tmp_path).columns) == "a"
+    def test_invalid_attributes_beside_the_types_are_ignored(self, schema: Any, tmp_path: Path) -> None:
+        assert next(c.name for c in load_definition(json_schema_draft(schema), tmp_path).columns) == "a"
 
     def test_a_schema_of_another_one_alone_is_that_one(self) -> None:
         members = {"a": {"allOf": [{"$ref": "#/$defs/N"}], "default": 1}}
@@ -364,31 +366,31 @@ class TestDdl:
     def test_the_module_declares_the_tables_of_the_script(self, tmp_path: Path) -> None:
         drafts = ddl_drafts(str(DATA / "tables.sql"))
 
-        found = definitions(module(to_python(drafts), tmp_path))
+        tables = definitions(module(to_python(drafts), tmp_path))
 
-        assert found == [d.table for d in drafts]
-        assert [d.problems for d in found] == [(), ()]
+        assert tables == [d.table for d in drafts]
+        assert [d.problems for d in tables] == [(), ()]
 
-    def test_mistakes_are_told_with_their_places(self, tmp_path: Path) -> None:
+    def test_mistakes_are_reported_with_their_locations(self, tmp_path: Path) -> None:
         (tmp_path / "x.sql").write_text("CREATE TABLE t (a INTT) WITH ('connector' = 'kafka')", encoding="utf-8")
 
         with pytest.raises(ResolveError) as caught:
             to_python(ddl_drafts(str(tmp_path / "x.sql")))
         assert [(p.where.line, p.where.position) for p in caught.value.problems] == [(1, 19)]
 
-    def test_a_table_that_is_not_there(self) -> None:
+    def test_a_missing_table(self) -> None:
         with pytest.raises(CodegenError, match="declares no table with the name nope"):
             ddl_drafts(str(DATA / "tables.sql"), names=("nope",))
 
 
-def test_generated_modules_can_be_imported_as_they_stand() -> None:
+def test_generated_modules_can_be_imported_unchanged() -> None:
     golden = importlib.import_module("tests.codegen.golden.tables_sql")
 
     assert golden.UserBehavior.definition().name == "user_behavior"
 
 
-def test_connects_names_in_avro_say_the_types() -> None:
-    def annotated(kind: str, name: str) -> dict[str, Any]:
+def test_connects_names_in_avro_determine_the_types() -> None:
+    def connect_type(kind: str, name: str) -> dict[str, Any]:
         return {"type": kind, "connect.version": 1, "connect.name": name}
 
     variable = {
@@ -398,14 +400,14 @@ def test_connects_names_in_avro_say_the_types() -> None:
         "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
         "connect.name": "io.debezium.data.VariableScaleDecimal",
     }
-    decimal = {**annotated("bytes", "org.apache.kafka.connect.data.Decimal"), "logicalType": "decimal"}
+    decimal = {**connect_type("bytes", "org.apache.kafka.connect.data.Decimal"), "logicalType": "decimal"}
     fields = [
         ("id", "long"),
         ("amount", {**decimal, "scale": 2, "precision": 64}),
         ("price", ["null", variable]),
-        ("day", annotated("int", "io.debezium.time.Date")),
-        ("at", ["null", annotated("long", "io.debezium.time.MicroTimestamp")]),
-        ("seen", ["null", annotated("string", "io.debezium.time.ZonedTimestamp")]),
+        ("day", connect_type("int", "io.debezium.time.Date")),
+        ("at", ["null", connect_type("long", "io.debezium.time.MicroTimestamp")]),
+        ("seen", ["null", connect_type("string", "io.debezium.time.ZonedTimestamp")]),
     ]
     image = {"type": "record", "name": "Value", "fields": [{"name": n, "type": k} for n, k in fields]}
     envelope = {

@@ -8,7 +8,7 @@ from kdsl.codegen.names import attribute_name, class_name, symbol_name
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "value"),
     [
         ("amount", "amount"),
         ("userId", "userId"),
@@ -30,17 +30,17 @@ from kdsl.codegen.names import attribute_name, class_name, symbol_name
         ("match", "match"),
     ],
 )
-def test_attributes(name: str, made: str) -> None:
-    assert attribute_name(name, (), of_table=True) == made
+def test_attributes(name: str, value: str) -> None:
+    assert attribute_name(name, (), of_table=True) == value
 
 
-def test_names_that_become_the_same_are_told_apart() -> None:
+def test_colliding_names_get_suffixes() -> None:
     assert attribute_name("a-b", ("a_b", "a_b_2")) == "a_b_3"
     assert attribute_name("class", ("class_",)) == "class_2"
 
 
 @pytest.mark.parametrize(
-    ("name", "made"),
+    ("name", "value"),
     [
         ("user_behavior", "UserBehavior"),
         ("Orders", "Orders"),
@@ -53,11 +53,11 @@ def test_names_that_become_the_same_are_told_apart() -> None:
         ("ValueError", "ValueErrorTable"),
     ],
 )
-def test_classes(name: str, made: str) -> None:
-    assert class_name(name, (), "Table") == made
+def test_classes(name: str, value: str) -> None:
+    assert class_name(name, (), "Table") == value
 
 
-def test_symbols_of_enumerations_keep_away_from_the_names_of_texts() -> None:
+def test_symbols_of_enumerations_avoid_the_names_of_string_methods() -> None:
     assert [symbol_name(v, ()) for v in ("NEW", "title", "mro", "None", "a-b", "1")] == [
         "NEW", "title_", "mro_", "None_", "a_b", "value_1",
     ]  # fmt: skip

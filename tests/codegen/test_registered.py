@@ -56,9 +56,9 @@ def avro(*fields: tuple[str, Any], **more: Any) -> str:
     return json.dumps({"type": "record", "fields": [{"name": n, "type": k} for n, k in fields], **more})
 
 
-def declared(draft: TableDraft, tmp_path: Path) -> TableDef:
-    (found,) = definitions(module(to_python(draft), tmp_path))
-    return found
+def load_definition(draft: TableDraft, tmp_path: Path) -> TableDef:
+    (tables,) = definitions(module(to_python(draft), tmp_path))
+    return tables
 
 
 def test_types_of_other_schemas_are_taken_in(registry: Registry, client: RegistryClient, tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_types_of_other_schemas_are_taken_in(registry: Registry, client: Registr
 
     assert [c.type for c in draft.table.columns] == [STREET.as_nullable(False), STREET]
     assert draft.table.value_format == AvroConfluent(url=registry.url)
-    assert declared(draft, tmp_path) == draft.table
+    assert load_definition(draft, tmp_path) == draft.table
 
 
 def test_messages_of_protobuf_are_read_by_their_ids(registry: Registry, client: RegistryClient, tmp_path: Path) -> None:
@@ -103,8 +103,8 @@ message Other {{ string a = 1; }}
         ("id", t.BigInt(nullable=False)),
         ("pair", t.row(x=t.Int(nullable=False)).as_nullable()),
     ]
-    found = declared(draft, tmp_path)
-    assert (found, problems(found, "read")) == (draft.table, [])
+    result = load_definition(draft, tmp_path)
+    assert (result, problems(result, "read")) == (draft.table, [])
     with pytest.raises(CodegenError, match="name one of them with --message"):
         registry_draft(f"{topic}-value", registry)
 
@@ -151,13 +151,13 @@ def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryCli
     assert {c.name: c.type for c in columns} == {"at": t.Row((t.Field("to", t.STRING),)), "from": t.STRING}
 
 
-@pytest.mark.parametrize(("text", "told"), [("[1", "is not JSON"), ("true", "is not an object")])
-def test_json_schemas_that_are_none_are_told(text: str, told: str, client: RegistryClient) -> None:
-    with pytest.raises(CodegenError, match=told):
+@pytest.mark.parametrize(("text", "message"), [("[1", "is not JSON"), ("true", "is not an object")])
+def test_invalid_json_schemas_are_reported(text: str, message: str, client: RegistryClient) -> None:
+    with pytest.raises(CodegenError, match=message):
         draft_registered_schema(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")
 
 
-def test_schemas_that_are_nested_too_deeply_are_told(client: RegistryClient) -> None:
+def test_schemas_that_are_nested_too_deeply_are_reported(client: RegistryClient) -> None:
     text = '{"type":"array","items":' * 900 + '"int"' + "}" * 900
 
     with pytest.raises(CodegenError, match="nested more than 100 levels deep"):
@@ -176,8 +176,8 @@ def test_envelopes_are_tables_of_the_rows_inside_them(
     assert draft.table.value_format == DebeziumAvroConfluent(url=registry.url)
     assert {c.name: c.type for c in draft.table.columns} == COLUMNS
     assert draft.table.columns[0].comment == "Its number."
-    found = declared(draft, tmp_path)
-    assert (found, problems(found, "read")) == (draft.table, [])
+    result = load_definition(draft, tmp_path)
+    assert (result, problems(result, "read")) == (draft.table, [])
 
     message = b"\0" + number.to_bytes(4, "big") + b"\0\2\2\0\2x\2c"
     of_topic = infer_side([message], Cluster("localhost:1", registry=registry), None, "value")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 FEW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=[Phase.generate])
 
 
-def formatted(folder: Path, length: int) -> str:
+def ruff_changes(folder: Path, length: int) -> str:
     """What ruff would change."""
     command = [sys.executable, "-m", "ruff", "format", "--isolated", "--no-cache", "--diff"]
     done = subprocess.run([*command, "--line-length", str(length), str(folder)], capture_output=True, text=True)
@@ -43,19 +43,19 @@ def differing(a: TableDef, b: TableDef) -> dict[str, tuple[object, object]]:
 def test_a_table_reads_back_equal_from_its_source(table: TableDef, tmp_path_factory: pytest.TempPathFactory) -> None:
     source = to_python(table)
 
-    (found,) = definitions(module(source, tmp_path_factory.mktemp("generated")))
+    (actual,) = definitions(module(source, tmp_path_factory.mktemp("generated")))
 
-    assert (differing(found, table), found.problems) == ({}, ()), source
-    assert found == table
-    assert to_python(found) == source
+    assert (differing(actual, table), actual.problems) == ({}, ()), source
+    assert actual == table
+    assert to_python(actual) == source
 
 
 @FEW
 @given(table=tables())
 def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
-    (found,) = read_tables(to_yaml(table))
+    (actual,) = read_tables(to_yaml(table))
 
-    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
+    assert (differing(actual, without_defaults(table)), actual.problems) == ({}, ())
 
 
 @FEW
@@ -63,10 +63,10 @@ def test_a_table_reads_back_equal_from_yaml(table: TableDef) -> None:
 def test_a_table_reads_back_equal_from_ddl(table: TableDef) -> None:
     table = translatable(table)
 
-    found = statement_definition(to_ddl(table))
+    result = statement_definition(to_ddl(table))
 
-    assert (differing(found, without_defaults(table)), found.problems) == ({}, ())
-    assert to_ddl(found) == to_ddl(without_defaults(table))
+    assert (differing(result, without_defaults(table)), result.problems) == ({}, ())
+    assert to_ddl(result) == to_ddl(without_defaults(table))
 
 
 @FEW
@@ -118,6 +118,21 @@ def test_an_upsert_table_from_ddl_to_a_class_and_back() -> None:
     assert to_ddl(table) == USERS
 
 
+def test_options_without_effect_in_spark_are_omitted_with_a_note() -> None:
+    table = statement_definition(
+        "CREATE TABLE orders (id INT) WITH ('connector' = 'kafka', 'topic' = 'orders', 'format' = 'json', "
+        "'scan.watermark.idle-timeout' = '1 s', 'sink.transaction-naming-strategy' = 'INCREMENTING')"
+    )
+
+    source = " ".join(to_python(table).split())
+
+    assert table.options.transaction_naming == "INCREMENTING"
+    assert "watermark_idle=" not in source
+    assert "transaction_naming=" not in source
+    assert "orders: scan.watermark.idle-timeout has no effect in Spark, and was omitted" in source
+    assert "orders: sink.transaction-naming-strategy has no effect in Spark, and was omitted" in source
+
+
 def test_a_primary_key_in_another_order_than_the_columns_is_an_argument() -> None:
     columns = (ColumnDef("a", t.Int()), ColumnDef("b", t.Int()), ColumnDef("c", t.Int()))
     table = TableDef("o", columns, options=UpsertOptions(topic=("o",)), primary_key=("b", "a"))
@@ -147,13 +162,13 @@ def without_defaults(table: TableDef) -> TableDef:
 def translatable(table: TableDef) -> TableDef:
     """A table that DDL can say: its expressions are Flink's, and its primary key is not NULL."""
 
-    def made(column: ColumnDef) -> ColumnDef:
+    def make_comparable(column: ColumnDef) -> ColumnDef:
         if column.role == "computed":
             expression = Expression("5", flink="CAST(5 AS INT)")
             return attrs.evolve(column, type=t.Int(nullable=False), expression=expression)
         return attrs.evolve(column, type=column.type.as_nullable(column.name not in table.primary_key), default=MISSING)
 
-    return attrs.evolve(table, columns=tuple(map(made, table.columns)))
+    return attrs.evolve(table, columns=tuple(map(make_comparable, table.columns)))
 
 
 def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:
@@ -164,7 +179,7 @@ def test_ruff_changes_nothing_at_any_line_length(tmp_path: Path) -> None:
 
     write()
 
-    assert [formatted(tmp_path, length) for length in (88, 100, 120)] == ["", "", ""]
+    assert [ruff_changes(tmp_path, length) for length in (88, 100, 120)] == ["", "", ""]
 
 
 def test_secrets_that_are_written_out_are_nowhere_in_what_is_written() -> None:
@@ -188,7 +203,7 @@ def test_notes_are_comments_whatever_the_columns_are_called(name: str) -> None:
     assert all(line.isprintable() for line in to_ddl(table).splitlines() if line.startswith("--"))
 
 
-def test_what_only_python_works_out_is_told() -> None:
+def test_a_column_that_only_python_computes_is_reported() -> None:
     class Orders(KafkaTable, topic="t", value=Json()):
         name: Col[str]
 
@@ -209,7 +224,7 @@ def test_tables_that_were_not_read_without_problems_are_refused() -> None:
             write(table)
 
 
-def test_an_expression_that_flink_would_read_otherwise_is_told() -> None:
+def test_an_expression_with_another_meaning_in_flink_is_reported() -> None:
     half = ColumnDef("half", t.Double(), "computed", expression=Expression("`a` / 2"))
     twice = ColumnDef("twice", t.BigInt(), "computed", expression=Expression("`a` * 2"))
 

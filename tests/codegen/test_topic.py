@@ -29,7 +29,7 @@ from kdsl.testing import LocalKafka, Record
 from kdsl.types import model as t
 from tests.codegen.tables import definitions, module
 from tests.formats import debezium_messages
-from tests.registry.front import Front, recorded
+from tests.registry.front import Front, serve_schemas
 
 if TYPE_CHECKING:
     from kdsl.testing import LocalRegistry
@@ -59,7 +59,7 @@ TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Dou
          t.Row((t.Field("a", t.Row((t.Field("b", DOUBLE),), nullable=False)),), nullable=False)),
     ],
 )  # fmt: skip
-def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t.DataType) -> None:
+def test_types_are_widened_until_they_fit_all_values(values: list[Any], kind: t.DataType) -> None:
     assert infer_type(values) == kind
 
 
@@ -77,13 +77,13 @@ def test_types_are_widened_until_they_hold_all_values(values: list[Any], kind: t
         ([], None, "raw", {"value": t.STRING}),
     ],
 )
-def test_formats_are_told_by_the_bytes(
+def test_formats_are_detected_from_the_bytes(
     messages: list[bytes], kind: TopicFormat | None, format_name: str, columns: dict[str, t.DataType]
 ) -> None:
-    found = infer_side(messages, NOWHERE, kind, "value")
+    side = infer_side(messages, NOWHERE, kind, "value")
 
-    assert found.format.identifier == format_name
-    assert {c.name: c.type for c in found.columns} == columns
+    assert side.format.identifier == format_name
+    assert {c.name: c.type for c in side.columns} == columns
 
 
 @pytest.mark.parametrize("kind", [None, "json"])
@@ -93,25 +93,25 @@ def test_messages_that_are_null_as_connect_writes_them_are_tombstones(kind: Topi
 
 
 @pytest.mark.parametrize(
-    ("messages", "kind", "told"),
+    ("messages", "kind", "message"),
     [
         ([b'{"a": 1}', b"x"], "json", "1 of 2 values are not JSON objects: 78"),
         ([b"\xff"], "csv", "is not UTF-8"),
         ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
     ],
 )
-def test_messages_of_another_kind_are_told(messages: list[bytes], kind: TopicFormat, told: str) -> None:
-    with pytest.raises(CodegenError, match=told):
+def test_messages_of_another_kind_are_reported(messages: list[bytes], kind: TopicFormat, message: str) -> None:
+    with pytest.raises(CodegenError, match=message):
         infer_side(messages, NOWHERE, kind, "value")
 
 
 def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
     messages = [n.to_bytes(8, "big") for n in (1, 70_000)]
-    with Front(recorded({})) as front:
-        found = infer_side(messages, Cluster("nowhere:1", registry=front.url), None, "key")
+    with Front(serve_schemas({})) as front:
+        side = infer_side(messages, Cluster("nowhere:1", registry=front.url), None, "key")
 
-    assert (found.format, found.columns) == (Raw(), (ColumnDef("key", t.BYTES),))
-    assert "they may name schemas, but the registry" in found.notes[0]
+    assert (side.format, side.columns) == (Raw(), (ColumnDef("key", t.BYTES),))
+    assert "they may name schemas, but the registry" in side.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_numbers_that_begin_like_messages_of_a_registry_are_bytes() -> None:
     ],
 )
 def test_messages_of_a_real_debezium_are_known(topic: str, chosen: Format) -> None:
-    messages = [m.value for m in debezium_messages.recorded(topic) if m.value is not None]
+    messages = [m.value for m in debezium_messages.load_messages(topic) if m.value is not None]
     assert infer_side(messages, NOWHERE, None, "value").format == chosen
 
 
@@ -148,21 +148,21 @@ MAXWELL = {"database": "d", "table": "t", "type": "insert", "data": ROW}
         ([{"table": "t", "op_type": "I", "after": ROW}, {"table": "t", "op_type": "D", "before": ROW}], OggJson()),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("message", [True, False])
 def test_changes_are_tables_of_the_rows_inside_them(
-    changes: list[Any], expected: Format, told: bool, tmp_path: Path
+    changes: list[Any], expected: Format, message: bool, tmp_path: Path
 ) -> None:
     messages = [json.dumps(change).encode() for change in changes]
-    kind: Any = expected.identifier if told else None
-    found = infer_side(messages, NOWHERE, kind, "value")
+    kind: Any = expected.identifier if message else None
+    side = infer_side(messages, NOWHERE, kind, "value")
 
-    assert found.format == expected
-    assert {c.name: c.type for c in found.columns} == {"id": LONG, "name": TEXT, "weight": DOUBLE}
-    table = TableDef("t", found.columns, options=KafkaOptions(topic=("t",)), value_format=found.format)
+    assert side.format == expected
+    assert {c.name: c.type for c in side.columns} == {"id": LONG, "name": TEXT, "weight": DOUBLE}
+    table = TableDef("t", side.columns, options=KafkaOptions(topic=("t",)), value_format=side.format)
     (again,) = definitions(module(to_python(table), tmp_path))
     assert (again, problems(again, "read")) == (table, [])
-    row = t.Row(tuple(t.Field(c.name, c.type) for c in found.columns), nullable=False)
-    decoded = found.format.decoder(row).decode(pa.array(messages, pa.binary()))
+    row = t.Row(tuple(t.Field(c.name, c.type) for c in side.columns), nullable=False)
+    decoded = side.format.decoder(row).decode(pa.array(messages, pa.binary()))
     assert decoded.bad == ()
     assert decoded.rows[0].as_py() == ROW
 
@@ -194,24 +194,24 @@ TYPES = {
 
 
 @pytest.mark.parametrize("changes", [True, False])
-def test_the_schema_inside_messages_says_the_types(changes: bool, tmp_path: Path) -> None:
+def test_the_schema_inside_messages_determines_the_types(changes: bool, tmp_path: Path) -> None:
     row = {"type": "struct", "fields": FIELDS, "optional": changes}
     images = [{**row, "field": name} for name in ("before", "after")]
     schema = {"type": "struct", "fields": [*images, field("op", "string")], "optional": False} if changes else row
     payload = {"before": None, "after": TYPED, "op": "c"} if changes else TYPED
     messages = [json.dumps({"schema": schema, "payload": payload}).encode()]
 
-    found = infer_side(messages, NOWHERE, None, "value")
+    side = infer_side(messages, NOWHERE, None, "value")
 
     chosen = DebeziumJson if changes else Json
-    assert found.format == chosen(schema_include=True, decimal_handling_mode="precise", time_precision_mode="adaptive")
-    assert {c.name: str(c.type) for c in found.columns} == TYPES
-    assert "price: each value has its own scale" in found.notes[0]
-    table = TableDef("t", found.columns, options=KafkaOptions(topic=("t",)), value_format=found.format)
+    assert side.format == chosen(schema_include=True, decimal_handling_mode="precise", time_precision_mode="adaptive")
+    assert {c.name: str(c.type) for c in side.columns} == TYPES
+    assert "price: each value has its own scale" in side.notes[0]
+    table = TableDef("t", side.columns, options=KafkaOptions(topic=("t",)), value_format=side.format)
     (again,) = definitions(module(to_python(table), tmp_path))
     assert (again, problems(again, "read")) == (table, [])
-    kind = t.Row(tuple(t.Field(c.name, c.type) for c in found.columns), nullable=False)
-    decoded = found.format.decoder(kind).decode(pa.array(messages, pa.binary()))
+    kind = t.Row(tuple(t.Field(c.name, c.type) for c in side.columns), nullable=False)
+    decoded = side.format.decoder(kind).decode(pa.array(messages, pa.binary()))
     assert decoded.bad == ()
     assert decoded.rows[0]["amount"].as_py() == Decimal("1249.29")
     assert decoded.rows[0]["price"].as_py() == Decimal("1234.5")
@@ -221,13 +221,13 @@ def test_the_setting_that_writes_most_times_is_taken() -> None:
     fields = [field(name, "int64", "org.apache.kafka.connect.data.Timestamp") for name in ("a", "b")]
     fields.append(field("c", "int64", "io.debezium.time.MicroTimestamp"))
     schema = {"type": "struct", "fields": fields, "optional": False}
-    found = infer_side(
+    side = infer_side(
         [json.dumps({"schema": schema, "payload": {"a": 1, "b": 2, "c": 3}}).encode()], NOWHERE, None, "value"
     )
 
-    assert found.format == Json(schema_include=True, time_precision_mode="connect")
-    assert [str(c.type) for c in found.columns] == ["TIMESTAMP(3)", "TIMESTAMP(3)", "BIGINT"]
-    assert found.notes[0].startswith("c: it is a io.debezium.time.MicroTimestamp, which")
+    assert side.format == Json(schema_include=True, time_precision_mode="connect")
+    assert [str(c.type) for c in side.columns] == ["TIMESTAMP(3)", "TIMESTAMP(3)", "BIGINT"]
+    assert side.notes[0].startswith("c: it is a io.debezium.time.MicroTimestamp, which")
 
 
 def test_what_looks_like_decimals_and_times_is_noted() -> None:
@@ -235,10 +235,10 @@ def test_what_looks_like_decimals_and_times_is_noted() -> None:
         {"id": 1, "state": "PAID", "amount": "AegB", "fee": "/w==", "birth_date": 9_000, "at": 1_700_000_000_123_456},
         {"id": 2, "state": "NEW", "amount": "AQ==", "fee": None, "birth_date": -40, "at": 1_700_000_001_123_456},
     ]
-    found = infer_side([json.dumps(row).encode() for row in rows], NOWHERE, None, "value")
+    side = infer_side([json.dumps(row).encode() for row in rows], NOWHERE, None, "value")
 
-    assert found.format == Json()
-    assert [note.split(":")[0] for note in found.notes] == [
+    assert side.format == Json()
+    assert [note.split(":")[0] for note in side.notes] == [
         "amount, fee look like decimals in base64, as Debezium and Kafka Connect write them",
         "at looks like microseconds since 1970",
         "birth_date looks like days since 1970",
@@ -247,8 +247,8 @@ def test_what_looks_like_decimals_and_times_is_noted() -> None:
         {"on_date": -2_147_472_692, "at": 9_223_372_036_825_200},
         {"on_date": -719_162, "at": -62_135_596_800_000},
     ]
-    found = infer_side([json.dumps(row).encode() for row in infinite], NOWHERE, None, "value")
-    assert [note.split(":")[0] for note in found.notes] == [
+    side = infer_side([json.dumps(row).encode() for row in infinite], NOWHERE, None, "value")
+    assert [note.split(":")[0] for note in side.notes] == [
         "at looks like milliseconds since 1970",
         "on_date looks like days since 1970",
     ]
@@ -343,7 +343,7 @@ def test_a_compacted_topic_with_keys_is_an_upsert_table(kdsl_kafka: LocalKafka, 
 
 
 @pytest.mark.kafka
-def test_another_topic_is_one_where_that_is_said(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
+def test_another_topic_is_a_difference_if_requested(kdsl_kafka: LocalKafka, tmp_path: Path) -> None:
     kdsl_kafka.create_topic("users-said", partitions=1)
     kdsl_kafka.produce("users-said", Record('{"name": "Ann"}', key="u1"))
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
@@ -383,7 +383,7 @@ def test_an_upsert_table_of_the_two_subjects_of_a_topic(kdsl_registry: LocalRegi
 
 
 @pytest.mark.kafka
-def test_an_empty_topic_and_one_that_is_not_there_are_told(kdsl_kafka: LocalKafka) -> None:
+def test_an_empty_and_a_missing_topic_are_reported(kdsl_kafka: LocalKafka) -> None:
     kdsl_kafka.create_topic("empty", partitions=1)
 
     with pytest.raises(CodegenError, match="has no records"):

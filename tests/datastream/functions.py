@@ -26,8 +26,8 @@ def one_further(partitions: Places, retriever: OffsetsRetriever) -> Mapping[Topi
 
 def since_five(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     """The first record from 5 s after 1970 on, of the first partition; the others are left out."""
-    found = retriever.offsets_for_times({partitions[0]: 5_000})[partitions[0]]
-    return {partitions[0]: LATEST if found is None else found}
+    result = retriever.offsets_for_times({partitions[0]: 5_000})[partitions[0]]
+    return {partitions[0]: LATEST if result is None else result}
 
 
 def elsewhere(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:

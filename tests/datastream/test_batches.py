@@ -18,21 +18,21 @@ ROW = t.Row((t.Field("a", t.BigInt()), t.Field("b", t.STRING.as_nullable(False))
 GIVEN = pa.RecordBatch.from_pydict({"n": pa.array([1, 2], pa.int32())})
 
 
-def mapped(answer: Any, *, optional: bool = False) -> list[dict[str, Any]]:
-    found = list(BatchMapper(lambda _: answer, "m:f", ROW, optional=optional)([GIVEN]))
-    assert all(batch.schema.names == ["a", "b"] and batch.schema.field("a").type == pa.int64() for batch in found)
-    return [row for batch in found for row in batch.to_pylist()]
+def map_batch(answer: Any, *, optional: bool = False) -> list[dict[str, Any]]:
+    results = list(BatchMapper(lambda _: answer, "m:f", ROW, optional=optional)([GIVEN]))
+    assert all(batch.schema.names == ["a", "b"] and batch.schema.field("a").type == pa.int64() for batch in results)
+    return [row for batch in results for row in batch.to_pylist()]
 
 
 def test_batches_and_tables_are_taken_by_name_and_widened() -> None:
     batch = pa.RecordBatch.from_pydict({"b": ["x"], "a": pa.array([1], pa.int8())})
     row = {"a": 1, "b": "x"}
 
-    assert mapped(batch) == [row]
-    assert mapped(pa.Table.from_batches([batch, batch])) == [row, row]
-    assert mapped([batch, batch]) == [row, row]
-    assert mapped([]) == []
-    assert mapped(batch.select(["b"]), optional=True) == [{"a": None, "b": "x"}]
+    assert map_batch(batch) == [row]
+    assert map_batch(pa.Table.from_batches([batch, batch])) == [row, row]
+    assert map_batch([batch, batch]) == [row, row]
+    assert map_batch([]) == []
+    assert map_batch(batch.select(["b"]), optional=True) == [{"a": None, "b": "x"}]
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_batches_and_tables_are_taken_by_name_and_widened() -> None:
 )
 def test_what_does_not_fit_is_reported(answer: Any, expected: str) -> None:
     with pytest.raises(FunctionResultError) as e:
-        mapped(answer)
+        map_batch(answer)
 
     assert str(e.value) == f"the function 'm:f' {expected}"
 
@@ -68,17 +68,17 @@ class TestRows:
 
     ROW = t.Row((t.Field("inner", t.row(x=t.BigInt(nullable=False), y=t.STRING)),), nullable=False)
 
-    def mapped(self, *rows: Any, kind: pa.DataType) -> list[dict[str, Any]]:
-        given = pa.RecordBatch.from_arrays([in_spark_layout(pa.array(rows, kind))], ["inner"])
-        (made,) = BatchMapper(lambda _: given, "m:f", self.ROW, optional=False)([GIVEN])
-        made.validate(full=True)
-        return list(made.to_pylist())
+    def map_rows(self, *rows: Any, kind: pa.DataType) -> list[dict[str, Any]]:
+        batch = pa.RecordBatch.from_arrays([in_spark_layout(pa.array(rows, kind))], ["inner"])
+        (result,) = BatchMapper(lambda _: batch, "m:f", self.ROW, optional=False)([GIVEN])
+        result.validate(full=True)
+        return list(result.to_pylist())
 
     def test_members_are_found_by_name_and_widened(self) -> None:
         kind = pa.struct([("y", pa.large_string()), pa.field("x", pa.int8(), False)])
 
-        assert self.mapped({"x": 1, "y": "a"}, None, kind=kind) == [{"inner": {"x": 1, "y": "a"}}, {"inner": None}]
-        assert self.mapped({"x": 1}, kind=pa.struct([("x", pa.int64())])) == [{"inner": {"x": 1, "y": None}}]
+        assert self.map_rows({"x": 1, "y": "a"}, None, kind=kind) == [{"inner": {"x": 1, "y": "a"}}, {"inner": None}]
+        assert self.map_rows({"x": 1}, kind=pa.struct([("x", pa.int64())])) == [{"inner": {"x": 1, "y": None}}]
 
     @pytest.mark.parametrize(
         ("kind", "row", "expected"),
@@ -90,7 +90,7 @@ class TestRows:
     )
     def test_other_members_and_null_are_refused(self, kind: pa.DataType, row: Any, expected: str) -> None:
         with pytest.raises(FunctionResultError) as e:
-            self.mapped(row, kind=kind)
+            self.map_rows(row, kind=kind)
 
         assert expected in str(e.value)
 
@@ -112,30 +112,30 @@ def test_what_a_function_raises_names_the_records() -> None:
 
 
 class TestColumnAppender:
-    def added(self, function: Any, kind: t.DataType, *, by_row: bool = False) -> list[Any]:
+    def append_column(self, function: Any, kind: t.DataType, *, by_row: bool = False) -> list[Any]:
         (batch,) = ColumnAppender({"__x__": AddedColumn(function, "m:f", kind, by_row)}, ["n"])([GIVEN])
-        found: list[Any] = batch.column("__x__").to_pylist()
-        return found
+        values: list[Any] = batch.column("__x__").to_pylist()
+        return values
 
-    def refused(self, function: Any, kind: t.DataType = t.STRING, *, by_row: bool = False) -> str:
+    def column_error(self, function: Any, kind: t.DataType = t.STRING, *, by_row: bool = False) -> str:
         with pytest.raises(FunctionResultError) as e:
-            self.added(function, kind, by_row=by_row)
+            self.append_column(function, kind, by_row=by_row)
         return str(e.value)
 
     def test_columns_are_added_in_their_types(self) -> None:
-        assert self.added(lambda b: b.column("n"), t.BigInt()) == [1, 2]
-        assert self.added(lambda b: ["a", None], t.STRING) == ["a", None]
-        assert self.added(lambda b: np.array(["a", "b"]), t.STRING) == ["a", "b"]
-        assert self.added(lambda b: pd.Series(["a", None]), t.STRING) == ["a", None]
-        assert self.added(lambda b: pa.array(["a", "a"]).dictionary_encode(), t.STRING) == ["a", "a"]
-        millis = self.added(lambda b: pa.array([1000, None]), t.TimestampLtz(3))
+        assert self.append_column(lambda b: b.column("n"), t.BigInt()) == [1, 2]
+        assert self.append_column(lambda b: ["a", None], t.STRING) == ["a", None]
+        assert self.append_column(lambda b: np.array(["a", "b"]), t.STRING) == ["a", "b"]
+        assert self.append_column(lambda b: pd.Series(["a", None]), t.STRING) == ["a", None]
+        assert self.append_column(lambda b: pa.array(["a", "a"]).dictionary_encode(), t.STRING) == ["a", "a"]
+        millis = self.append_column(lambda b: pa.array([1000, None]), t.TimestampLtz(3))
         assert (millis[0].second, millis[1]) == (1, None)
 
     def test_they_see_only_the_users_columns(self) -> None:
-        assert "'m:f' raised KeyError" in self.refused(lambda b: b.column("__x__"), t.BigInt())
+        assert "'m:f' raised KeyError" in self.column_error(lambda b: b.column("__x__"), t.BigInt())
 
     def test_as_many_values_as_rows(self) -> None:
-        assert self.refused(lambda b: ["a"]) == (
+        assert self.column_error(lambda b: ["a"]) == (
             "the function 'm:f' returned 1 values for 2 rows; return an Arrow array, a numpy array or a list, with one "
             "value for each row"
         )
@@ -154,23 +154,27 @@ class TestColumnAppender:
             (None, "None"),
         ],
     )
-    def test_what_is_no_array_is_never_iterated(self, result: object, kind: str, *, by_row: bool) -> None:
-        expected = self.refused(lambda _: result, by_row=by_row)
+    def test_values_that_are_not_arrays_are_never_iterated(self, result: object, kind: str, *, by_row: bool) -> None:
+        expected = self.column_error(lambda _: result, by_row=by_row)
 
         assert expected.startswith(f"the function 'm:f' returned {kind} for a batch of 2 rows")
         assert "return an " in expected
 
     def test_a_string_is_a_value_for_a_single_row_only(self) -> None:
-        assert self.refused(lambda _: "ab").startswith("the function 'm:f' returned a value of type str for a batch")
+        assert self.column_error(lambda _: "ab").startswith(
+            "the function 'm:f' returned a value of type str for a batch"
+        )
 
     @pytest.mark.parametrize("result", [[True, False], pa.array([1, 2]), np.array([1.5, 2.5])])
     def test_other_values_do_not_become_strings(self, result: object) -> None:
-        expected = self.refused(lambda _: result)
+        expected = self.column_error(lambda _: result)
 
         assert "which cannot become string: only strings become strings; convert the values" in expected
 
     def test_values_that_do_not_fit_are_reported_apart_from_a_function_that_fails(self) -> None:
-        assert self.refused(lambda _: ["a", 1]).startswith("the function 'm:f' returned a list, which cannot become")
+        assert self.column_error(lambda _: ["a", 1]).startswith(
+            "the function 'm:f' returned a list, which cannot become"
+        )
 
 
 class TestFunctionsOfRows:
@@ -188,7 +192,7 @@ class TestFunctionsOfRows:
             for x in batch["__x__"].to_pylist()
         ]
 
-    def refused(self, function: Any) -> str:
+    def topics_error(self, function: Any) -> str:
         with pytest.raises(FunctionResultError) as e:
             self.topics(function)
         return str(e.value)
@@ -210,17 +214,17 @@ class TestFunctionsOfRows:
         assert self.topics(function) == topics
 
     def test_a_function_that_means_something_else_for_a_batch_is_refused(self) -> None:
-        assert self.refused(lambda element: element["region"][:2] if element["n"] != 1 else "x").startswith(
+        assert self.topics_error(lambda element: element["region"][:2] if element["n"] != 1 else "x").startswith(
             "the function 'm:f' returned 'eu' for the first row of a batch, but 'x' for that row alone; return an array"
         )
 
     def test_both_attempts_are_reported(self) -> None:
-        assert self.refused(lambda element: element["regoin"]).startswith(
+        assert self.topics_error(lambda element: element["regoin"]).startswith(
             "the function 'm:f' raised KeyError: 'Field \"regoin\" does not exist in schema' for a batch of 2 rows, "
             "and raised "
         )
 
     def test_a_later_row_without_a_string_is_reported(self) -> None:
-        expected = self.refused(lambda element: "t" if element.n == 1 else 5)
+        expected = self.topics_error(lambda element: "t" if element.n == 1 else 5)
 
         assert expected.startswith("the function 'm:f' returned a value of type int for a single Row; return an array")

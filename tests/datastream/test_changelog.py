@@ -29,8 +29,8 @@ CHANGES = "SELECT * FROM VALUES ('+I', 1L, 'a'), ('-D', 2L, 'b') AS t(_row_kind,
 
 
 def sink_of(kafka: str, topic: str, schema: FormatSchema) -> KafkaSink:
-    made = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(schema).build()
-    return KafkaSink(bootstrap_servers=kafka, record_serializer=made)
+    built = KafkaRecordSerializationSchema.builder().set_topic(topic).set_value_serialization_schema(schema).build()
+    return KafkaSink(bootstrap_servers=kafka, record_serializer=built)
 
 
 def test_changes_are_written_and_read_back(

@@ -37,10 +37,10 @@ Copy = Callable[..., list[tuple[bytes | None, int]]]
 def make(kdsl_kafka: RunningKafka) -> Make:
     """Makes sinks of the broker."""
 
-    def made(serializer: KafkaRecordSerializationSchema, **given: Any) -> KafkaSink:
-        return KafkaSink(bootstrap_servers=kdsl_kafka.bootstrap_servers, record_serializer=serializer, **given)
+    def make_sink(serializer: KafkaRecordSerializationSchema, **arguments: Any) -> KafkaSink:
+        return KafkaSink(bootstrap_servers=kdsl_kafka.bootstrap_servers, record_serializer=serializer, **arguments)
 
-    return made
+    return make_sink
 
 
 def serializer() -> KafkaRecordSerializationSchemaBuilder:
@@ -64,8 +64,8 @@ def test_a_thousand_numbers_arrive(
     query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
 
     assert query.awaitTermination(300)
-    found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
-    assert found == sorted([*range(1000), *range(1000)])
+    results = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
+    assert results == sorted([*range(1000), *range(1000)])
 
 
 def sales(spark: SparkSession) -> DataFrame:
@@ -80,7 +80,7 @@ class TestPieces:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, make: Make, kdsl_topic: MakeTopic, by_function: bool
     ) -> None:
         names = {region: kdsl_topic(region) for region in ("north", "south")}
-        made = (
+        result = (
             serializer()
             .set_key_serialization_schema(SimpleStringSchema(column="payload"))
             .set_value_serialization_schema(FormatSchema("json", "n INT, payload STRING"))
@@ -88,23 +88,23 @@ class TestPieces:
         df = sales(spark)
         if by_function:
             df = df.replace(list(names), list(names.values()), ["region"])
-            made.set_topic_selector(functions.topic_of, topics=list(names.values()))
-            made.set_header_provider(functions.header_of).set_timestamp(functions.time_of)
+            result.set_topic_selector(functions.topic_of, topics=list(names.values()))
+            result.set_header_provider(functions.header_of).set_timestamp(functions.time_of)
         else:
             whens = " ".join(f"WHEN '{region}' THEN '{name}'" for region, name in names.items())
-            made.set_topic_selector(f"CASE region {whens} END")
-            made.set_header_provider(F.create_map(F.lit("region"), F.col("region")))
-            made.set_timestamp(F.col("n") + F.lit(10**12))
+            result.set_topic_selector(f"CASE region {whens} END")
+            result.set_header_provider(F.create_map(F.lit("region"), F.col("region")))
+            result.set_timestamp(F.col("n") + F.lit(10**12))
 
-        make(made.build()).write(df)
+        make(result.build()).write(df)
 
         def region(name: str) -> bytes:
             return (names[name] if by_function else name).encode()
 
-        found = {
+        results = {
             r: [(m.key(), m.value(), m.headers(), m.timestamp()[1]) for m in kdsl_kafka.read(names[r])] for r in names
         }
-        assert found == {
+        assert results == {
             "north": [
                 (b"a", b'{"n":0,"payload":"a"}', [("region", region("north"))], 10**12),
                 (b"c", b'{"n":2,"payload":"c"}', [("region", region("north"))], 10**12 + 2),
@@ -116,12 +116,12 @@ class TestPieces:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make
     ) -> None:
         topic = kdsl_topic(partitions=3)
-        made = serializer().set_topic(topic).set_header_provider({"from": "tests", "v": b"\x01"})
-        made.set_value_serialization_schema(FormatSchema("json", "customer INT")).set_partitioner(
+        result = serializer().set_topic(topic).set_header_provider({"from": "tests", "v": b"\x01"})
+        result.set_value_serialization_schema(FormatSchema("json", "customer INT")).set_partitioner(
             partitioners.by_customer
         )
 
-        make(made.build()).write(spark.range(3).selectExpr("int(100 + id) AS customer"))
+        make(result.build()).write(spark.range(3).selectExpr("int(100 + id) AS customer"))
 
         assert sorted((m.partition(), m.value(), m.headers()) for m in kdsl_kafka.read(topic)) == [
             (i, b'{"customer":%d}' % (100 + i), [("from", b"tests"), ("v", b"\x01")]) for i in range(3)
@@ -130,42 +130,44 @@ class TestPieces:
     def test_a_column_that_is_missing_is_reported_and_others_are_left_out(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
     ) -> None:
-        made = serializer().set_topic(kdsl_topic()).set_value_serialization_schema(FormatSchema("json", "n INT, m INT"))
+        result = (
+            serializer().set_topic(kdsl_topic()).set_value_serialization_schema(FormatSchema("json", "n INT, m INT"))
+        )
 
         with pytest.raises(ResolveError) as e:
-            make(made.build()).write(sales(spark))
+            make(result.build()).write(sales(spark))
 
         assert [p.message for p in e.value.problems] == ["the DataFrame has no column 'm' (INT)"]
 
     def test_a_topic_that_may_not_be_chosen_is_an_error(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
     ) -> None:
-        made = serializer().set_topic_selector("region", topics=[kdsl_topic(), kdsl_topic()])
-        made.set_value_serialization_schema(SimpleStringSchema(column="payload"))
+        result = serializer().set_topic_selector("region", topics=[kdsl_topic(), kdsl_topic()])
+        result.set_value_serialization_schema(SimpleStringSchema(column="payload"))
 
         with pytest.raises(KdslError, match="the topic 'north' in the column '__topic__' is not one of"):
-            make(made.build()).write(sales(spark))
+            make(result.build()).write(sales(spark))
 
     def test_a_selector_as_in_pyflink_is_called_with_each_row(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make
     ) -> None:
         """Its string was once iterated, so that five rows went to the topics t, o, p, i and c."""
         even, odd = kdsl_topic(), kdsl_topic()
-        made = serializer().set_topic_selector(lambda element: odd if element["n"] % 2 else even)
-        made.set_value_serialization_schema(SimpleStringSchema(column="payload"))
+        result = serializer().set_topic_selector(lambda element: odd if element["n"] % 2 else even)
+        result.set_value_serialization_schema(SimpleStringSchema(column="payload"))
 
-        make(made.build()).write(sales(spark))
+        make(result.build()).write(sales(spark))
 
         assert {t: [m.value() for m in kdsl_kafka.read(t)] for t in (even, odd)} == {even: [b"a", b"c"], odd: [b"b"]}
 
     def test_an_expression_is_judged_with_the_columns_before_anything_is_written(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
     ) -> None:
-        made = serializer().set_topic_selector("n").set_timestamp("nn").set_header_provider("payload")
-        made.set_value_serialization_schema(SimpleStringSchema(column="payload"))
+        result = serializer().set_topic_selector("n").set_timestamp("nn").set_header_provider("payload")
+        result.set_value_serialization_schema(SimpleStringSchema(column="payload"))
 
         with pytest.raises(ResolveError) as e:
-            make(made.build()).write(sales(spark))
+            make(result.build()).write(sales(spark))
 
         expected = [p.message for p in e.value.problems]
         assert expected[0] == "set_topic_selector() has 'n', which is int in this DataFrame"
@@ -191,13 +193,13 @@ class TestEventTime:
     def copy(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make) -> Copy:
         """Writes rows, and gives the values and timestamps of the records that come of them."""
 
-        def copied(write: Callable[[KafkaSink], object], **chosen: str) -> list[tuple[bytes | None, int]]:
+        def copy_rows(write: Callable[[KafkaSink], object], **chosen: str) -> list[tuple[bytes | None, int]]:
             topic = kdsl_topic()
-            made = serializer().set_topic(topic).set_value_serialization_schema(SimpleStringSchema())
-            write(make((made.set_timestamp(chosen["timestamp"]) if chosen else made).build()))
+            result = serializer().set_topic(topic).set_value_serialization_schema(SimpleStringSchema())
+            write(make((result.set_timestamp(chosen["timestamp"]) if chosen else result).build()))
             return sorted((m.value(), m.timestamp()[1]) for m in kdsl_kafka.read(topic))
 
-        return copied
+        return copy_rows
 
     def test_a_copy_keeps_the_time_of_its_records(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, copy: Copy, tmp_path: Path
@@ -222,7 +224,7 @@ class TestEventTime:
         assert copy(lambda sink: sink.write(source.read(spark).drop("timestamp")))[0][1] > 10**12 + 5
         assert copy(lambda sink: sink.write(source.read(spark)), timestamp="NULL")[0][1] > 10**12 + 5
 
-    def test_a_watermark_says_which_column_it_is(self, spark: SparkSession, copy: Copy, tmp_path: Path) -> None:
+    def test_a_watermark_names_its_column(self, spark: SparkSession, copy: Copy, tmp_path: Path) -> None:
         df = spark.sql("SELECT 'a' AS value, timestamp_millis(1000000000007) AS at, timestamp_millis(0) AS timestamp")
         df.write.parquet(f"{tmp_path}/in")
         rows = spark.readStream.schema(df.schema).parquet(f"{tmp_path}/in").withWatermark("at", "1 minute")
@@ -233,7 +235,7 @@ class TestEventTime:
 
         assert copy(stream) == [(b"a", 10**12 + 7)]
 
-    def test_of_two_columns_none_is_guessed(
+    def test_no_column_is_guessed_among_two(
         self, spark: SparkSession, copy: Copy, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         df = spark.sql("SELECT 'a' AS value, timestamp_millis(7) AS at, timestamp_millis(8) AS then")
@@ -248,7 +250,7 @@ class TestEventTime:
 
 
 class TestWholeRecords:
-    def test_a_function_says_everything(
+    def test_a_function_sets_everything(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path
     ) -> None:
         odd, even = kdsl_topic("odd", partitions=4), kdsl_topic("even", partitions=4)
@@ -262,7 +264,7 @@ class TestWholeRecords:
         sink.write(df)
         assert sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True}).awaitTermination(300)
 
-        found = sorted(
+        results = sorted(
             (
                 m.value() or b"",
                 m.key(),
@@ -283,28 +285,30 @@ class TestWholeRecords:
             )
             for n in range(6)
         ]
-        assert found == sorted(once * 2, key=lambda record: record[0])
+        assert results == sorted(once * 2, key=lambda record: record[0])
         assert {m.value() for m in kdsl_kafka.read(odd)} == {b"1", b"3", b"5"}
 
-    def test_a_partition_that_is_not_there_is_an_error_with_the_range(
+    def test_a_missing_partition_is_an_error_with_the_range(
         self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make
     ) -> None:
         topic = kdsl_topic(partitions=2)
         df = spark.range(1, 4).select(
             F.col("id").cast("int").alias("n"), F.lit("x").alias("odd"), F.lit("x").alias("even")
         )
-        made = KafkaRecordSerializationSchema.of(lambda b: functions.by_parity(b).drop_columns(["topic"]), topic=topic)
+        result = KafkaRecordSerializationSchema.of(
+            lambda b: functions.by_parity(b).drop_columns(["topic"]), topic=topic
+        )
 
         with pytest.raises(KdslError, match=r"names the partition 2, but the topic has the partitions 0 to 1"):
-            make(made).write(df.coalesce(1))
+            make(result).write(df.coalesce(1))
 
-    def test_what_it_gives_wrongly_is_reported(self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make) -> None:
-        made = KafkaRecordSerializationSchema.of(lambda batch: batch, topic=kdsl_topic())
+    def test_wrong_results_are_reported(self, spark: SparkSession, kdsl_topic: MakeTopic, make: Make) -> None:
+        result = KafkaRecordSerializationSchema.of(lambda batch: batch, topic=kdsl_topic())
 
         with pytest.raises(
             Exception, match="returned a batch that has 'n', 'region' and 'payload', which is not declared"
         ):
-            make(made).write(sales(spark))
+            make(result).write(sales(spark))
 
 
 def test_exactly_once_through_the_builder(
@@ -312,8 +316,8 @@ def test_exactly_once_through_the_builder(
 ) -> None:
     """F2, F3."""
     topic = kdsl_topic(partitions=2)
-    made = serializer().set_topic(topic).set_kafka_value_serializer("LongSerializer", "n").build()
-    sink = make(made, delivery_guarantee="exactly-once", transactional_id_prefix=topic, parallelism=1)
+    built = serializer().set_topic(topic).set_kafka_value_serializer("LongSerializer", "n").build()
+    sink = make(built, delivery_guarantee="exactly-once", transactional_id_prefix=topic, parallelism=1)
     spark.range(100).toDF("n").write.parquet(f"{tmp_path}/in")
     rows = spark.readStream.schema("n BIGINT").parquet(f"{tmp_path}/in")
 
@@ -321,5 +325,5 @@ def test_exactly_once_through_the_builder(
 
     assert query.awaitTermination(300)
     settle(kdsl_kafka, topic)
-    found = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
-    assert found == list(range(100))
+    results = sorted(int.from_bytes(m.value() or b"", "big") for m in kdsl_kafka.read(topic))
+    assert results == list(range(100))

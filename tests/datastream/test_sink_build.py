@@ -29,9 +29,9 @@ def serializer() -> KafkaRecordSerializationSchemaBuilder:
     return KafkaRecordSerializationSchema.builder().set_value_serialization_schema(SimpleStringSchema())
 
 
-def messages(**given: Any) -> list[str]:
+def messages(**arguments: Any) -> list[str]:
     with pytest.raises(ResolveError) as e:
-        KafkaSink(bootstrap_servers="a:1", **given)
+        KafkaSink(bootstrap_servers="a:1", **arguments)
     return [f"{p.message}; {p.fix}" for p in e.value.problems]
 
 
@@ -39,7 +39,7 @@ SERIALIZER = serializer().set_topic("t").build()
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("settings", "expected"),
     [
         ({"record_serializer": "t"}, "record_serializer= expects a KafkaRecordSerializationSchema, not a str"),
         ({"cluster": "a:1"}, "cluster= expects a Cluster, not a str"),
@@ -52,25 +52,25 @@ SERIALIZER = serializer().set_topic("t").build()
         ),
     ],
 )
-def test_what_is_of_another_kind_or_contradicts_is_reported(given: dict[str, Any], expected: str) -> None:
-    assert any(message.startswith(expected) for message in messages(**{"record_serializer": SERIALIZER, **given}))
+def test_what_is_of_another_kind_or_contradicts_is_reported(settings: dict[str, Any], expected: str) -> None:
+    assert any(message.startswith(expected) for message in messages(**{"record_serializer": SERIALIZER, **settings}))
 
 
-def test_a_guarantee_of_none_is_not_the_promise_of_nothing() -> None:
+def test_the_guarantee_none_differs_from_no_guarantee() -> None:
     guarantee: Any = None
 
-    made = KafkaSink(bootstrap_servers="a:1", record_serializer=SERIALIZER, delivery_guarantee=guarantee)
+    sink = KafkaSink(bootstrap_servers="a:1", record_serializer=SERIALIZER, delivery_guarantee=guarantee)
 
-    assert made.plan().delivery == "at-least-once"
+    assert sink.plan().delivery == "at-least-once"
 
 
 class TestForms:
-    def test_both_forms_give_equal_values_and_plans(self) -> None:
-        made = serializer().set_topic("t").set_key_serialization_schema(FormatSchema(Json(), "id INT")).build()
+    def test_both_forms_result_in_equal_values_and_plans(self) -> None:
+        built = serializer().set_topic("t").set_key_serialization_schema(FormatSchema(Json(), "id INT")).build()
         fluent = (
             KafkaSink.builder()
             .set_bootstrap_servers("a:1")
-            .set_record_serializer(made)
+            .set_record_serializer(built)
             .set_delivery_guarantee(DeliveryGuarantee.EXACTLY_ONCE)
             .set_transactional_id_prefix("p")
             .set_exactly_once_mode("staged")
@@ -116,8 +116,8 @@ class TestForms:
 
 
 class TestPlans:
-    def plan(self, made: KafkaRecordSerializationSchema) -> Any:
-        return KafkaSink(bootstrap_servers="a:1", record_serializer=made).plan()
+    def plan(self, value: KafkaRecordSerializationSchema) -> Any:
+        return KafkaSink(bootstrap_servers="a:1", record_serializer=value).plan()
 
     def test_it_promises_at_least_once_and_hashes_keys(self) -> None:
         plan = self.plan(serializer().set_topic("t").build())
@@ -126,11 +126,11 @@ class TestPlans:
 
     @pytest.mark.parametrize("key", ["id INT", "region STRING", "id INT, region STRING"])
     def test_key_and_value_have_the_columns_of_their_schemas(self, key: str) -> None:
-        made = KafkaRecordSerializationSchema.builder().set_topic("t")
-        made.set_key_serialization_schema(FormatSchema("json", key))
-        made.set_value_serialization_schema(FormatSchema("json", "id INT, amount INT"))
+        result = KafkaRecordSerializationSchema.builder().set_topic("t")
+        result.set_key_serialization_schema(FormatSchema("json", key))
+        result.set_value_serialization_schema(FormatSchema("json", "id INT, amount INT"))
 
-        plan = self.plan(made.build())
+        plan = self.plan(result.build())
 
         assert ", ".join(f"{f.name} {f.type}" for f in plan.key.row.fields) == key
         assert plan.value.columns == ("id", "amount")
@@ -138,39 +138,39 @@ class TestPlans:
 
     def test_the_topic_of_each_row(self) -> None:
         def topics(*names: str) -> Topics:
-            found: Topics = self.plan(serializer().set_topic_selector("region", topics=names).build()).topics
-            return found
+            result: Topics = self.plan(serializer().set_topic_selector("region", topics=names).build()).topics
+            return result
 
         assert topics() == Topics(pattern="[A-Za-z0-9._-]+")
         assert topics("a.b") == Topics(pattern=r"a\.b")
         assert topics("a", "b") == Topics(("a", "b"))
 
-    def test_a_function_that_makes_records_may_say_everything(self) -> None:
-        made = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity))
+    def test_a_function_that_creates_records_may_set_everything(self) -> None:
+        result = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity))
         one = self.plan(KafkaRecordSerializationSchema.of(functions.by_parity, topic="t"))
 
         keys = ["__raw_key__", "__raw_value__", "header-list", "partition", "timestamp", "topic"]
-        assert sorted(m.key for m in made.metadata) == keys
+        assert sorted(m.key for m in result.metadata) == keys
         assert sorted(m.key for m in one.metadata) == keys[:-1]
 
     def test_a_partitioner_goes_by_its_name(self) -> None:
-        made = serializer().set_topic("t").set_partitioner(partitioners.by_customer).build()
+        built = serializer().set_topic("t").set_partitioner(partitioners.by_customer).build()
 
-        assert self.plan(made).partitioner == "tests.run.records.partitioners:by_customer"
+        assert self.plan(built).partitioner == "tests.run.records.partitioners:by_customer"
 
 
 class TestMistakes:
     def test_exactly_once_needs_a_prefix_and_others_do_not(self) -> None:
-        made = serializer().set_topic("t").build()
+        built = serializer().set_topic("t").build()
 
-        (expected,) = messages(record_serializer=made, delivery_guarantee="exactly-once")
+        (expected,) = messages(record_serializer=built, delivery_guarantee="exactly-once")
 
         assert expected.startswith("delivery_guarantee='exactly-once' needs transactional_id_prefix=")
         for guarantee in ("none", DeliveryGuarantee.AT_LEAST_ONCE):
-            sink = KafkaSink(bootstrap_servers="a:1", record_serializer=made, delivery_guarantee=guarantee)
+            sink = KafkaSink(bootstrap_servers="a:1", record_serializer=built, delivery_guarantee=guarantee)
             assert sink.plan().delivery == guarantee
 
-    def test_all_are_reported_at_the_place_of_their_call(self) -> None:
+    def test_all_are_reported_at_the_location_of_their_call(self) -> None:
         building = KafkaSink.builder().set_cluster(Cluster("a:1"))
         building.set_bootstrap_servers("b:1")
         building.set_parallelism(0)
@@ -188,10 +188,10 @@ class TestMistakes:
             (4, "'value.serializer' cannot be set: kdsl moves bytes; the formats of the table read and write them"),
         ]
 
-    def test_a_serializer_tells_all_at_once_too(self) -> None:
+    def test_a_serializer_reports_all_at_once_too(self) -> None:
         building = KafkaRecordSerializationSchema.builder().set_topic("a")
         building.set_topic("b").set_topic_selector("c")
-        building.set_partitioner(lambda given: given.keys)
+        building.set_partitioner(lambda value: value.keys)
         building.set_kafka_key_serializer("StringSerialiser")  # type: ignore[arg-type]
         with pytest.raises(ResolveError) as e:
             building.build()
@@ -236,14 +236,14 @@ class TestMistakes:
             r"""concat(replace(a, r'\', '/'), R"(\")""",
         ],
     )
-    def test_brackets_within_strings_names_and_comments_are_none(self, sql: str) -> None:
+    def test_brackets_within_strings_names_and_comments_are_ignored(self, sql: str) -> None:
         assert serializer().set_topic_selector(sql).build().topic_selector == RowExpression(sql)
 
     def test_what_the_resolver_finds_speaks_of_the_builder(self) -> None:
-        made = serializer().set_topic("a b").set_key_serialization_schema(FormatSchema("json", "value INT"))
-        found = messages(record_serializer=made.set_partitioner("round-robin").build(), transactional_id_prefix="p")
+        actual = serializer().set_topic("a b").set_key_serialization_schema(FormatSchema("json", "value INT"))
+        result = messages(record_serializer=actual.set_partitioner("round-robin").build(), transactional_id_prefix="p")
 
-        assert [text.partition(";")[0] for text in found] == [
+        assert [text.partition(";")[0] for text in result] == [
             "the column 'value' is INT in the key and STRING in the value",
             "set_topic() names the topic 'a b', which Kafka does not allow",
             "set_partitioner('round-robin') sends records of one key to several partitions, but the table has key "
@@ -251,7 +251,7 @@ class TestMistakes:
         ]
 
 
-def test_real_time_mode_is_said_as_in_a_table_and_needs_a_format_without_python() -> None:
+def test_real_time_mode_is_set_as_in_a_table_and_needs_a_format_without_python() -> None:
     text, json = serializer().set_topic("t"), KafkaRecordSerializationSchema.builder().set_topic("t")
     json.set_value_serialization_schema(FormatSchema("json", "id INT"))
     live: dict[str, Any] = {"transport": "jvm", "latency": "realtime"}

@@ -37,12 +37,12 @@ Make = Callable[..., KafkaSource]
 def make(kdsl_kafka: RunningKafka) -> Make:
     """Makes sources of the broker."""
 
-    def made(**given: Any) -> KafkaSource:
-        if not given.keys() & {"deserializer", "value_only_deserializer"}:
-            given["value_only_deserializer"] = SimpleStringSchema()
-        return KafkaSource(bootstrap_servers=kdsl_kafka.bootstrap_servers, **given)
+    def make_source(**arguments: Any) -> KafkaSource:
+        if not arguments.keys() & {"deserializer", "value_only_deserializer"}:
+            arguments["value_only_deserializer"] = SimpleStringSchema()
+        return KafkaSource(bootstrap_servers=kdsl_kafka.bootstrap_servers, **arguments)
 
-    return made
+    return make_source
 
 
 class Streams:
@@ -53,15 +53,15 @@ class Streams:
 
     def rows(self, source: KafkaSource, checkpoint: str = "c") -> list[Row]:
         """What one run reads that takes all that is there."""
-        found: list[Row] = []
+        results: list[Row] = []
 
         def keep(df: DataFrame, _: int) -> None:
-            found.extend(df.collect())
+            results.extend(df.collect())
 
         writer = source.read_stream(self._spark).writeStream.foreachBatch(keep)
         query = writer.option("checkpointLocation", str(self._folder / checkpoint)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
-        return found
+        return results
 
 
 @pytest.fixture
@@ -101,17 +101,17 @@ def test_times_of_records_come_through_in_order(
 
 
 class TestBasicReads:
-    def expected(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
+    def values_by_partition(self, names: list[str]) -> dict[tuple[str, int], list[int]]:
         return {(name, p): list(range(p, 10)) for name in names for p in range(10)}
 
     def by_partition(self, rows: list[Row]) -> dict[tuple[str, int], list[int]]:
-        found: dict[tuple[str, int], list[int]] = {}
+        results: dict[tuple[str, int], list[int]] = {}
         for row in sorted(rows, key=lambda r: r["offset"]):
-            found.setdefault((row["topic"], row["partition"]), []).append(row["value"])
-        return found
+            results.setdefault((row["topic"], row["partition"]), []).append(row["value"])
+        return results
 
     @pytest.mark.parametrize("group", [None, "builder-group"])
-    def test_every_partition_gives_what_it_has(
+    def test_every_partition_is_read_completely(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams, group: str | None
     ) -> None:
         """E2, E3, E5: earliest to latest, Kafka's own deserializer, with and without a group."""
@@ -122,8 +122,8 @@ class TestBasicReads:
             deserializer=OF.value_only("IntegerDeserializer", metadata=PLACES),
         )
 
-        assert self.by_partition(source.read(spark).collect()) == self.expected(numbers)
-        assert self.by_partition(streams.rows(source)) == self.expected(numbers)
+        assert self.by_partition(source.read(spark).collect()) == self.values_by_partition(numbers)
+        assert self.by_partition(streams.rows(source)) == self.values_by_partition(numbers)
 
     def test_a_pattern_and_a_set_of_partitions(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams
@@ -133,10 +133,10 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: found for place, found in self.expected(numbers).items() if place in chosen}
+        wanted = {place: item for place, item in self.values_by_partition(numbers).items() if place in chosen}
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
-        assert self.by_partition(pattern.read(spark).collect()) == self.expected(numbers)
+        assert self.by_partition(pattern.read(spark).collect()) == self.values_by_partition(numbers)
 
     def test_empty_partitions_end_at_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams
@@ -178,8 +178,8 @@ class TestOffsets:
         kdsl_kafka.produce(topic, *records)
         return topic
 
-    def read(self, spark: SparkSession, make: Make, topic: str, **given: Any) -> list[str]:
-        return values(make(topics=topic, **given).read(spark).collect())
+    def read(self, spark: SparkSession, make: Make, topic: str, **arguments: Any) -> list[str]:
+        return values(make(topics=topic, **arguments).read(spark).collect())
 
     def test_each_initializer_starts_and_ends(
         self, topic: str, make: Make, spark: SparkSession, caplog: pytest.LogCaptureFixture
@@ -229,7 +229,7 @@ class TestOffsets:
             (functions.failing, "raised RuntimeError: nobody knows"),
         ],
     )
-    def test_what_a_custom_initializer_gives_wrongly_is_reported(
+    def test_wrong_results_of_a_custom_initializer_are_reported(
         self, topic: str, make: Make, spark: SparkSession, function: Any, expected: str
     ) -> None:
         with pytest.raises(Exception, match=rf"the offsets initializer 'tests.datastream.functions:\w+' {expected}"):
@@ -245,7 +245,7 @@ class TestOffsets:
 
 
 class TestRecords:
-    def test_a_function_makes_rows_of_whole_records(
+    def test_a_function_converts_whole_records_to_rows(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams
     ) -> None:
         topic = kdsl_topic()
@@ -311,7 +311,7 @@ class TestRecords:
         assert [tuple(row) for row in rows.collect()] == [(1, "a")]
 
 
-def test_a_missing_partition_is_reported_with_those_there_are(
+def test_a_missing_partition_is_reported_with_the_existing_ones(
     kdsl_topic: MakeTopic, make: Make, spark: SparkSession
 ) -> None:
     topic = kdsl_topic(partitions=2)

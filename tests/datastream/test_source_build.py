@@ -36,26 +36,26 @@ def builder() -> KafkaSourceBuilder:
     return KafkaSource.builder().set_bootstrap_servers("a:1").set_value_only_deserializer(SimpleStringSchema())
 
 
-def source(**given: Any) -> KafkaSource:
-    if not given.keys() & {"deserializer", "value_only_deserializer"}:
-        given["value_only_deserializer"] = SimpleStringSchema()
-    if not given.keys() & {"topics", "topic_pattern", "partitions"}:
-        given["topics"] = "t"
-    return KafkaSource(**{"bootstrap_servers": "a:1", **given})
+def source(**arguments: Any) -> KafkaSource:
+    if not arguments.keys() & {"deserializer", "value_only_deserializer"}:
+        arguments["value_only_deserializer"] = SimpleStringSchema()
+    if not arguments.keys() & {"topics", "topic_pattern", "partitions"}:
+        arguments["topics"] = "t"
+    return KafkaSource(**{"bootstrap_servers": "a:1", **arguments})
 
 
-def problems(**given: Any) -> list[Problem]:
+def problems(**arguments: Any) -> list[Problem]:
     with pytest.raises(ResolveError) as e:
-        source(**given)
+        source(**arguments)
     return list(e.value.problems)
 
 
-def messages(**given: Any) -> list[str]:
-    return [f"{p.message}; {p.fix}" for p in problems(**given)]
+def messages(**arguments: Any) -> list[str]:
+    return [f"{p.message}; {p.fix}" for p in problems(**arguments)]
 
 
 class TestForms:
-    def test_both_forms_give_equal_values_and_plans(self) -> None:
+    def test_both_forms_result_in_equal_values_and_plans(self) -> None:
         fluent = (
             KafkaSource.builder()
             .set_name("Orders")
@@ -153,37 +153,37 @@ class TestDefaults:
         assert source(**every, bounded=OffsetsInitializer.latest()).plan().discovery is None
         assert source(**every, unbounded=OffsetsInitializer.latest()).plan().discovery == timedelta(seconds=10)
 
-    def test_the_reset_policy_is_the_property_unless_the_offsets_say_it(self) -> None:
+    def test_the_reset_policy_is_the_property_unless_the_offsets_set_it(self) -> None:
         reset = {"properties": {"auto.offset.reset": "latest"}}
 
         assert source(**reset).plan().start == Start("earliest", reset="latest")
-        given = OffsetsInitializer.offsets({("t", 0): 1}, reset="latest")
-        assert source(**reset, starting_offsets=given).plan().start.reset == "latest"
+        result = OffsetsInitializer.offsets({("t", 0): 1}, reset="latest")
+        assert source(**reset, starting_offsets=result).plan().start.reset == "latest"
         assert source().plan().start.reset == "none"
 
     def test_simple_schemas_are_one_column(self) -> None:
         assert source().plan().output.names == ("value",)
         assert source(value_only_deserializer=SimpleStringSchema(column="line")).plan().output.names == ("line",)
-        made = source(value_only_deserializer="org.apache.kafka.common.serialization.IntegerDeserializer").plan()
-        assert [str(f.type) for f in made.output.fields] == ["INT"]
+        result = source(value_only_deserializer="org.apache.kafka.common.serialization.IntegerDeserializer").plan()
+        assert [str(f.type) for f in result.output.fields] == ["INT"]
 
-    def test_metadata_may_stand_beside_the_value(self) -> None:
-        made = KafkaRecordDeserializationSchema.value_only("LongDeserializer", metadata=["timestamp", "headers"])
+    def test_metadata_may_be_next_to_the_value(self) -> None:
+        result = KafkaRecordDeserializationSchema.value_only("LongDeserializer", metadata=["timestamp", "headers"])
 
-        plan = source(deserializer=made, watermark=("timestamp", "5 seconds")).plan()
+        plan = source(deserializer=result, watermark=("timestamp", "5 seconds")).plan()
 
         assert plan.output.names == ("value", "timestamp", "headers")
         assert plan.watermark is not None
 
     def test_a_watermark_on_the_timestamp_is_that_of_the_record(self) -> None:
         """As in Flink, whose elements have it without any deserializer that knows of it."""
-        made = builder().set_topics("t").set_watermark("timestamp", "5 seconds").build()
+        built = builder().set_topics("t").set_watermark("timestamp", "5 seconds").build()
 
-        plan = made.plan()
+        plan = built.plan()
         assert plan.output.names == ("value", "timestamp")
         assert [(m.column, m.key) for m in plan.metadata] == [("timestamp", "timestamp")]
         assert plan.watermark == Watermark("timestamp", "5 s")
-        assert made == source(watermark=("timestamp", "5 seconds"))
+        assert built == source(watermark=("timestamp", "5 seconds"))
 
     def test_a_timestamp_of_the_value_stays_the_event_time(self) -> None:
         schema = FormatSchema(Json(), "`timestamp` TIMESTAMP_LTZ(3)")
@@ -195,29 +195,29 @@ class TestDefaults:
     def test_topics_may_be_a_list_as_in_java(self) -> None:
         assert builder().set_topics(["a", "b"]).build() == builder().set_topics("a", "b").build()
 
-    def test_a_cluster_may_say_where_and_how(self) -> None:
+    def test_a_cluster_may_set_address_and_security(self) -> None:
         cluster = Cluster("a:1", properties={"group.id": "g", "auto.offset.reset": "latest"})
 
-        made = KafkaSource(
+        actual = KafkaSource(
             cluster=cluster,
             topics="t",
             value_only_deserializer="StringDeserializer",
             starting_offsets=OffsetsInitializer.committed_offsets("latest"),
         )
 
-        assert made.plan().group_id == "g"
+        assert actual.plan().group_id == "g"
 
     def test_secrets_never_show(self) -> None:
         jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hunter2";'
         properties = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
 
-        made = source(properties=properties)
+        result = source(properties=properties)
 
-        assert "hunter2" not in f"{made!r} {made} {made.explain()} {made.plan()!r}"
+        assert "hunter2" not in f"{result!r} {result} {result.explain()} {result.plan()!r}"
 
 
 class TestMistakes:
-    def test_all_are_reported_at_the_place_of_their_call(self) -> None:
+    def test_all_are_reported_at_the_location_of_their_call(self) -> None:
         def line() -> int:
             frame = inspect.currentframe()
             assert frame is not None
@@ -237,9 +237,9 @@ class TestMistakes:
         with pytest.raises(ResolveError) as e:
             building.build()
 
-        found = {(p.where.line or 0) - first: p.message for p in reversed(e.value.problems)}
+        results = {(p.where.line or 0) - first: p.message for p in reversed(e.value.problems)}
         assert all(p.where.file == __file__ and p.where.table == "KafkaSource" for p in e.value.problems)
-        assert found == {
+        assert results == {
             3: "set_topics() is called twice, and the first call would be lost",
             4: "set_topics('b') and set_topic_pattern('a(') are both set, but only one can name the topics",
             5: "there is no reset strategy 'nowhere'",
@@ -285,7 +285,7 @@ class TestMistakes:
         ]
 
     @pytest.mark.parametrize(
-        ("given", "expected"),
+        ("settings", "expected"),
         [
             (
                 {"deserializer": SimpleStringSchema(), "value_only_deserializer": None},
@@ -379,7 +379,7 @@ class TestMistakes:
             ),
             (
                 {"value_only_deserializer": FormatSchema("raw", "a INT, b INT")},
-                "the format 'raw' holds one column, but there are 2: a, b; keep one column, or use the format 'csv' or "
+                "the format 'raw' takes one column, but there are 2: a, b; keep one column, or use the format 'csv' or "
                 "'json'",
             ),
             (
@@ -403,8 +403,8 @@ class TestMistakes:
             ),
         ],
     )
-    def test_one_mistake(self, given: dict[str, Any], expected: str) -> None:
-        assert messages(**given)[0].startswith(expected)
+    def test_one_mistake(self, settings: dict[str, Any], expected: str) -> None:
+        assert messages(**settings)[0].startswith(expected)
 
     def test_a_warning_is_logged_and_no_error(self, caplog: pytest.LogCaptureFixture) -> None:
         source(properties={"fetch.min.byte": 3})
@@ -423,8 +423,8 @@ def test_what_a_transport_cannot_is_refused_in_the_builders_words() -> None:
     ]
 
 
-def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
-    made = source(parallelism=3, max_records_per_trigger=100, header_filter="a:b", check_group=True, group_id="g")
+def test_a_source_has_every_read_option_of_a_table() -> None:
+    result = source(parallelism=3, max_records_per_trigger=100, header_filter="a:b", check_group=True, group_id="g")
     fluent = (
         builder()
         .set_topics("t")
@@ -436,7 +436,7 @@ def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
         .build()
     )
 
-    plan = made.plan()
+    plan = result.plan()
     assert fluent.plan() == plan
     assert (plan.parallelism, plan.max_records, plan.check_group) == (3, 100, True)
     assert plan.headers == (HeaderCondition("a", "b"),)
@@ -447,12 +447,12 @@ def test_what_a_table_can_say_of_a_read_a_source_can_say() -> None:
     ]
 
 
-def test_real_time_mode_is_said_as_in_a_table_and_runs_no_function() -> None:
-    made = source(transport="jvm", latency="realtime")
+def test_real_time_mode_is_set_as_in_a_table_and_runs_no_function() -> None:
+    result = source(transport="jvm", latency="realtime")
     by_function = KafkaRecordDeserializationSchema.of(functions.words, "word STRING", fields=["value"])
 
-    assert made.plan().latency == "realtime"
-    assert made == builder().set_topics("t").set_transport("jvm").set_latency("realtime").build()
+    assert result.plan().latency == "realtime"
+    assert result == builder().set_topics("t").set_transport("jvm").set_latency("realtime").build()
     assert messages(transport="jvm", latency="realtime", deserializer=by_function) == [
         "deserializer= is a Python function, and latency='realtime' runs none; write latency='micro-batch', or take "
         "records as strings or bytes"
@@ -462,7 +462,7 @@ def test_real_time_mode_is_said_as_in_a_table_and_runs_no_function() -> None:
 def test_pyflinks_samples_run_as_printed() -> None:
     """With PyFlink's names for offsets and partitions."""
     partition_set = {KafkaTopicPartition("topic-a", 0), KafkaTopicPartition("topic-b", 5)}
-    made = (
+    built = (
         KafkaSource.builder()
         .set_bootstrap_servers("a:1")
         .set_partitions(partition_set)
@@ -474,7 +474,7 @@ def test_pyflinks_samples_run_as_printed() -> None:
     )
 
     assert (
-        made
+        built
         == builder()
         .set_partitions([("topic-b", 5), ("topic-a", 0)])
         .set_group_id("my-group")
@@ -482,5 +482,5 @@ def test_pyflinks_samples_run_as_printed() -> None:
         .set_starting_offsets(OffsetsInitializer.committed_offsets("earliest"))
         .build()
     )
-    assert made.partitions == (("topic-a", 0), ("topic-b", 5))
-    assert {type(place) for place in made.partitions} == {tuple}
+    assert built.partitions == (("topic-a", 0), ("topic-b", 5))
+    assert {type(place) for place in built.partitions} == {tuple}

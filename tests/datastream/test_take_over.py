@@ -33,12 +33,12 @@ def commit(kafka: RunningKafka, group: str, topic: str, offsets: dict[int, int])
 
 def committed(kafka: RunningKafka, group: str, topic: str) -> dict[int, int]:
     consumer = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": group})
-    found = consumer.committed([Position(topic, partition) for partition in range(2)], timeout=30)
+    offsets = consumer.committed([Position(topic, partition) for partition in range(2)], timeout=30)
     consumer.close()
-    return {position.partition: position.offset for position in found}
+    return {position.partition: position.offset for position in offsets}
 
 
-def test_a_query_goes_on_where_the_group_of_the_job_before_has_come(
+def test_a_query_continues_where_the_group_of_the_previous_job_ended(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """Nothing is lost and nothing comes twice, neither at the change nor at the restarts after it."""
@@ -59,7 +59,7 @@ def test_a_query_goes_on_where_the_group_of_the_job_before_has_come(
     def produce(first: int, end: int) -> None:
         kdsl_kafka.produce(taken, *(Record(f"{p}-{i}", partition=p) for p in range(2) for i in range(first, end)))
 
-    def copied() -> Counter[str]:
+    def copy_rows() -> Counter[str]:
         rows = source.read_stream(spark)
         query = sink.write_stream(rows, checkpoint=f"{tmp_path}/c", trigger={"availableNow": True})
         assert query.awaitTermination(300)
@@ -70,13 +70,13 @@ def test_a_query_goes_on_where_the_group_of_the_job_before_has_come(
     produce(10, 15)
 
     after = Counter([*(f"0-{i}" for i in range(4, 15)), *(f"1-{i}" for i in range(10, 15))])
-    assert copied() == after
+    assert copy_rows() == after
     # Commits follow a batch by a moment; with them the job before could go on in turn.
     until(lambda: committed(kdsl_kafka, group, taken) == {0: 15, 1: 15})
 
     produce(15, 18)
     commit(kdsl_kafka, group, taken, {0: 0, 1: 0})  # once there is a checkpoint, the group has no say
     after.update(f"{p}-{i}" for p in range(2) for i in range(15, 18))
-    assert copied() == after
+    assert copy_rows() == after
     until(lambda: committed(kdsl_kafka, group, taken) == {0: 18, 1: 18})
-    assert copied() == after
+    assert copy_rows() == after

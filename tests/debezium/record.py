@@ -285,15 +285,15 @@ def messages(kafka: RunningKafka, connector: str) -> Iterator[tuple[str, bytes |
                     yield topic, key, message.value()
 
 
-def save(path: Path, found: Iterable[tuple[str, bytes | None, bytes | None]], *, avro: bool) -> None:
+def save(path: Path, values: Iterable[tuple[str, bytes | None, bytes | None]], *, avro: bool) -> None:
     """Write messages."""
 
-    def text(data: bytes | None) -> str | None:
+    def to_string(data: bytes | None) -> str | None:
         return None if data is None else base64.b64encode(data).decode() if avro else data.decode()
 
     lines = [
-        json.dumps({"topic": topic, "key": text(key), "value": text(value)}, ensure_ascii=False)
-        for topic, key, value in found
+        json.dumps({"topic": topic, "key": to_string(key), "value": to_string(value)}, ensure_ascii=False)
+        for topic, key, value in values
     ]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -301,12 +301,12 @@ def save(path: Path, found: Iterable[tuple[str, bytes | None, bytes | None]], *,
 def save_schemas(registry: LocalRegistry, path: Path) -> None:
     """Write the registry's schemas by subject and version."""
     with httpx.Client(base_url=registry.url, trust_env=False) as client:
-        found = {}
+        results = {}
         for subject in sorted(client.get("/subjects").json()):
             for version in client.get(f"/subjects/{subject}/versions").json():
                 latest = client.get(f"/subjects/{subject}/versions/{version}").json()
-                found[f"{subject}/{version}"] = {"id": latest["id"], "schema": json.loads(latest["schema"])}
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                results[f"{subject}/{version}"] = {"id": latest["id"], "schema": json.loads(latest["schema"])}
+    path.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:

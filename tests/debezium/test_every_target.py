@@ -252,11 +252,11 @@ class Source:
             f"count(*) FILTER (WHERE {text.format(f's.{name}')} IS DISTINCT FROM {text.format(f'c.{name}')})"
             for name, text in shown.items()
         )
-        found = self.postgres.execute(
+        result = self.postgres.execute(
             f"SELECT count(*) FILTER (WHERE s.id IS NULL OR c.id IS NULL), {counts} "
             f"FROM store.things s FULL JOIN {copy} c ON s.id = c.id"
         )
-        numbers = dict(zip(["id", *shown], map(int, found.split("\t")), strict=True))
+        numbers = dict(zip(["id", *shown], map(int, result.split("\t")), strict=True))
         return {name: number for name, number in numbers.items() if number}
 
 
@@ -443,14 +443,14 @@ def count_messages(kafka: RunningKafka, topic: str, part: bytes) -> int:
     ends = kafka.end_offsets(topic)
     consumer = Consumer({**kafka.client_properties, "group.id": "counting", "enable.auto.commit": False})
     consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
-    left, found = sum(ends.values()), 0
+    left, results = sum(ends.values()), 0
     while left:
         for message in consumer.consume(1000, timeout=60):
             assert message.error() is None, message.error()
             left -= 1
-            found += part in (message.value() or b"")
+            results += part in (message.value() or b"")
     consumer.close()
-    return found
+    return results
 
 
 def load_copies(spark: SparkSession, source: Source, job: Job) -> None:

@@ -44,7 +44,7 @@ ROUNDS = (
 """The statements of each batch; of a row that gets another key, Debezium has what the same statement writes alone."""
 
 
-def test_values_that_postgres_does_not_send_stay_as_they_are(
+def test_values_that_postgres_does_not_send_are_unchanged(
     spark: SparkSession, kdsl_kafka: RunningKafka, debezium: ConnectWorker, postgres: Postgres, tmp_path: Path
 ) -> None:
     needs_delta()
@@ -74,7 +74,7 @@ def test_values_that_postgres_does_not_send_stay_as_they_are(
     for one, other in (("notes", "copies"), ("copies", "notes")):
         assert postgres.execute(f"TABLE keep.{one} EXCEPT TABLE keep.{other}") == ""
     rows = postgres.execute("SELECT id, counter, length(body), array_length(tags, 1) FROM keep.notes ORDER BY id")
-    found = Applied(lake, spark).frame().selectExpr("id", "counter", "length(body)", "array_size(tags)").sort("id")
-    shown = ["\t".join("" if value is None else str(value) for value in row) for row in found.collect()]
+    result = Applied(lake, spark).frame().selectExpr("id", "counter", "length(body)", "array_size(tags)").sort("id")
+    shown = ["\t".join("" if value is None else str(value) for value in row) for row in result.collect()]
     assert shown == rows.splitlines()
     assert shown[0] == "1\t2\t3000\t500"

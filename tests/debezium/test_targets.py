@@ -30,42 +30,42 @@ _VALUES = (
 
 def changes(rng: random.Random, rows: set[int], count: int) -> str:
     """Statements that insert, update, delete, give rows other keys, and swap unique values."""
-    made = []
+    results = []
     for _ in range(count):
         id_ = rng.randrange(40)
         if id_ not in rows:
             rows.add(id_)
-            made.append(f"INSERT INTO store.things VALUES ({id_}, {_VALUES}, nextval('store.positions'))")
+            results.append(f"INSERT INTO store.things VALUES ({id_}, {_VALUES}, nextval('store.positions'))")
             continue
         other = rng.choice([*rows])
         match rng.randrange(5):
             case 0:
                 rows.remove(id_)
-                made.append(f"DELETE FROM store.things WHERE id = {id_}")
+                results.append(f"DELETE FROM store.things WHERE id = {id_}")
             case 1:
                 rows.remove(id_)
                 new = next(n for n in range(41) if n not in rows and n != id_)
                 rows.add(new)
-                made.append(f"UPDATE store.things SET id = {new} WHERE id = {id_}")
+                results.append(f"UPDATE store.things SET id = {new} WHERE id = {id_}")
             case 2 if other != id_:
                 swap = f"(SELECT {id_} + {other} - id AS id, position FROM store.things WHERE id IN ({id_}, {other}))"
-                made.append(f"CREATE TEMP TABLE swap AS {swap}")
-                made.append(f"UPDATE store.things SET position = -id - 1 WHERE id IN ({id_}, {other})")
-                made.append("UPDATE store.things t SET position = s.position FROM swap s WHERE s.id = t.id")
-                made.append("DROP TABLE swap")
+                results.append(f"CREATE TEMP TABLE swap AS {swap}")
+                results.append(f"UPDATE store.things SET position = -id - 1 WHERE id IN ({id_}, {other})")
+                results.append("UPDATE store.things t SET position = s.position FROM swap s WHERE s.id = t.id")
+                results.append("DROP TABLE swap")
             case 3:
-                made.append(
+                results.append(
                     f"UPDATE store.things SET name = NULL, doc = NULL, mood = NULL, tags = '{{}}' WHERE id = {id_}"
                 )
             case _:
-                made.append(
+                results.append(
                     f"UPDATE store.things SET doc = '\"ü\"', ref = gen_random_uuid(), mood = 'sad' WHERE id = {id_}"
                 )
-    return ";\n".join([*made, ""])
+    return ";\n".join([*results, ""])
 
 
 @pytest.mark.parametrize("schemas", [False, True], ids=["json", "json-with-schemas"])
-def test_a_database_has_the_rows_of_the_source_though_connect_is_killed(
+def test_a_database_has_the_rows_of_the_source_if_connect_is_killed(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     debezium: ConnectWorker,

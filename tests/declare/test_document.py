@@ -42,8 +42,8 @@ tables:
 
 
 def table() -> TableDef:
-    (found,) = read_tables(DOCUMENT, file="tables.yaml")
-    return found
+    (tables,) = read_tables(DOCUMENT, file="tables.yaml")
+    return tables
 
 
 class TestDefinition:
@@ -61,47 +61,47 @@ class TestDefinition:
         )
 
     def test_options_and_formats(self) -> None:
-        found = table()
+        result = table()
 
-        assert found.options.topic == ("orders", "more-orders")
-        assert found.options.max_records_per_trigger == 1000
-        assert found.options.key_prefix == "k_"
-        assert found.key_fields == ("k_id",)
-        assert found.key_format is not None
-        assert found.key_format.to_strings() == {"field-delimiter": "|"}
-        assert found.value_format is not None
-        assert found.value_format.to_strings() == {"ignore-parse-errors": "true"}
+        assert result.options.topic == ("orders", "more-orders")
+        assert result.options.max_records_per_trigger == 1000
+        assert result.options.key_prefix == "k_"
+        assert result.key_fields == ("k_id",)
+        assert result.key_format is not None
+        assert result.key_format.to_strings() == {"field-delimiter": "|"}
+        assert result.value_format is not None
+        assert result.value_format.to_strings() == {"ignore-parse-errors": "true"}
 
-    def test_properties_are_texts_without_their_prefix(self) -> None:
+    def test_properties_are_strings_without_their_prefix(self) -> None:
         assert dict(table().properties) == {"bootstrap.servers": "localhost:9092", "enable.idempotence": "false"}
 
     def test_the_rest(self) -> None:
-        found = table()
+        result = table()
 
-        assert found.name == "orders"
-        assert found.comment == "Orders as the shop writes them."
-        assert found.watermarks == (WatermarkDef("placed_at", "5 seconds"),)
-        assert found.spelling is Spelling.YAML
-        assert found.problems == ()
+        assert result.name == "orders"
+        assert result.comment == "Orders as the shop writes them."
+        assert result.watermarks == (WatermarkDef("placed_at", "5 seconds"),)
+        assert result.spelling is Spelling.YAML
+        assert result.problems == ()
 
-    def test_places_have_lines(self) -> None:
-        found = table()
+    def test_locations_have_lines(self) -> None:
+        result = table()
 
-        assert (found.where.file, found.where.line, found.where.path) == ("tables.yaml", 2, "$.tables[0]")
-        assert [c.where.line for c in found.columns] == [5, 6, 7, 8, 9, 10]
-        assert found.places["key.fields"].line == 19
-        assert found.places["key.fields"].path == "$.tables[0].options['key.fields']"
+        assert (result.where.file, result.where.line, result.where.path) == ("tables.yaml", 2, "$.tables[0]")
+        assert [c.where.line for c in result.columns] == [5, 6, 7, 8, 9, 10]
+        assert result.option_locations["key.fields"].line == 19
+        assert result.option_locations["key.fields"].path == "$.tables[0].options['key.fields']"
 
-    def test_a_file_may_hold_one_table(self, tmp_path: Path) -> None:
+    def test_a_file_may_contain_one_table(self, tmp_path: Path) -> None:
         text = "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topic: a, format: json}\n"
         path = tmp_path / "one.yaml"
         path.write_text(text, encoding="utf-8")
 
-        (found,) = load_definitions(path)
-        assert (found.name, found.where.path, problems(found, "read")) == ("a", "$", [])
+        (result,) = load_definitions(path)
+        assert (result.name, result.where.path, problems(result, "read")) == ("a", "$", [])
 
 
-def told(text: str) -> list[str]:
+def problems_of(text: str) -> list[str]:
     with pytest.raises(ResolveError) as caught:
         read_tables(text, file="t.yaml")
     return [str(p) for p in caught.value.problems]
@@ -109,15 +109,15 @@ def told(text: str) -> list[str]:
 
 class TestErrors:
     def test_no_yaml(self) -> None:
-        assert told("a: [1") == [
+        assert problems_of("a: [1") == [
             "t.yaml:1: the document is not valid YAML: expected ',' or ']', but got '<stream end>'; correct this line"
         ]
 
     @pytest.mark.parametrize("text", ["", "3", "[]"])
     def test_no_table(self, text: str) -> None:
-        assert told(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
+        assert problems_of(text)[0].endswith("the document contains no table; write 'tables:' and a list of tables")
 
-    def test_every_wrong_place_is_told(self) -> None:
+    def test_every_mistake_is_reported_with_its_location(self) -> None:
         text = (
             "tables:\n"
             "  - name: a\n"
@@ -129,21 +129,23 @@ class TestErrors:
             "      - {type: INT}\n"
             "    options: {}\n"
         )
-        found = told(text)
+        actual = problems_of(text)
 
-        assert [line.split(":")[1].split(" ")[0] for line in found] == ["2", "4", "2", "5", "7", "8"]
-        assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in found)
+        assert [line.split(":")[1].split(" ")[0] for line in actual] == ["2", "4", "2", "5", "7", "8"]
+        assert any("there is no 'colums' (did you mean 'columns'?)" in line for line in actual)
         assert any(
             "$.tables[0].options['topic']: an option is a string, a number, true or false, got a list" in line
-            for line in found
+            for line in actual
         )
-        assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in found)
-        assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in found)
+        assert any("$.tables[1].columns[0].virtual: expected true or false, got 'maybe'" in line for line in actual)
+        assert any("$.tables[1].columns[1].name: 'name' is missing" in line for line in actual)
 
-    def test_a_key_that_stands_twice(self) -> None:
+    def test_a_duplicate_key(self) -> None:
         text = "name: a\ncolumns: []\noptions:\n  topic: a\n  topic: b\n"
 
-        assert told(text) == ["t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"]
+        assert problems_of(text) == [
+            "t.yaml:5 $.options['topic']: 'topic' is declared twice, first in line 4; remove one"
+        ]
 
     @pytest.mark.parametrize(
         ("text", "message"),
@@ -167,25 +169,27 @@ class TestErrors:
             ("[" * 3000, "the document is not valid YAML: it is nested too deeply"),
         ],
     )
-    def test_another_shape_is_told_with_its_place(self, text: str, message: str) -> None:
-        assert message in told(text)[0]
+    def test_another_shape_is_reported_with_its_location(self, text: str, message: str) -> None:
+        assert message in problems_of(text)[0]
 
     def test_two_tables_of_one_name(self) -> None:
         table = "{name: a, columns: [], options: {}}"
 
-        assert told(f"tables:\n- {table}\n- {table}\n")[0].startswith("t.yaml:3 $.tables[1].name: there are two tables")
+        assert problems_of(f"tables:\n- {table}\n- {table}\n")[0].startswith(
+            "t.yaml:3 $.tables[1].name: there are two tables"
+        )
 
     @pytest.mark.parametrize(
         "text", ["[hunter2]", "{sasl.password: hunter2}", "*hunter2", "!hunter2", "!hunter2 x", "!!int hunter2"]
     )
     def test_an_option_of_another_shape_shows_no_secret(self, text: str) -> None:
-        found = told(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
+        actual = problems_of(f"name: a\ncolumns: []\noptions:\n  properties.sasl.password: {text}\n  b: []\n")
 
-        assert "t.yaml:4" in found[0] or "t.yaml:5" in found[0]
-        assert "hunter2" not in "".join(found)
+        assert "t.yaml:4" in actual[0] or "t.yaml:5" in actual[0]
+        assert "hunter2" not in "".join(actual)
 
     @pytest.mark.parametrize(("raw", "line"), [(b"name: a\nb: \xff\n", 2), ("name: a".encode("utf-16"), 1)])
-    def test_a_file_that_is_no_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
+    def test_a_file_that_is_not_utf_8(self, tmp_path: Path, raw: bytes, line: int) -> None:
         path = tmp_path / "tables.yaml"
         path.write_bytes(raw)
         with pytest.raises(ResolveError) as caught:
@@ -195,72 +199,72 @@ class TestErrors:
         assert problem.message == "the document is not UTF-8: it contains the byte 0xff"
         assert problem.where.line == line
 
-    def test_another_key_beside_tables(self) -> None:
-        assert "is not allowed in a document of tables" in told("tables: []\nsource: 1\n")[0]
+    def test_another_key_next_to_tables(self) -> None:
+        assert "is not allowed in a document of tables" in problems_of("tables: []\nsource: 1\n")[0]
 
 
 def codes(**options: str) -> list[str]:
-    given = {
+    settings = {
         "connector": "kafka",
         "topic": "a",
         "format": "json",
         **{k.replace("__", "."): v for k, v in options.items()},
     }
-    lines = "".join(f"  {key}: {value!r}\n" for key, value in given.items())
-    (found,) = read_tables(f"name: a\ncolumns: [{{name: x, type: INT}}]\noptions:\n{lines}")
-    return [p.code for p in problems(found, "read")]
+    lines = "".join(f"  {key}: {value!r}\n" for key, value in settings.items())
+    (tables,) = read_tables(f"name: a\ncolumns: [{{name: x, type: INT}}]\noptions:\n{lines}")
+    return [p.code for p in problems(tables, "read")]
 
 
 class TestOptions:
-    def test_good_ones(self) -> None:
+    def test_valid_documents(self) -> None:
         assert codes() == []
 
     @pytest.mark.parametrize("written", ["010", "1.10", "1:30", "0x10", "on", "2020-01-01", ".nan"])
-    def test_an_option_is_the_text_that_is_written(self, written: str) -> None:
+    def test_an_option_is_the_string_as_written(self, written: str) -> None:
         text = f"name: a\ncolumns: []\noptions:\n  connector: kafka\n  properties.group.id: {written}\n"
-        (found,) = read_tables(text)
+        (tables,) = read_tables(text)
 
-        assert dict(found.properties) == {"group.id": written}
+        assert dict(tables.properties) == {"group.id": written}
 
     def test_tables_share_options_through_a_merge_in_which_their_own_win(self) -> None:
         text = (
             "tables:\n- name: a\n  columns: []\n  options: &common {connector: kafka, topic: a, format: json}\n"
             "- name: b\n  columns: []\n  options: {<<: *common, topic: b}\n"
         )
-        _, found = read_tables(text)
+        _, tables = read_tables(text)
 
-        assert found.options.topic == ("b",)
-        assert found.value_format is not None
-        assert found.problems == ()
+        assert tables.options.topic == ("b",)
+        assert tables.value_format is not None
+        assert tables.problems == ()
 
     def test_an_unknown_connector(self) -> None:
         assert codes(connector="kafkaa") == ["connector"]
 
-    def test_an_unknown_format_is_told_once(self) -> None:
+    def test_an_unknown_format_is_reported_once(self) -> None:
         assert codes(format="jsn") == ["format-unknown"]
 
     def test_two_formats_for_the_value(self) -> None:
         assert codes(value__format="csv") == ["format-twice"]
         assert codes(value__format="json") == []
 
-    def test_options_of_a_format_stand_in_its_space(self) -> None:
+    def test_options_of_a_format_are_in_its_section(self) -> None:
         assert codes(**{"json.ignore-parse-errors": "true"}) == []
         assert codes(**{"value.json.ignore-parse-errors": "true"}) == ["option-unknown"]
         assert codes(**{"csv.ignore-parse-errors": "true"}) == ["option-unknown"]
 
-    def test_unknown_options_are_told_with_the_nearest(self) -> None:
-        (found,) = read_tables(
+    def test_unknown_options_are_reported_with_a_suggestion(self) -> None:
+        (tables,) = read_tables(
             "name: a\ncolumns: [{name: x, type: INT}]\noptions: {connector: kafka, topc: a, format: json}"
         )
-        messages = [p.message for p in problems(found, "read")]
+        messages = [p.message for p in problems(tables, "read")]
 
         assert messages[0] == "the connector 'kafka' has no option 'topc' (did you mean 'topic'?)"
 
-    def test_a_wrong_type_shows_the_place_in_the_type(self) -> None:
-        (found,) = read_tables(
+    def test_a_wrong_type_is_shown_with_the_position_in_the_type(self) -> None:
+        (tables,) = read_tables(
             "name: a\ncolumns: [{name: x, type: BIGNT}]\noptions: {connector: kafka, topic: a, format: json}"
         )
-        (problem,) = problems(found, "read")
+        (problem,) = problems(tables, "read")
 
         assert problem.code == "type-syntax"
         assert "(did you mean 'BIGINT'?)" in problem.message

@@ -33,10 +33,10 @@ def test_the_last_records_of_all_partitions_come_oldest_first(
     kdsl_kafka.produce(topic, *(Record(f"{n}", partition=n % 2, timestamp=at + n) for n in range(100)))
     plan = read_plan(topic, value=part("raw", {"text": "STRING"}), metadata={"partition": "partition"})
 
-    found = last_records(plan, cluster, 5)
+    records = last_records(plan, cluster, 5)
 
-    assert found.schema == arrow_schema(plan.columns)
-    assert found.to_pylist() == [{"partition": n % 2, "text": f"{n}"} for n in range(95, 100)]
+    assert records.schema == arrow_schema(plan.columns)
+    assert records.to_pylist() == [{"partition": n % 2, "text": f"{n}"} for n in range(95, 100)]
     assert last_records(plan, cluster, 1_000).num_rows == 100
 
 
@@ -77,13 +77,13 @@ def test_records_that_the_header_filter_leaves_out_do_not_count(
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, *(Record(f"{n}", None, [("toy", b"yes")] if n in (3, 4) else []) for n in range(50)))
 
-    def texts_of(n: int, value: str) -> list[str]:
+    def peek(n: int, value: str) -> list[str]:
         filtered = read_plan(topic, headers=(HeaderCondition("toy", value),))
         return [row["text"] for row in last_records(filtered, cluster, n).to_pylist()]
 
-    assert texts_of(1, "yes") == ["4"]
-    assert texts_of(9, "yes") == ["3", "4"]
-    assert texts_of(1, "no") == []
+    assert peek(1, "yes") == ["4"]
+    assert peek(9, "yes") == ["3", "4"]
+    assert peek(1, "no") == []
 
 
 @pytest.mark.parametrize("changelog", ["full", "upsert"])
@@ -100,8 +100,8 @@ def test_of_a_table_by_key_the_changes_between_the_last_records(
         value = None if count is None else f'{{"word":"{word}","count":{count}}}'
         return Record(value, f'{{"word":"{word}"}}', [], len(word) % 2, 1_700_000_000_000 + at)
 
-    given = [("a", 1), ("bb", 1), ("a", 2), ("bb", None), ("a", 2), ("bb", 5), ("a", 3)]
-    kdsl_kafka.produce(topic, *(record(word, count, at) for at, (word, count) in enumerate(given)))
+    values = [("a", 1), ("bb", 1), ("a", 2), ("bb", None), ("a", 2), ("bb", 5), ("a", 3)]
+    kdsl_kafka.produce(topic, *(record(word, count, at) for at, (word, count) in enumerate(values)))
     plan = Table(Words.definition()).read_plan()
 
     assert list(changelog_lines(last_changes(plan, cluster, 100))) == [

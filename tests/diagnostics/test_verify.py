@@ -35,10 +35,10 @@ def test_a_copy_is_equal(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluste
     kdsl_kafka.produce(one, *records)
     kdsl_kafka.produce(other, *(record(f"v{i}", f"k{i % 7}", i % 7 % 3) for i in range(100)))
 
-    found = compare(side(one, cluster), side(other, cluster))
+    result = compare(side(one, cluster), side(other, cluster))
 
-    assert found == Comparison(read=100, written=100, lost=0, duplicated=0, foreign=0, reordered=0)
-    assert found.equal
+    assert result == Comparison(read=100, written=100, lost=0, duplicated=0, foreign=0, reordered=0)
+    assert result.equal
 
 
 def test_each_difference_is_counted_with_examples(
@@ -48,9 +48,9 @@ def test_each_difference_is_counted_with_examples(
     kdsl_kafka.produce(one, *(record(v, "k") for v in ("a", "b", "b", "c", "d", "e")))
     kdsl_kafka.produce(other, *(record(v, "k") for v in ("a", "a", "b", "d", "c", "x")))
 
-    found = compare(side(one, cluster), side(other, cluster))
+    result = compare(side(one, cluster), side(other, cluster))
 
-    assert found == Comparison(
+    assert result == Comparison(
         read=6,
         written=6,
         lost=2,
@@ -64,7 +64,7 @@ def test_each_difference_is_counted_with_examples(
             "reordered": (Example(other, 0, 3),),
         },
     )
-    assert not found.equal
+    assert not result.equal
 
 
 def test_records_of_different_keys_have_no_order(
@@ -87,18 +87,18 @@ def test_without_keys_the_order_of_a_partition_counts(
     assert compare(side(one, cluster), side(other, cluster)).reordered == 1
 
 
-def test_a_null_is_not_an_empty_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_null_is_not_an_empty_string(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     one, other = kdsl_topic(), kdsl_topic()
     kdsl_kafka.produce(one, record(None, "a"), record("", "b"))
     kdsl_kafka.produce(other, record("", "a"), record("", "b"))
 
-    found = compare(side(one, cluster), side(other, cluster))
+    result = compare(side(one, cluster), side(other, cluster))
 
-    assert (found.lost, found.foreign) == (1, 1)
+    assert (result.lost, result.foreign) == (1, 1)
 
 
 @pytest.mark.parametrize(("by", "lost"), [("key", 0), ("value", 1), ("record", 1)])
-def test_records_are_told_apart_by_what_is_asked(
+def test_records_are_identified_by_what_is_requested(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, by: str, lost: int
 ) -> None:
     one, other = kdsl_topic(), kdsl_topic()
@@ -113,9 +113,9 @@ def test_by_a_header(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: C
     kdsl_kafka.produce(one, record("1", header="x"), record("2", header="y"))
     kdsl_kafka.produce(other, record("one", header="x"), record("zwei", header="z"))
 
-    found = compare(side(one, cluster), side(other, cluster), header="id")
+    result = compare(side(one, cluster), side(other, cluster), header="id")
 
-    assert (found.lost, found.foreign) == (1, 1)
+    assert (result.lost, result.foreign) == (1, 1)
 
 
 def test_by_columns_of_tables(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -125,9 +125,9 @@ def test_by_columns_of_tables(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, c
     value = part("json", {"id": "INT"})
 
     sides = [Side(read_plan(topic, value=value), cluster) for topic in (one, other)]
-    found = compare(*sides, by=["id"])
+    result = compare(*sides, by=["id"])
 
-    assert (found.lost, found.foreign) == (1, 1)
+    assert (result.lost, result.foreign) == (1, 1)
     with pytest.raises(VerifyError, match="Orders has no 'nr'; it has 'id'"):
         compare(*sides, by=["nr"])
 

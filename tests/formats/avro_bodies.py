@@ -34,7 +34,7 @@ def row_types(*, legacy: bool = True) -> st.SearchStrategy[t.Row]:
 
 
 def _types(*, legacy: bool) -> st.SearchStrategy[t.DataType]:
-    def nested(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
+    def nest(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
         return st.one_of(
             st.builds(t.Array, inner, nullable=st.booleans()),
             st.builds(t.Map, KEYS, inner, nullable=st.booleans()),
@@ -49,18 +49,18 @@ def _types(*, legacy: bool) -> st.SearchStrategy[t.DataType]:
         t.TimestampLtz, st.integers(0, 6), nullable=st.booleans()
     )
     plain = strategies.scalar_types().filter(lambda k: not isinstance(k, t.Time | t.Timestamp | t.TimestampLtz))
-    return st.recursive(st.one_of(plain, times) if legacy else st.one_of(plain, times, fine), nested, max_leaves=6)
+    return st.recursive(st.one_of(plain, times) if legacy else st.one_of(plain, times, fine), nest, max_leaves=6)
 
 
 def values(row: t.Row) -> st.SearchStrategy[Any]:
     """Rows of a type, with times to milliseconds, and the entries of maps in the order in which they are written."""
-    return strategies.values(row.as_nullable(False), _written)
+    return strategies.values(row.as_nullable(False), _strategy_for)
 
 
-def _written(kind: t.DataType) -> st.SearchStrategy[Any] | None:
+def _strategy_for(kind: t.DataType) -> st.SearchStrategy[Any] | None:
     match kind:
         case t.Map(value=value):
-            return _entries(strategies.values(value, _written))
+            return _entries(strategies.values(value, _strategy_for))
         case t.Multiset():
             return _entries(st.integers(1, 2**31 - 1))
         case t.Time():
@@ -72,7 +72,7 @@ def _written(kind: t.DataType) -> st.SearchStrategy[Any] | None:
 
 def _entries(member: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     pairs = st.lists(st.tuples(strategies.TEXTS, member), max_size=3, unique_by=lambda pair: pair[0])
-    return pairs.map(lambda found: [found[i] for i in java_order([key for key, _ in found])])
+    return pairs.map(lambda value: [value[i] for i in java_order([key for key, _ in value])])
 
 
 def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
@@ -82,8 +82,8 @@ def bodies(row: t.Row, rows: list[Any], schema: Any = None) -> list[bytes]:
     writer = AvroEncoder(avro_schema(present) if schema is None else schema, present, min_batch=len(rows) + 1)
     encoded = writer.encode(pa.array(rows, arrow_type(row)))
     assert encoded.bad == ()
-    made: list[bytes] = encoded.messages.to_pylist()
-    return made
+    actual: list[bytes] = encoded.messages.to_pylist()
+    return actual
 
 
 @st.composite

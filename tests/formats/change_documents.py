@@ -26,12 +26,12 @@ class ChangeWriter(Writer):
         extra = r.random() < 0.4
         schemas = ['{"type":"struct","fields":[1.50, {}]}', '{"é":["x", "\\u00e9"]}', "null", '"s"', "{"]
         self.schema = r.choice([None, *schemas])
-        made: list[bytes | None] = []
+        results: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             text = self.change(rules, style, extra=extra)
-            made.append(self.broken(text, rules.row, style) if r.random() < self.dirt else text.encode())
-        return made
+            results.append(self.broken(text, rules.row, style) if r.random() < self.dirt else text.encode())
+        return results
 
     def change(self, rules: ChangeReadingRules, style: Style, *, extra: bool) -> str:
         """One message."""
@@ -40,9 +40,11 @@ class ChangeWriter(Writer):
         if r.random() < self.dirt / 2:
             operation = r.choice([*dialect.skipped, "t", "", operation.swapcase(), f"{operation} ", 'q"'])
         members = self._images(rules, operation, style)
-        said = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
-        members.append((dialect.operation, said))
-        members += [(name, self._held(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt]
+        message = self.text(operation, style) if r.random() > self.dirt / 4 else self.any(style, 1)
+        members.append((dialect.operation, message))
+        members += [
+            (name, self._member_value(rules, name, style)) for name in self._names(rules) if r.random() > self.dirt
+        ]
         if extra:
             members.append(("more", self.any(style, 2)))
         if style.loose:
@@ -69,7 +71,7 @@ class ChangeWriter(Writer):
         names = [piece.member for piece in rules.dialect.metadata.values() if not piece.beside_payload]
         return list(dict.fromkeys([*names, *(condition.member for condition in rules.include)]))
 
-    def _held(self, rules: ChangeReadingRules, name: str, style: Style) -> str:
+    def _member_value(self, rules: ChangeReadingRules, name: str, style: Style) -> str:
         r = self.random
         if r.random() < self.dirt:
             return self.any(style, 1)

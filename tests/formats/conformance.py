@@ -42,7 +42,7 @@ class Case:
         kind: ``"decode"`` or ``"encode"``.
         format: The format's identifier.
         row: The type of the rows.
-        options: Flink's keys and texts.
+        options: Flink's keys and strings.
         input: The message to decode; None is a null message.
         values: The row to encode, in the record's shape.
         kind_of_row: What that row says, one of `ROW_KINDS`.
@@ -81,7 +81,7 @@ class Difference:
         inputs: The messages that it means.
         ids: More cases that it means.
         options: Options that a case must have; '' is an option that is not given.
-        types: Types of which a case must have a column, if there are any.
+        types: Types; a case must have a column of one of them. Empty allows all cases.
     """
 
     format: str
@@ -104,13 +104,13 @@ class Difference:
 def cases(name: str) -> list[Case]:
     """All cases of ``data/<name>-cases.jsonl``."""
     lines = (DATA / f"{name}-cases.jsonl").read_text(encoding="utf-8").splitlines()
-    return [recorded(json.loads(line)) for line in lines if line.strip()]
+    return [read_case(json.loads(line)) for line in lines if line.strip()]
 
 
 def differences(name: str) -> list[Difference]:
     """The intended differences of one format."""
-    found = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
-    entries = [entry for entry in found["difference"] if entry["format"] == name]
+    document = tomllib.loads((DATA.parent / "differences.toml").read_text(encoding="utf-8"))
+    entries = [entry for entry in document["difference"] if entry["format"] == name]
     return [
         Difference(
             e["format"],
@@ -124,7 +124,7 @@ def differences(name: str) -> list[Difference]:
     ]
 
 
-def recorded(record: dict[str, Any]) -> Case:
+def read_case(record: dict[str, Any]) -> Case:
     """A case out of a recorded answer."""
     row = t.Row(tuple(t.Field(name, parse_type(kind)) for name, kind in record["columns"]))
     metadata = tuple(record.get("metadata", ()))
@@ -139,7 +139,7 @@ def recorded(record: dict[str, Any]) -> Case:
         data = None if message is None else message.encode()
     answer: Any = ERROR
     if "rows" in record:
-        answer = [None if r is None else expected(r[1], extended) for r in record["rows"]]
+        answer = [None if r is None else from_record(r[1], extended) for r in record["rows"]]
         if not kind.insert_only:
             answer = [None if r is None else (r[0], v) for r, v in zip(record["rows"], answer, strict=True)]
     elif "error" not in record:
@@ -167,33 +167,33 @@ def share(name: str, same: int, different: int) -> str:
 
 def answer(case: Case) -> Any:
     """What kdsl answers, in the form of `Case.answer`."""
-    made = case.table_format()
+    result = case.table_format()
     direction: Direction = "read" if case.kind == "decode" else "write"
-    if any(True for _ in made.problems()) or any(p.severity == "error" for p in made.check(case.row, direction)):
+    if any(True for _ in result.problems()) or any(p.severity == "error" for p in result.check(case.row, direction)):
         return ERROR
     if case.kind == "decode":
-        decoded = made.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
-        return ERROR if decoded.bad else decoded_answer(case, decoded)
+        decoded = result.decoder(case.row, case.use).decode(pa.array([case.input], pa.binary()))
+        return ERROR if decoded.bad else answer_of(case, decoded)
     rows = pa.array([arrow_value(case.values, case.row)], arrow_type(case.row))
-    kinds = None if made.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
-    encoded = made.encoder(case.row).encode(rows, kinds)
+    kinds = None if result.insert_only else pa.array([ROW_KINDS.index(case.kind_of_row)], pa.int8())
+    encoded = result.encoder(case.row).encode(rows, kinds)
     return ERROR if encoded.bad else encoded.messages[0].as_py()
 
 
-def decoded_answer(case: Case, decoded: Decoded) -> list[Any]:
+def answer_of(case: Case, decoded: Decoded) -> list[Any]:
     """The rows of a decoded batch, in the form of `Case.answer`; looks at the types, too."""
-    made = case.table_format()
+    result = case.table_format()
     assert decoded.rows.type == arrow_type(case.row)
     decoded.rows.validate(full=True)
     assert list(decoded.metadata) == list(case.metadata)
-    columns = [[shown(v, case.row) for v in python_rows(decoded.rows)]]
+    columns = [[from_arrow(v, case.row) for v in python_rows(decoded.rows)]]
     for key, array in decoded.metadata.items():
-        kind = type(made).metadata[key]
+        kind = type(result).metadata[key]
         assert array.type == arrow_type(kind)
         array.validate(full=True)
-        columns.append([[shown(v, kind)] for v in python_rows(array)])
+        columns.append([[from_arrow(v, kind)] for v in python_rows(array)])
     rows = [list(chain(*values)) for values in zip(*columns, strict=True)]
-    if made.insert_only:
+    if result.insert_only:
         return rows
     kinds = [0] * len(rows) if decoded.kinds is None else decoded.kinds.to_pylist()
     return [(ROW_KINDS[kind], row) for kind, row in zip(kinds, rows, strict=True)]
@@ -204,19 +204,19 @@ def python_rows(array: pa.Array) -> Iterator[Any]:
     yield from plain_values(array)
 
 
-def shown(value: Any, kind: t.DataType) -> Any:
+def from_arrow(value: Any, kind: t.DataType) -> Any:
     """A value out of Arrow (see `python_rows`) in the common shape."""
     if value is None:
         return None
     match kind:
         case t.Row(fields=fields):
-            return [shown(value[f.name], f.type) for f in fields]
+            return [from_arrow(value[f.name], f.type) for f in fields]
         case t.Array(element=element):
-            return [shown(v, element) for v in value]
+            return [from_arrow(v, element) for v in value]
         case t.Map(key=key, value=member):
-            return sorted(([shown(k, key), shown(v, member)] for k, v in value), key=str)
+            return sorted(([from_arrow(k, key), from_arrow(v, member)] for k, v in value), key=str)
         case t.Multiset(element=element):
-            return sorted(([shown(k, element), v] for k, v in value), key=str)
+            return sorted(([from_arrow(k, element), v] for k, v in value), key=str)
         case t.Decimal():
             return f"{value:f}"
         case t.Binary() | t.VarBinary():
@@ -229,17 +229,17 @@ def shown(value: Any, kind: t.DataType) -> Any:
             return value
 
 
-def expected(value: Any, kind: t.DataType) -> Any:
+def from_record(value: Any, kind: t.DataType) -> Any:
     """A value out of a record in the common shape."""
     if value is None:
         return None
     match kind:
         case t.Row(fields=fields):
-            return [expected(v, f.type) for v, f in zip(value, fields, strict=True)]
+            return [from_record(v, f.type) for v, f in zip(value, fields, strict=True)]
         case t.Array(element=element):
-            return [expected(v, element) for v in value]
+            return [from_record(v, element) for v in value]
         case t.Map(value=member):
-            return sorted(([k, expected(v, member)] for k, v in value.items()), key=str)
+            return sorted(([k, from_record(v, member)] for k, v in value.items()), key=str)
         case t.Multiset():
             return sorted(([k, v] for k, v in value.items()), key=str)
         case t.Float():
@@ -277,9 +277,9 @@ def arrow_value(value: Any, kind: t.DataType) -> Any:
         case t.Float() | t.Double():
             return float(value)
         case t.Timestamp() | t.TimestampLtz():
-            return expected(value, kind) // 1000
+            return from_record(value, kind) // 1000
         case t.Date() | t.Time():
-            return expected(value, kind)
+            return from_record(value, kind)
         case _:
             return value
 
@@ -298,15 +298,15 @@ def has_null_key(value: Any, kind: t.DataType) -> bool:
 
 
 def _days(text: str) -> int:
-    found = _DATE.fullmatch(text)
-    assert found, text
-    year, rest = int(found[1]), f"{found[2]}-{found[3]}"
+    match = _DATE.fullmatch(text)
+    assert match, text
+    year, rest = int(match[1]), f"{match[2]}-{match[3]}"
     cycles, year = divmod(year, 400)  # numpy's calendar is Gregorian for all years; the cycle keeps them in range
     return int(np.datetime64(f"{year + 2000}-{rest}").astype(np.int64)) + (cycles - 5) * 146_097
 
 
 def _nanos(text: str) -> int:
-    found = _CLOCK.fullmatch(text)
-    assert found, text
-    hour, minute, second = (int(found[i] or 0) for i in (1, 2, 3))
-    return ((hour * 60 + minute) * 60 + second) * NANOS + int((found[4] or "").ljust(9, "0"))
+    match = _CLOCK.fullmatch(text)
+    assert match, text
+    hour, minute, second = (int(match[i] or 0) for i in (1, 2, 3))
+    return ((hour * 60 + minute) * 60 + second) * NANOS + int((match[4] or "").ljust(9, "0"))

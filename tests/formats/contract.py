@@ -147,16 +147,16 @@ class FormatContract(ABC):
         """The rows are those of the messages with these numbers."""
         expected = pa.array([self.message(i)[1] for i in numbers], arrow_type(self.row))
 
-        assert shown(decoded.rows) == shown(expected)
+        assert row_strings(decoded.rows) == row_strings(expected)
 
     # -- the promises
 
-    def test_an_empty_batch_gives_no_rows_of_the_right_type(self) -> None:
+    def test_an_empty_batch_returns_no_rows_of_the_right_type(self) -> None:
         decoded = self.check(self.decoder().decode(pa.array([], pa.binary())))
 
         assert (len(decoded.rows), decoded.bad) == (0, ())
 
-    def test_no_rows_give_no_messages(self) -> None:
+    def test_no_rows_result_in_no_messages(self) -> None:
         encoded = self.encoder().encode(self.rows(0))
 
         assert (encoded.messages, encoded.bad) == (pa.array([], pa.binary()), ())
@@ -173,7 +173,7 @@ class FormatContract(ABC):
         whole = self.check(decoder.decode(messages)).rows
         pieces = [decoder.decode(messages[i : i + 7_001]).rows for i in range(0, LARGE, 7_001)]
 
-        assert shown(whole) == [row for piece in pieces for row in shown(piece)]
+        assert row_strings(whole) == [row for piece in pieces for row in row_strings(piece)]
 
     def test_a_large_batch_is_written_as_its_pieces_are(self) -> None:
         rows = self.rows(LARGE)
@@ -190,14 +190,14 @@ class FormatContract(ABC):
         assert (encoded.messages.type, len(encoded.messages), encoded.bad) == (pa.binary(), 5, ())
         assert encoded.messages.to_pylist() == [self.message(i)[0] for i in range(5)]
 
-    def test_null_messages_give_the_rows_that_the_format_says(self) -> None:
+    def test_null_messages_return_the_rows_that_the_format_defines(self) -> None:
         messages = pa.array([None, self.message(1)[0], None, None, self.message(4)[0], None], pa.binary())
         decoded = self.check(self.decoder().decode(messages))
         owners = self.owners(decoded)
 
         assert [owners.count(i) for i in range(6)] == [self.rows_of_null if i not in (1, 4) else 1 for i in range(6)]
-        kept = [owners.index(i) for i in (1, 4)]
-        self.assert_rows(Decoded(decoded.rows.take(pa.array(kept))), [1, 4])
+        results = [owners.index(i) for i in (1, 4)]
+        self.assert_rows(Decoded(decoded.rows.take(pa.array(results))), [1, 4])
 
     def test_a_slice_of_messages_is_read_like_a_copy(self) -> None:
         messages = pa.array(
@@ -221,7 +221,7 @@ class FormatContract(ABC):
         assert self.encoder().encode(sliced).messages.to_pylist() == [self.message(i)[0] for i in range(2, 7)]
 
     @pytest.mark.parametrize("places", [[0], [4], [9], [0, 4, 9], [3, 4, 5], list(range(10))])
-    def test_a_bad_message_is_told_by_its_index_and_costs_no_other(self, places: list[int]) -> None:
+    def test_a_bad_message_is_reported_by_its_index_and_does_not_affect_others(self, places: list[int]) -> None:
         bad = self.bad_messages()
         messages = self.messages(10).to_pylist()
         for i, place in enumerate(places):
@@ -241,12 +241,12 @@ class FormatContract(ABC):
             assert ([record.index for record in decoded.bad], len(decoded.rows)) == ([0], 0), message
 
     @pytest.mark.parametrize("name", DAMAGE)
-    def test_a_damaged_message_gets_one_answer_with_its_place(self, name: str) -> None:
+    def test_a_damaged_message_gets_one_result_with_its_location(self, name: str) -> None:
         self.assert_one_answer(DAMAGE[name](self.message(7)[0]))
 
     @given(st.data())
     @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
-    def test_any_damage_gets_one_answer_with_its_place(self, data: st.DataObject) -> None:
+    def test_any_damage_gets_one_result_with_its_location(self, data: st.DataObject) -> None:
         message = self.message(data.draw(st.integers(0, 99)))[0]
         places = st.integers(0, len(message))
         for start, size, put in data.draw(st.lists(st.tuples(places, st.integers(0, 9), st.binary(max_size=9)))):
@@ -263,29 +263,29 @@ class FormatContract(ABC):
         others = [place for place, owner in enumerate(owners) if owner != AROUND]
 
         assert among.bad == tuple(BadRecord(AROUND, one.reason) for one in alone.bad)
-        assert shown(among.rows.take(pa.array(mine, pa.int64()))) == shown(alone.rows)
+        assert row_strings(among.rows.take(pa.array(mine, pa.int64()))) == row_strings(alone.rows)
         assert [kinds(among)[place] for place in mine] == kinds(alone)
         self.assert_rows(Decoded(among.rows.take(pa.array(others))), [*range(AROUND), *range(AROUND)])
         if alone.bad:
-            self.assert_told(message, around[0], alone.bad[0].reason)
+            self.assert_reported(message, around[0], alone.bad[0].reason)
 
-    def assert_told(self, message: bytes, good: bytes, reason: str) -> None:
+    def assert_reported(self, message: bytes, good: bytes, reason: str) -> None:
         part = Part(self.format, self.row.as_nullable(False), self.row.names)  # type: ignore[arg-type]
         decoder = RecordDecoder(read_plan(value=part), registry=Registry(self.url) if self.url else None)
         records = [{"topic": "orders", "partition": 3, "offset": 100, "value": good}]
         records.append({**records[0], "offset": 101, "value": message})
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             decoder.decode(pa.RecordBatch.from_pylist(records, schema=pa.schema(list(RAW.items()))))
 
         prefix = message[: RecordError.PREFIX].hex(" ") + (" …" if len(message) > RecordError.PREFIX else "")
         assert 0 < len(reason) < 500
-        assert str(told.value) == (
+        assert str(error.value) == (
             "Orders: cannot read the record at topic orders, partition 3, offset 101: the value cannot be decoded: "
             f"{reason}; it has {len(message)} bytes: {prefix}"
-            + (f"; {told.value.fix}" if told.value.fix else "")  # where other options read it
+            + (f"; {error.value.fix}" if error.value.fix else "")  # where other options read it
         )
 
-    def test_ignored_errors_are_no_errors(self) -> None:
+    def test_ignored_errors_are_not_reported(self) -> None:
         if self.ignoring is None:
             assert "ignore-parse-errors" not in keys(type(self.format))
             return
@@ -300,7 +300,7 @@ class FormatContract(ABC):
     @given(st.data())
     @settings(deadline=None, max_examples=examples(150), suppress_health_check=SUPPRESSED)
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_not_null_columns_stay_so_in_the_arrow_type(self) -> None:
         row = t.Row(tuple(attrs.evolve(f, type=f.type.as_nullable(False)) for f in self.row.fields))
@@ -308,25 +308,25 @@ class FormatContract(ABC):
 
         assert [field.nullable for field in decoded.rows.type] == [False] * len(row.fields)
 
-    def test_the_same_messages_give_the_same_rows_again_and_from_another_decoder(self) -> None:
+    def test_the_same_messages_return_the_same_rows_again_and_from_another_decoder(self) -> None:
         messages = pa.array([*self.bad_messages(), *self.messages(20).to_pylist(), None], pa.binary())
         decoder = self.decoder()
         results = [decoder.decode(messages), decoder.decode(messages), self.decoder().decode(messages)]
 
-        assert len({repr((shown(r.rows), self.owners(r), r.bad)) for r in results}) == 1
+        assert len({repr((row_strings(r.rows), self.owners(r), r.bad)) for r in results}) == 1
 
     def test_two_decoders_run_in_two_threads(self) -> None:
         messages = pa.array([*self.messages(500).to_pylist(), *self.bad_messages()], pa.binary())
-        expected = shown(self.decoder().decode(messages).rows)
+        expected = row_strings(self.decoder().decode(messages).rows)
 
         def read(decoder: Decoder) -> list[list[str]]:
-            return [shown(decoder.decode(messages).rows) for _ in range(5)]
+            return [row_strings(decoder.decode(messages).rows) for _ in range(5)]
 
         with ThreadPoolExecutor(2) as pool:
-            for found in pool.map(read, [self.decoder(), self.decoder()]):
-                assert found == [expected] * 5
+            for item in pool.map(read, [self.decoder(), self.decoder()]):
+                assert item == [expected] * 5
 
-    def test_metadata_is_given_for_the_keys_that_are_wanted(self) -> None:
+    def test_metadata_is_returned_for_the_requested_keys(self) -> None:
         messages = pa.array(
             [*self.messages(100).to_pylist(), *self.bad_messages(), None, *(self.change(i)[0] for i in range(100))],
             pa.binary(),
@@ -343,18 +343,18 @@ class FormatContract(ABC):
 
     def test_changes_are_read_in_order_whatever_the_size_of_the_batch(self) -> None:
         messages, rows = zip(*(self.change(i) for i in range(1_000)), strict=True)
-        said = [one for changes in rows for one in changes]
-        expected = shown(pa.array([values for _, values in said], arrow_type(self.row)))
+        sample = [one for changes in rows for one in changes]
+        expected = row_strings(pa.array([values for _, values in sample], arrow_type(self.row)))
         for size in (1, 7, 1_000):
             pieces = [
                 self.check(self.decoder().decode(pa.array(messages[i : i + size], pa.binary())))
                 for i in range(0, len(messages), size)
             ]
 
-            assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in said]
-            assert [row for piece in pieces for row in shown(piece.rows)] == expected
+            assert [kind for piece in pieces for kind in kinds(piece)] == [kind for kind, _ in sample]
+            assert [row for piece in pieces for row in row_strings(piece.rows)] == expected
 
-    def test_what_rows_say_is_written(self) -> None:
+    def test_row_kinds_are_written(self) -> None:
         """Changelogs keep whether a row is there or gone; whatever else they say may become one of these."""
         if self.format.insert_only:
             return
@@ -366,20 +366,20 @@ class FormatContract(ABC):
 
         assert encoded.bad == ()
         assert [kind in ("+I", "+U") for kind in kinds(decoded)] == there
-        assert shown(decoded.rows) == shown(rows)
+        assert row_strings(decoded.rows) == row_strings(rows)
         assert self.encoder().encode(rows[3:9], codes[3:9]).messages == encoded.messages[3:9]
 
     def test_the_format_is_found_by_its_name(self) -> None:
         assert format_class(self.format.identifier) is type(self.format)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
-        told = [problem for variant in self.all_variants() for problem in variant.problems()]
+        sample = [problem for variant in self.all_variants() for problem in variant.problems()]
         changed = {key for variant in self.all_variants() for key in variant.to_strings()}
 
-        assert told == []
+        assert sample == []
         assert changed == keys(type(self.format))
 
-    def test_options_survive_flinks_keys_and_texts(self) -> None:
+    def test_options_survive_flinks_keys_and_strings(self) -> None:
         for variant in self.all_variants():
             assert type(variant).from_strings(variant.to_strings()) == variant
 
@@ -389,7 +389,7 @@ class FormatContract(ABC):
 
             assert (copied, list(copied.problems())) == (variant, list(variant.problems()))
 
-    def test_an_unknown_option_is_told_with_the_nearest_one(self) -> None:
+    def test_an_unknown_option_is_reported_with_a_suggestion(self) -> None:
         for key in sorted(keys(type(self.format))):
             wrong = f"{key}s"
             problems = list(type(self.format).from_strings({**self.format.to_strings(), wrong: "x"}).problems())
@@ -409,7 +409,7 @@ class FormatContract(ABC):
         return [self.format, *([] if self.ignoring is None else [self.ignoring]), *self.variants]
 
 
-def written_and_read(contract: FormatContract, data: st.DataObject) -> None:
+def check_round_trip(contract: FormatContract, data: st.DataObject) -> None:
     """Rows of a type that is drawn are written and read back."""
     row = data.draw(contract.row_types())
     assert [*contract.format.check(row, "read"), *contract.format.check(row, "write")] == []
@@ -419,7 +419,7 @@ def written_and_read(contract: FormatContract, data: st.DataObject) -> None:
     decoded = contract.check(contract.decoder(row).decode(encoded.messages), row)
 
     assert decoded.bad == ()
-    assert shown(decoded.rows) == shown(rows)
+    assert row_strings(decoded.rows) == row_strings(rows)
 
 
 def keys(kind: type[Format]) -> set[str]:
@@ -436,6 +436,6 @@ def kinds(decoded: Decoded) -> list[str]:
     )
 
 
-def shown(rows: pa.StructArray) -> list[str]:
-    """The rows as texts, so that NaN equals NaN and 0.0 differs from -0.0."""
+def row_strings(rows: pa.StructArray) -> list[str]:
+    """The rows as strings, so that NaN equals NaN and 0.0 differs from -0.0."""
     return [repr(row) for row in python_rows(rows)]

@@ -45,7 +45,7 @@ def dialects() -> st.SearchStrategy[Csv]:
         write_bigdecimal_in_scientific_notation=maybe,
         trim_spaces=maybe,
         ignore_trailing_unmappable=maybe,
-        allow_trailing_comma=maybe.map(lambda given: not given),
+        allow_trailing_comma=maybe.map(lambda value: not value),
         fail_on_missing_columns=maybe,
         empty_string_as_null=maybe,
     ) | st.builds(Csv, quote_character=st.sampled_from(["'", "#", "€"]), ignore_parse_errors=st.booleans())
@@ -66,7 +66,7 @@ def rows() -> st.SearchStrategy[t.Row]:
 
 @st.composite
 def values(draw: st.DrawFn, kind: t.DataType, csv: Csv) -> str:
-    """A text that may or may not be a value of a type."""
+    """A string that may or may not be a value of a type."""
     if isinstance(kind, t.Array | t.Row):
         inner = [kind.element] * draw(st.integers(0, 3)) if isinstance(kind, t.Array) else [f.type for f in kind.fields]
         return csv.array_element_delimiter.join(draw(values(part, csv)) for part in inner)

@@ -25,12 +25,12 @@ class Message:
         """What a change in JSON says happened; None of other messages."""
         document = {} if self.value is None else json.loads(self.value)
         change = document.get("payload", document) if isinstance(document, dict) else {}
-        found: str | None = change.get("op")
-        return found
+        result: str | None = change.get("op")
+        return result
 
 
 @cache
-def recorded(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
+def load_messages(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
     """The messages of a topic, ``<connector>.shop.<table>``, in their order.
 
     Args:
@@ -43,12 +43,12 @@ def recorded(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
         return None if text is None else base64.b64decode(text) if connector == "avro" else text.encode()
 
     lines = (place / f"{connector}.jsonl").read_text(encoding="utf-8").splitlines()
-    found = [json.loads(line) for line in lines]
-    return tuple(Message(data(one["key"]), data(one["value"])) for one in found if one["topic"] == topic)
+    results = [json.loads(line) for line in lines]
+    return tuple(Message(data(one["key"]), data(one["value"])) for one in results if one["topic"] == topic)
 
 
 @cache
-def recorded_schemas() -> dict[int, Any]:
+def load_schemas() -> dict[int, Any]:
     """The schemas of the messages of the connector ``avro``, by id."""
-    found = json.loads((PLACE / "schemas.json").read_text(encoding="utf-8"))
-    return {one["id"]: one["schema"] for one in found.values()}
+    document = json.loads((PLACE / "schemas.json").read_text(encoding="utf-8"))
+    return {one["id"]: one["schema"] for one in document.values()}

@@ -125,15 +125,15 @@ class Writer:
             [(r.choice(["zz", "u"]), r.choice([t.STRING, t.Int(), t.Array(t.Int()), row]))] if r.random() < 0.4 else []
         )
         arrays = r.random() < 0.15
-        made: list[bytes | None] = []
+        results: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             text = self.object([(f.name, f.type) for f in row.fields] + extra, style)
             if arrays and r.random() < 0.8:
                 inner = [self.object([(f.name, f.type) for f in row.fields], style) for _ in range(r.randint(0, 3))]
                 text = f"[{style.comma.join(inner)}]"
-            made.append(self.broken(text, row, style) if r.random() < self.dirt else text.encode())
-        return made
+            results.append(self.broken(text, row, style) if r.random() < self.dirt else text.encode())
+        return results
 
     def broken(self, text: str, row: t.Row, style: Style) -> bytes | None:
         """Something that is odd as a message."""
@@ -174,8 +174,8 @@ class Writer:
             r.shuffle(members)
         if r.random() < self.dirt / 4 and members:
             members = [*members, r.choice(members)]
-        made = [f"{self.text(name, style)}{style.colon}{self.value(kind, style)}" for name, kind in members]
-        return f"{{{style.comma.join(made)}}}"
+        results = [f"{self.text(name, style)}{style.colon}{self.value(kind, style)}" for name, kind in members]
+        return f"{{{style.comma.join(results)}}}"
 
     def value(self, kind: t.DataType, style: Style) -> str:
         """A value that mostly fits a type."""
@@ -235,9 +235,9 @@ class Writer:
     def text(self, text: str, style: Style) -> str:
         """A JSON text; some control characters stay as they are."""
         r = self.random
-        made = json.dumps(text, ensure_ascii=style.ascii_only)
+        actual = json.dumps(text, ensure_ascii=style.ascii_only)
         if r.random() < self.dirt:
-            made = made.replace("\\u0001", "\x01").replace("\\t", "\t").replace("a", "\\u0061", 1)
+            actual = actual.replace("\\u0001", "\x01").replace("\\t", "\t").replace("a", "\\u0061", 1)
         if r.random() < self.dirt / 8:
-            made = made[:-1] + r.choice(["\\ud800", "\\udc00x", "\\x", "\\u12", "\\/", "\\"]) + '"'
-        return made
+            actual = actual[:-1] + r.choice(["\\ud800", "\\udc00x", "\\x", "\\u12", "\\/", "\\"]) + '"'
+        return actual

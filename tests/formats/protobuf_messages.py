@@ -102,7 +102,7 @@ def values_of(field: FieldDescriptor, depth: int = 0) -> st.SearchStrategy[Any]:
     inner = field.message_type
     if inner.full_name == TIMESTAMP:
         return st.builds(Timestamp, seconds=st.integers(-(10**11), 10**11), nanos=st.integers(0, 999_999_999)).map(
-            lambda made: GetMessageClass(inner).FromString(made.SerializeToString())
+            lambda value: GetMessageClass(inner).FromString(value.SerializeToString())
         )
     return messages(inner, depth + 1)
 
@@ -112,7 +112,7 @@ def messages(
     draw: st.DrawFn, descriptor: Descriptor, depth: int = 0, fields: Sequence[FieldDescriptor] | None = None
 ) -> Any:
     """Messages of a type, with only some of its fields."""
-    made: Any = GetMessageClass(descriptor)()
+    result: Any = GetMessageClass(descriptor)()
     fields = list(descriptor.fields) if fields is None else fields
     chosen = draw(st.lists(st.sampled_from(fields), max_size=4 if depth else 8, unique_by=lambda f: f.number))
     for field in chosen:
@@ -123,22 +123,22 @@ def messages(
             assert inner is not None
             key, value = inner.fields_by_name["key"], inner.fields_by_name["value"]
             for one in draw(st.lists(values_of(key, depth), max_size=3)):
-                target = getattr(made, field.name)
+                target = getattr(result, field.name)
                 if value.message_type is not None:
                     target[one].CopyFrom(draw(values_of(value, depth)))
                 else:
                     target[one] = draw(values_of(value, depth))
         elif field.is_repeated:
-            getattr(made, field.name).extend(draw(st.lists(values_of(field, depth), max_size=4)))
+            getattr(result, field.name).extend(draw(st.lists(values_of(field, depth), max_size=4)))
         elif inner is not None:
-            getattr(made, field.name).CopyFrom(draw(values_of(field, depth)))
+            getattr(result, field.name).CopyFrom(draw(values_of(field, depth)))
         else:
-            setattr(made, field.name, draw(values_of(field, depth)))
-    return made
+            setattr(result, field.name, draw(values_of(field, depth)))
+    return result
 
 
 @st.composite
-def alike(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list[Any]:
+def similar_messages(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list[Any]:
     """Several messages that have most of the same few fields."""
     fields = [f for f in descriptor.fields if f.name in names]
     fields += draw(st.lists(st.sampled_from(list(descriptor.fields)), max_size=3))
@@ -146,8 +146,8 @@ def alike(draw: st.DrawFn, descriptor: Descriptor, names: Sequence[str]) -> list
 
 
 @st.composite
-def odd_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
-    """Bytes that are parts of messages, several messages one behind the other, or near to them."""
+def unusual_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
+    """Bytes that are parts of messages, several messages one after the other, or near to them."""
     pieces = draw(st.lists(some, min_size=1, max_size=2))
     data = b"".join(piece.SerializeToString() for piece in pieces)
     for _ in range(draw(st.integers(0, 2))):
@@ -200,16 +200,16 @@ def one_of(field: FieldDescriptor, depth: int, *, by_number: bool) -> st.SearchS
     """Column types of one element of a field."""
     inner = field.message_type
     if inner is not None:
-        found: list[st.SearchStrategy[t.DataType]] = [st.just(t.BYTES)]
+        results: list[st.SearchStrategy[t.DataType]] = [st.just(t.BYTES)]
         if inner.full_name == TIMESTAMP:
-            found.append(st.just(t.TimestampLtz(6)))
+            results.append(st.just(t.TimestampLtz(6)))
         if inner.full_name in WRAPPERS:
-            found.append(st.just(WRAPPERS[inner.full_name]))
+            results.append(st.just(WRAPPERS[inner.full_name]))
         if inner.full_name in JSON_LIKE:
-            found.append(st.just(t.STRING))
+            results.append(st.just(t.STRING))
         if depth < 3:
-            found.append(rows_of(inner, depth + 1, by_number=by_number))
-        return st.one_of(found)
+            results.append(rows_of(inner, depth + 1, by_number=by_number))
+        return st.one_of(results)
     if field.enum_type is not None:
         return st.sampled_from([t.STRING, t.Int(), t.BigInt()] if by_number else [t.STRING])
     match field.cpp_type:
@@ -230,8 +230,8 @@ def one_of(field: FieldDescriptor, depth: int, *, by_number: bool) -> st.SearchS
     return st.just(t.BYTES) if field.type == field.TYPE_BYTES else st.just(t.STRING)
 
 
-def written_values(kind: t.DataType) -> st.SearchStrategy[Any] | None:
-    """Texts that are sometimes names of the enum, and numbers of it; see `tests.strategies.values`."""
+def value_strategy(kind: t.DataType) -> st.SearchStrategy[Any] | None:
+    """Strings that are sometimes names of the enum, and numbers of it; see `tests.strategies.values`."""
     if isinstance(kind, t.VarChar):
         return st.sampled_from(["A", "B", "BB", "C", "D", "E"]) | st.text(max_size=8)
     if isinstance(kind, (t.Int, t.BigInt)):

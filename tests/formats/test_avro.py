@@ -16,7 +16,7 @@ from kdsl_formats._avro.decoder import AvroDecoder
 from kdsl_formats._avro.encoder import AvroEncoder
 from kdsl_formats._avro.schema import avro_schema, row_of
 from kdsl_formats.avro import Avro
-from tests.formats.conformance import DATA, ERROR, Case, answer, arrow_value, cases, python_rows, share, shown
+from tests.formats.conformance import DATA, ERROR, Case, answer, arrow_value, cases, from_arrow, python_rows, share
 
 CASES = cases("avro")
 SCHEMAS = {
@@ -28,17 +28,17 @@ BINARY = [c for c in CASES if "encoding" not in c.options]
 
 
 def present(row: t.Row) -> t.Row:
-    made = row.as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = row.as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 def legacy(case: Case) -> bool:
     return case.options.get("timestamp_mapping.legacy", "true") == "true"
 
 
-def problems(made: Avro, row: t.Row, direction: Direction = "read") -> list[Problem]:
-    return [*made.problems(), *made.check(row, direction)]
+def problems(value: Avro, row: t.Row, direction: Direction = "read") -> list[Problem]:
+    return [*value.problems(), *value.check(row, direction)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -56,7 +56,7 @@ def test_the_schema_is_the_references(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in BINARY if c.kind == "decode"], ids=lambda case: case.id)
-def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     reader = AvroDecoder(schema, present(case.row), schema, exact_units=False, min_batch=1)
     decoded = reader.decode(pa.array([case.input] * 3, pa.binary()))
@@ -64,13 +64,13 @@ def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
     if case.answer == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
-        assert [shown(v, case.row) for v in python_rows(decoded.rows)] == case.answer * 3
+        assert [from_arrow(v, case.row) for v in python_rows(decoded.rows)] == case.answer * 3
 
 
 @pytest.mark.parametrize(
     "case", [c for c in BINARY if c.kind == "encode" and c.answer != ERROR], ids=lambda case: case.id
 )
-def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
     schema = avro_schema(present(case.row), legacy_timestamps=legacy(case))
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
     encoded = AvroEncoder(schema, present(case.row), exact_units=False, min_batch=0).encode(rows)
@@ -80,24 +80,24 @@ def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
 
 def test_all_answers_are_the_references(record_property: Any) -> None:
     same = sum(answer(case) == case.answer for case in CASES)
-    told = share("avro", same, len(CASES) - same)
-    record_property("share", told)
-    print(told)
+    message = share("avro", same, len(CASES) - same)
+    record_property("share", message)
+    print(message)
 
     assert same == len(CASES)
 
 
 def test_the_options_are_those_of_the_reference_and_one_more() -> None:
-    given = {
+    settings = {
         "encoding": "JSON",
         "timestamp_mapping.legacy": "false",
         "timestamp_mapping.micros": "true",
         "codec": "deflate",
     }
-    made = Avro.from_strings(given)
+    result = Avro.from_strings(settings)
 
-    assert (made.encoding, made.legacy_timestamps, made.micros, made.codec) == ("json", False, True, "deflate")
-    assert made.to_strings() == given | {"encoding": "json"}
+    assert (result.encoding, result.legacy_timestamps, result.micros, result.codec) == ("json", False, True, "deflate")
+    assert result.to_strings() == settings | {"encoding": "json"}
     assert (Avro().encoding, Avro().legacy_timestamps, Avro().micros, Avro().codec) == ("binary", True, False, "snappy")
     assert [p.code for p in problems(Avro.from_strings({"encoding": "xml"}), t.row(a=t.Int()))] == ["option-value"]
 
@@ -121,7 +121,7 @@ def test_the_options_are_those_of_the_reference_and_one_more() -> None:
     ],
     ids=str,
 )
-def test_types_without_a_form_are_told(kind: t.DataType, codes: list[str], modern: list[str]) -> None:
+def test_unsupported_types_are_reported(kind: t.DataType, codes: list[str], modern: list[str]) -> None:
     row = t.row(fine=t.Int(), f=kind)
 
     for direction in ("read", "write"):
@@ -130,28 +130,28 @@ def test_types_without_a_form_are_told(kind: t.DataType, codes: list[str], moder
     assert {p.where.column for p in problems(Avro(), row)} <= {"f"}
 
 
-def test_a_problem_says_what_to_write_instead() -> None:
+def test_a_problem_names_what_to_write_instead() -> None:
     row = t.row(at=t.TimestampLtz(3), when=t.Timestamp(6), inside=t.Array(t.Timestamp(6)))
 
     assert [str(p) for p in problems(Avro(), row)] == [
-        "at: the type TIMESTAMP_LTZ(3) has no form in Avro in the legacy mapping of timestamps; set "
+        "at: the type TIMESTAMP_LTZ(3) is not supported by Avro in the legacy mapping of timestamps; set "
         "'timestamp_mapping.legacy' to 'false', or use a TIMESTAMP(3)",
-        "when: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "when: Avro in the legacy mapping of timestamps supports TIMESTAMP with up to 3 digits, but "
         "TIMESTAMP(6) has 6; set 'timestamp_mapping.legacy' to 'false', or use TIMESTAMP(3)",
-        "inside: Avro in the legacy mapping of timestamps holds TIMESTAMP with up to 3 digits, but "
+        "inside: Avro in the legacy mapping of timestamps supports TIMESTAMP with up to 3 digits, but "
         "TIMESTAMP(6) has 6 (at inside[]); use TIMESTAMP(3)",
     ]
 
 
 def test_digits_that_get_lost_are_a_warning_unless_micros_are_meant() -> None:
     row = t.row(at=t.Timestamp(6))
-    (told,) = problems(Avro(legacy_timestamps=False), row, "write")
+    (sample,) = problems(Avro(legacy_timestamps=False), row, "write")
 
-    assert (told.code, told.severity, told.where.column) == ("avro-micros", "warning", "at")
+    assert (sample.code, sample.severity, sample.where.column) == ("avro-micros", "warning", "at")
     assert problems(Avro(legacy_timestamps=False, micros=True), row, "write") == []
 
 
-def test_micros_are_what_the_schema_says_where_that_is_asked_for() -> None:
+def test_micros_follow_the_schema_if_requested() -> None:
     row = t.row(at=t.Timestamp(6), seen=t.TimestampLtz(6))
     value = {"at": 1_577_882_096_789_123, "seen": 1}
     rows = pa.array([value], arrow_type(row))
@@ -185,7 +185,7 @@ def test_micros_are_what_the_schema_says_where_that_is_asked_for() -> None:
     ],
     ids=lambda v: v[:30],
 )
-def test_json_that_is_no_row_is_an_error_with_its_place(text: str, reason: str) -> None:
+def test_json_that_is_not_a_row_is_an_error_with_its_location(text: str, reason: str) -> None:
     row = t.row(id=t.BigInt(nullable=False), name=t.STRING)
     decoded = Avro(encoding="json").decoder(row).decode(pa.array([text.encode()], pa.binary()))
 
@@ -194,7 +194,7 @@ def test_json_that_is_no_row_is_an_error_with_its_place(text: str, reason: str) 
     assert reason in bad.reason
 
 
-def test_json_holds_every_type() -> None:
+def test_json_supports_every_type() -> None:
     row = t.row(
         f=t.Float(),
         d=t.Double(nullable=False),

@@ -22,7 +22,7 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
 from kdsl_formats.debezium_avro_confluent.envelope import envelope
 from tests.formats import test_avro_contract as avro
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
 
 BODIES = avro.TestAvro()
 _topics = (f"topic-{number}" for number in itertools.count())
@@ -104,7 +104,7 @@ class WithRegistry(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
         (variant,) = self.variants
@@ -118,7 +118,7 @@ class WithRegistry(FormatContract):
 class TestAvroConfluent(WithRegistry):
     __test__ = True
     format = AvroConfluent()
-    variants = (AvroConfluent(**options()),)
+    variants = (AvroConfluent(**options(), unavailable="keep", unavailable_value_placeholder="?"),)
 
     def test_an_empty_message_is_an_error(self) -> None:
         decoded = self.decoder().decode(pa.array([b""], pa.binary()))
@@ -141,18 +141,21 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
     def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
         values = BODIES.message(number)[1]
-        return self.frame() + b"\x02\0\x02" + self.body(number) + b"\x02" + avro.text("c"), values
+        return self.frame() + b"\x02\0\x02" + self.body(number) + b"\x02" + avro.encode_string("c"), values
 
     def change(self, number: int) -> tuple[bytes, list[tuple[str, dict[str, Any]]]]:
         body, values = BODIES.message(number)
         one = b"\x02" + body
         match number % 4:
             case 0:
-                return self.frame() + b"\x02\0" + one + b"\x02" + avro.text("r"), [("+I", values)]
+                return self.frame() + b"\x02\0" + one + b"\x02" + avro.encode_string("r"), [("+I", values)]
             case 1:
-                return self.frame() + b"\x02" + one + one + b"\x02" + avro.text("u"), [("-U", values), ("+U", values)]
+                return self.frame() + b"\x02" + one + one + b"\x02" + avro.encode_string("u"), [
+                    ("-U", values),
+                    ("+U", values),
+                ]
             case 2:
-                return self.frame() + b"\x02" + one + b"\0\x02" + avro.text("d"), [("-D", values)]
+                return self.frame() + b"\x02" + one + b"\0\x02" + avro.encode_string("d"), [("-D", values)]
             case _:
                 return self.frame() + b"\0", []  # the null of the union at the top
 
@@ -160,12 +163,12 @@ class TestDebeziumAvroConfluent(WithRegistry):
         frame, one = self.frame(), b"\x02" + self.body(7)
         envelopes = {
             "no op": b"\0" + one + b"\0",
-            "another op": b"\0" + one + b"\x02" + avro.text("t"),
-            "upper case": b"\0" + one + b"\x02" + avro.text("C"),
-            "an update without before": b"\0" + one + b"\x02" + avro.text("u"),
-            "an update without after": one + b"\0\x02" + avro.text("u"),
-            "a delete without before": b"\0" + one + b"\x02" + avro.text("d"),
-            "a create without after": one + b"\0\x02" + avro.text("c"),
+            "another op": b"\0" + one + b"\x02" + avro.encode_string("t"),
+            "upper case": b"\0" + one + b"\x02" + avro.encode_string("C"),
+            "an update without before": b"\0" + one + b"\x02" + avro.encode_string("u"),
+            "an update without after": one + b"\0\x02" + avro.encode_string("u"),
+            "a delete without before": b"\0" + one + b"\x02" + avro.encode_string("d"),
+            "a create without after": one + b"\0\x02" + avro.encode_string("c"),
             "cut off": b"\0" + one[:-3],
         }
         return [b"\0", b"\1" + frame[1:], b"\0\x7f\xff\xff\xff\0", *(frame + b"\x02" + e for e in envelopes.values())]
@@ -175,7 +178,7 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         assert (len(decoded.rows), decoded.bad) == (0, ())
 
-    def test_envelopes_that_are_no_unions_are_read(self) -> None:
+    def test_envelopes_that_are_not_unions_are_read(self) -> None:
         client = registry_client(Registry(self.url))
         bare = avro_schema(envelope(self.row))
         number = client.register("bare-value", RegisteredSchema(schema_text(bare)))
@@ -184,12 +187,12 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         self.assert_rows(decoded, [3])
 
-    def test_what_is_wrong_with_an_envelope_is_told(self) -> None:
-        told = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
+    def test_mistakes_in_an_envelope_are_reported(self) -> None:
+        messages = [self.decoder().decode(pa.array([m], pa.binary())).bad[0].reason for m in self.bad_messages()[3:10]]
 
-        assert [re.split("[,;]", reason)[0] for reason in told] == [
+        assert [re.split("[,;]", reason)[0] for reason in messages] == [
             "the envelope has no 'op'",
-            "the message says that the table was emptied ('op' is 't')",
+            "the message empties the table ('op' is 't')",
             "the envelope has the 'op' 'C'",
             "'before' is null in an update ('u')",
             "'after' is null in an envelope with the 'op' 'u'",

@@ -35,14 +35,14 @@ ROW = t.row(
 
 def long(number: int) -> bytes:
     raw = number * 2 if number >= 0 else -number * 2 - 1
-    made = b""
+    result = b""
     while raw > 0x7F:
-        made += bytes([raw & 0x7F | 0x80])
+        result += bytes([raw & 0x7F | 0x80])
         raw >>= 7
-    return made + bytes([raw])
+    return result + bytes([raw])
 
 
-def text(value: str) -> bytes:
+def encode_string(value: str) -> bytes:
     return long(len(value.encode())) + value.encode()
 
 
@@ -56,7 +56,7 @@ class TestAvro(FormatContract):
         decimal = unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)
         parts = [
             long(number),
-            text(f"name {number}, é"),
+            encode_string(f"name {number}, é"),
             long(len(decimal)) + decimal,
             long(19_783),
             long(1_709_287_872_000 + number),
@@ -64,7 +64,7 @@ class TestAvro(FormatContract):
             bytes([number % 2]),
             struct.pack("<d", 0.25),
             b"\x06\1\2\3",
-            b"\x04\x02" + text(f"a{number}") + b"\0\0",
+            b"\x04\x02" + encode_string(f"a{number}") + b"\0\0",
             b"\0\x02\x02y",
             b"\x04\x02n\0\x02k\x02" + long(number) + b"\0",  # as Java's HashMap has them
         ]
@@ -95,8 +95,8 @@ class TestAvro(FormatContract):
             good[:1] + long(2**40) + good[2:],
             good[:1] + b"\xff" * 10 + good[2:],
             good.replace(b"\x06\1\2\3", b"\x80\x80\x80\x80\x80\x80\x80\x80\x80\x7f"),
-            good.replace(b"\x04\x02" + text("a7"), b"\x04\x04" + text("a7")),
-            good.replace(b"\x04\x02" + text("a7"), b"\xfe\xff\xff\xff\x0f\x02" + text("a7")),
+            good.replace(b"\x04\x02" + encode_string("a7"), b"\x04\x04" + encode_string("a7")),
+            good.replace(b"\x04\x02" + encode_string("a7"), b"\xfe\xff\xff\xff\x0f\x02" + encode_string("a7")),
         ]
 
     def row_types(self) -> st.SearchStrategy[t.Row]:
@@ -151,24 +151,24 @@ class TestAvroJson(TestAvro):
         ]
 
 
-@pytest.mark.parametrize("made", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])
+@pytest.mark.parametrize("value", [Avro(encoding="json"), Avro(legacy_timestamps=False)], ids=["json", "modern"])
 @given(data=st.data())
 @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
-def test_what_was_written_reads_back_with_other_options(made: Avro, data: st.DataObject) -> None:
-    row = data.draw(avro_bodies.row_types(legacy=made.legacy_timestamps))
+def test_what_was_written_reads_back_with_other_options(value: Avro, data: st.DataObject) -> None:
+    row = data.draw(avro_bodies.row_types(legacy=value.legacy_timestamps))
     rows = pa.array(data.draw(st.lists(avro_bodies.values(row), max_size=3)), arrow_type(row))
-    encoded = made.encoder(row).encode(rows)
-    decoded = made.decoder(row).decode(encoded.messages)
+    encoded = value.encoder(row).encode(rows)
+    decoded = value.decoder(row).decode(encoded.messages)
 
     assert (encoded.bad, decoded.bad) == ((), ())
-    assert [sorted_maps(v) for v in decoded.rows.to_pylist()] == [sorted_maps(v) for v in rows.to_pylist()]
+    assert [sort_maps(v) for v in decoded.rows.to_pylist()] == [sort_maps(v) for v in rows.to_pylist()]
 
 
-def sorted_maps(value: Any) -> Any:
-    """A value as a text in which the entries of maps are in the order of their keys, and NaN equals NaN."""
+def sort_maps(value: Any) -> Any:
+    """A value as a string in which the entries of maps are in the order of their keys, and NaN equals NaN."""
     if isinstance(value, dict):
-        return {k: sorted_maps(v) for k, v in value.items()}
+        return {k: sort_maps(v) for k, v in value.items()}
     if isinstance(value, list):
-        made = [sorted_maps(v) for v in value]
-        return sorted(made, key=repr) if value and isinstance(value[0], tuple) else made
-    return repr(value) if not isinstance(value, tuple) else (value[0], sorted_maps(value[1]))
+        results = [sort_maps(v) for v in value]
+        return sorted(results, key=repr) if value and isinstance(value[0], tuple) else results
+    return repr(value) if not isinstance(value, tuple) else (value[0], sort_maps(value[1]))

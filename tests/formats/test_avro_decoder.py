@@ -21,20 +21,20 @@ from tests.formats import avro_bodies
 from tests.formats.avro_bodies import ORDER, bodies
 from tests.formats.conformance import python_rows
 from tests.formats.contract import SUPPRESSED
-from tests.formats.test_avro_contract import long, text
+from tests.formats.test_avro_contract import encode_string, long
 from tests.strategies import examples
 
 
 def record(*fields: tuple[Any, ...], name: str = "R", **more: Any) -> dict[str, Any]:
     """A schema of a record from names, types and, where there are three, defaults."""
-    made = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) > 2 else {})} for f in fields]
-    return {"type": "record", "name": name, "fields": made, **more}
+    results = [{"name": f[0], "type": f[1], **({"default": f[2]} if len(f) > 2 else {})} for f in fields]
+    return {"type": "record", "name": name, "fields": results, **more}
 
 
 def row(**fields: t.DataType) -> t.Row:
-    made = t.row(**fields).as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = t.row(**fields).as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 def both(writer: Any, kind: t.Row, reader: Any, messages: list[bytes | None], **rules: Any) -> Decoded:
@@ -128,9 +128,9 @@ def without_logical_types(schema: Any) -> Any:
 
 
 def row_not_null(kind: t.Row) -> t.Row:
-    made = kind.as_nullable(False)
-    assert isinstance(made, t.Row)
-    return made
+    result = kind.as_nullable(False)
+    assert isinstance(result, t.Row)
+    return result
 
 
 FIXED_THREE = {"type": "fixed", "name": "F", "size": 3}
@@ -140,8 +140,8 @@ BRANCHES: dict[str, tuple[Any, list[bytes]]] = {
     "long": ("long", [long(300), long(2**62 + 1)]),
     "float": ("float", [struct.pack("<f", 0.5)]),
     "double": ("double", [struct.pack("<d", -2.5)]),
-    "string": ("string", [text("é"), text("")]),
-    "bytes": ("bytes", [text("abc"), b"\x04\xff\xfe"]),
+    "string": ("string", [encode_string("é"), encode_string("")]),
+    "bytes": ("bytes", [encode_string("abc"), b"\x04\xff\xfe"]),
     "boolean": ("boolean", [b"\1"]),
     "F": (FIXED_THREE, [b"abc", b"ab"]),
     "array": ({"type": "array", "items": ["null", "int"]}, [b"\x04\x02\x0c\x02\x02\0", b"\x04\0\x02\x02\0", b"\0"]),
@@ -170,16 +170,18 @@ def test_unions_of_all_types_equal_the_judge(
         table = row_of(reader)
     messages = []
     for _ in range(data.draw(st.integers(1, 5))):
-        made = b""
+        result = b""
         for _ in range(data.draw(st.integers(1, 3)) if inside else 1):
             place = data.draw(st.integers(0, len(names) - 1))
-            made += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
-        messages.append(data.draw(avro_bodies.broken(made + (b"\0" if inside else long(5)))))
+            result += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
+        messages.append(data.draw(avro_bodies.broken(result + (b"\0" if inside else long(5)))))
 
     both(writer, table, reader, [*messages])
 
 
-def asked(reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.MonkeyPatch) -> tuple[Decoded, list[bytes]]:
+def decode_and_record(
+    reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Decoded, list[bytes]]:
     """What is read, and the messages that the judge was asked about."""
     judge, bodies = reader.reference.value, list[bytes]()
 
@@ -195,9 +197,9 @@ def asked(reader: AvroDecoder, messages: list[bytes], monkeypatch: pytest.Monkey
     ("wire", "kind", "good", "null"),
     [
         (["null", "int"], t.Int(nullable=False), b"\x02" + long(9), b"\0"),
-        (["string", "null"], t.VarChar(nullable=False), b"\0" + text("ab"), b"\x02"),
-        (["int", "string"], t.BigInt(), b"\0" + long(9), b"\x02" + text("ab")),
-        (["null", "int", "string"], t.BigInt(), b"\x02" + long(9), b"\x04" + text("ab")),
+        (["string", "null"], t.VarChar(nullable=False), b"\0" + encode_string("ab"), b"\x02"),
+        (["int", "string"], t.BigInt(), b"\0" + long(9), b"\x02" + encode_string("ab")),
+        (["null", "int", "string"], t.BigInt(), b"\x02" + long(9), b"\x04" + encode_string("ab")),
         ({"type": "array", "items": ["null", "int"]}, t.Array(t.Int(nullable=False)), b"\x02\x02\x02\0", b"\x02\0\0"),
     ],
     ids=str,
@@ -207,7 +209,9 @@ def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
 ) -> None:
     table = row(f=kind)
     messages = [null if i in (3, 77) else good for i in range(100)]
-    decoded, bodies = asked(AvroDecoder(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch)
+    decoded, bodies = decode_and_record(
+        AvroDecoder(record(("f", wire)), table, avro_schema(table)), messages, monkeypatch
+    )
 
     assert bodies == [null, null]
     assert [b.index for b in decoded.bad] == [3, 77]
@@ -217,7 +221,7 @@ def test_only_the_messages_that_meet_a_mismatch_go_to_the_judge(
 @pytest.mark.parametrize(
     ("wire", "table", "messages", "expected"),
     [
-        (["null", "string", "long"], None, [b"\0", b"\x02" + text("a"), b"\x04\x06"], [
+        (["null", "string", "long"], None, [b"\0", b"\x02" + encode_string("a"), b"\x04\x06"], [
             None, {"member0": "a", "member1": None}, {"member0": None, "member1": 3}]),
         (["int", "null", "long"], t.BigInt(), [b"\0\x02", b"\x02", b"\x04\x06"], [1, None, 3]),
         ("null", t.STRING, [b""] * 3, [None] * 3),
@@ -234,7 +238,7 @@ def test_unions_nulls_and_decimals_of_other_scales_are_read_by_columns(
     writer = record(("f", wire))
     kind = row_of(writer) if table is None else row(f=table)
     reader = writer if table is None else avro_schema(kind)
-    decoded, bodies = asked(AvroDecoder(writer, kind, reader), messages * 20, monkeypatch)
+    decoded, bodies = decode_and_record(AvroDecoder(writer, kind, reader), messages * 20, monkeypatch)
 
     assert bodies == []
     assert decoded.rows.field("f").to_pylist() == expected * 20
@@ -270,7 +274,7 @@ def test_decimals_of_any_scale_equal_the_judge(precision: int, data: st.DataObje
     both(record(("d", logical)), table, avro_schema(table), [*messages])
 
 
-def test_a_large_batch_with_a_few_bad_messages_keeps_all_others() -> None:
+def test_a_large_batch_with_a_few_bad_messages_returns_all_others() -> None:
     kind = row(id=t.BigInt(nullable=False), tags=t.Array(t.STRING, nullable=False))
     schema = avro_schema(kind)
     messages: list[bytes | None] = [*bodies(kind, [{"id": i, "tags": ["x"] * (i % 5)} for i in range(3000)])]
@@ -297,11 +301,11 @@ def test_a_large_batch_with_a_few_bad_messages_keeps_all_others() -> None:
         ("long", long(2**62 + 1), t.Double(nullable=False), float(2**62)),
         ("long", long(2**53 + 1), t.Float(), float(2**53)),
         ("float", struct.pack("<f", 0.1), t.Double(nullable=False), struct.unpack("<f", struct.pack("<f", 0.1))[0]),
-        ("string", text("é"), t.BYTES, "é".encode()),
-        ("bytes", text("é"), t.STRING, "é"),
-        (["null", "string"], b"\x02" + text("é"), t.STRING, "é"),
+        ("string", encode_string("é"), t.BYTES, "é".encode()),
+        ("bytes", encode_string("é"), t.STRING, "é"),
+        (["null", "string"], b"\x02" + encode_string("é"), t.STRING, "é"),
         (["string", "null"], b"\x02", t.STRING, None),
-        (["string"], b"\0" + text("é"), t.STRING, "é"),
+        (["string"], b"\0" + encode_string("é"), t.STRING, "é"),
         (["int", "long", "null"], b"\x02" + long(9), t.BigInt(), 9),
         (["int", "long", "null"], b"\x04", t.BigInt(), None),
         ({"type": "array", "items": "int"}, b"\x04\x02\x04\0", t.Array(t.BigInt()), [1, 2]),
@@ -319,7 +323,7 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
 
 
 @pytest.mark.parametrize(
-    ("wire", "data", "kind", "told"),
+    ("wire", "data", "kind", "message"),
     [
         ("long", long(1), t.STRING, "field 'f': Found long, expecting union"),
         ("long", long(1), t.VarChar(nullable=False), "field 'f': Found long, expecting string"),
@@ -332,12 +336,12 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
         ("int", b"\x80\x80\x80\x80\x80\0", t.Int(nullable=False), "field 'f': the number has more than 5 bytes"),
         ("long", b"\xff" * 9 + b"\x7f", t.BigInt(nullable=False), "field 'f': the number has more than 64 bits"),
         ("long", b"\x80" * 11, t.BigInt(nullable=False), "field 'f': the number has more than 10 bytes"),
-        ("long", b"\x80", t.BigInt(nullable=False), "field 'f': the message ends inside of a number"),
+        ("long", b"\x80", t.BigInt(nullable=False), "field 'f': the message ends inside a number"),
         ("int", long(200), t.TinyInt(nullable=False), "field 'f': 200 is out of the range of TINYINT"),
         ("int", long(-40_000), t.SmallInt(nullable=False), "field 'f': -40000 is out of the range of SMALLINT"),
-        ("boolean", b"", t.Boolean(nullable=False), "field 'f': the message ends inside of a boolean"),
-        ("float", b"\0\0\0", t.Float(nullable=False), "field 'f': the message ends inside of a float"),
-        ("double", b"\0" * 7, t.Double(nullable=False), "field 'f': the message ends inside of a double"),
+        ("boolean", b"", t.Boolean(nullable=False), "field 'f': the message ends inside a boolean"),
+        ("float", b"\0\0\0", t.Float(nullable=False), "field 'f': the message ends inside a float"),
+        ("double", b"\0" * 7, t.Double(nullable=False), "field 'f': the message ends inside a double"),
         ("string", b"\x01", t.VarChar(nullable=False), "field 'f': a length is negative: -1"),
         ("string", b"\x0aab", t.VarChar(nullable=False), "field 'f': the message ends 3 bytes before the end of a"),
         ("bytes", long(2**40), t.VarBinary(nullable=False), "field 'f': the message ends"),
@@ -352,10 +356,12 @@ def test_a_value_is_resolved_to_the_table(wire: Any, data: bytes, kind: t.DataTy
     ],
     ids=str,
 )
-def test_what_does_not_fit_is_an_error_with_its_place(wire: Any, data: bytes, kind: t.DataType, told: str) -> None:
+def test_a_value_that_does_not_fit_is_an_error_with_its_location(
+    wire: Any, data: bytes, kind: t.DataType, message: str
+) -> None:
     table = row(f=kind)
 
-    assert told in reason(record(("f", wire)), table, avro_schema(table), data)
+    assert message in reason(record(("f", wire)), table, avro_schema(table), data)
 
 
 def test_fields_are_found_by_name() -> None:
@@ -366,11 +372,11 @@ def test_fields_are_found_by_name() -> None:
         ("id", "int"),
     )
     table = row(id=t.BigInt(nullable=False), extra=t.STRING, name=t.STRING)
-    data = b"\x02\x02k\x06\0\x02\x02x\x04" + b"\0" * 8 + b"\0\0" + text("bob") + b"abc" + b"\0" * 4 + long(7)
+    data = b"\x02\x02k\x06\0\x02\x02x\x04" + b"\0" * 8 + b"\0\0" + encode_string("bob") + b"abc" + b"\0" * 4 + long(7)
     decoded = both(writer, table, avro_schema(table), [data, data[:-1], data])
 
     assert decoded.rows.to_pylist() == [{"id": 7, "extra": None, "name": "bob"}] * 2
-    assert [b.reason for b in decoded.bad] == ["field 'id': the message ends inside of a number"]
+    assert [b.reason for b in decoded.bad] == ["field 'id': the message ends inside a number"]
 
 
 def test_a_field_that_is_missing_needs_a_default() -> None:
@@ -410,7 +416,7 @@ def test_records_of_other_names_are_resolved_by_their_fields() -> None:
     table = row(p=t.row(x=t.Int(), y=t.STRING))
     writer = record(("p", record(("y", "string"), ("x", "int"), name="com.example.Other")))
 
-    assert values(writer, table, avro_schema(table), text("a") + b"\x02") == [{"x": 1, "y": "a"}]
+    assert values(writer, table, avro_schema(table), encode_string("a") + b"\x02") == [{"x": 1, "y": "a"}]
 
 
 def test_enums_fixed_values_and_uuids_have_columns() -> None:
@@ -424,8 +430,8 @@ def test_enums_fixed_values_and_uuids_have_columns() -> None:
     assert str(table) == (
         "ROW<`e` STRING, `f` VARBINARY(2) NOT NULL, `d` DECIMAL(6, 2) NOT NULL, `u` STRING NOT NULL> NOT NULL"
     )
-    data = b"\x02\x02" + b"ab" + b"\xff\xff\x9c" + text("x")
-    wrong = b"\x02\x04" + b"ab" + b"\xff\xff\x9c" + text("x")
+    data = b"\x02\x02" + b"ab" + b"\xff\xff\x9c" + encode_string("x")
+    wrong = b"\x02\x04" + b"ab" + b"\xff\xff\x9c" + encode_string("x")
     decoded = both(schema, table, schema, [data, b"\0" + data[2:], wrong])
 
     assert decoded.rows.to_pylist() == [
@@ -451,7 +457,7 @@ def test_a_union_of_several_types_is_a_row_of_members() -> None:
 
     assert str(table.fields[0].type) == "ROW<`member0` STRING, `member1` BIGINT, `member2` ROW<`x` INT NOT NULL>>"
     empty = {"member0": None, "member1": None, "member2": None}
-    assert values(schema, table, schema, b"\0", b"\x02" + text("a"), b"\x04\x06", b"\x06\x06") == [
+    assert values(schema, table, schema, b"\0", b"\x02" + encode_string("a"), b"\x04\x06", b"\x06\x06") == [
         None,
         empty | {"member0": "a"},
         empty | {"member1": 3},
@@ -459,7 +465,7 @@ def test_a_union_of_several_types_is_a_row_of_members() -> None:
     ]
 
 
-def test_the_null_of_a_union_at_the_top_gives_no_row() -> None:
+def test_the_null_of_a_top_level_union_returns_no_row() -> None:
     schema = ["null", record(("x", "int"))]
     decoded = both(schema, row(x=t.Int(nullable=False)), schema, [b"\0", b"\x02\x02", None, b"\x04", b"\x02\x04"])
 
@@ -468,7 +474,7 @@ def test_the_null_of_a_union_at_the_top_gives_no_row() -> None:
     assert (decoded.messages.to_pylist(), [b.index for b in decoded.bad]) == ([1, 4], [3])
 
 
-def test_a_schema_that_holds_itself_is_read_over() -> None:
+def test_a_recursive_schema_is_skipped() -> None:
     writer = record(("next", ["null", "Node"]), ("x", "int"), name="Node")
     table = row(x=t.Int(nullable=False))
     deep = b"\x02" * 100_000
@@ -487,9 +493,7 @@ def test_a_schema_that_holds_itself_is_read_over() -> None:
         ("timestamp-nanos", 1_577_882_096_789_123_999, 1_577_882_096_789_123),
     ],
 )
-def test_a_timestamp_counts_what_the_writer_says_unless_all_are_milliseconds(
-    logical: str, number: int, micros: int
-) -> None:
+def test_a_timestamp_has_the_writers_unit_unless_all_are_milliseconds(logical: str, number: int, micros: int) -> None:
     table = row(at=t.Timestamp(3))
     writer = record(("at", {"type": "long", "logicalType": logical}))
 
@@ -533,19 +537,19 @@ def test_decimals_may_be_long_and_are_null_when_they_have_too_many_digits(data: 
     assert "not a number" in reason(avro_schema(table), table, avro_schema(table), b"\0")
 
 
-def test_texts_that_are_no_utf8_are_read_as_java_reads_them() -> None:
+def test_invalid_utf8_is_read_as_java_reads_it() -> None:
     table = row(s=t.VarChar(nullable=False))
     data = [b"\x04\xff\xfe", b"\x06\xed\xa0\x80", b"\x02a", b"\x02\xc3"]
 
     assert values(avro_schema(table), table, avro_schema(table), *data) == ["\ufffd\ufffd", "\ufffd", "a", "\ufffd"]
 
 
-def test_odd_numbers_are_read() -> None:
+def test_unusual_numbers_are_read() -> None:
     table = row(d=t.Double(nullable=False), b=t.Boolean(nullable=False), i=t.BigInt(nullable=False))
     schema = avro_schema(table)
-    found = both(schema, table, schema, [struct.pack("<d", float("nan")) + b"\x02\x80\x80\0"]).rows.to_pylist()
+    actual = both(schema, table, schema, [struct.pack("<d", float("nan")) + b"\x02\x80\x80\0"]).rows.to_pylist()
 
-    assert repr(found) == "[{'d': nan, 'b': False, 'i': 0}]"  # Java, too, takes only 1 for true
+    assert repr(actual) == "[{'d': nan, 'b': False, 'i': 0}]"  # Java, too, takes only 1 for true
 
 
 @pytest.mark.parametrize("number", [86_400_000, -1])
@@ -577,7 +581,7 @@ def test_ten_megabytes_are_read() -> None:
     assert both(avro_schema(table), table, avro_schema(table), [body]).rows.to_pylist() == [value]
 
 
-def test_a_count_that_is_a_lie_costs_no_memory() -> None:
+def test_a_false_count_does_not_allocate_memory() -> None:
     table = row(a=t.Array(t.Array(t.Int(nullable=False), nullable=False), nullable=False))
     schema = avro_schema(table)
     body = long(2**30) + (long(2**30) + b"\x02" * 5) * 1000
@@ -585,7 +589,7 @@ def test_a_count_that_is_a_lie_costs_no_memory() -> None:
     assert "the message ends" in reason(schema, table, schema, body)
 
 
-def test_a_column_that_the_tables_schema_does_not_have_is_told_at_once() -> None:
+def test_a_column_missing_from_the_tables_schema_is_reported_at_once() -> None:
     schema = record(("a", "int"))
 
     with pytest.raises(AvroTypeError, match="has no field 'b' for the column"):

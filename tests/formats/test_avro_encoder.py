@@ -23,7 +23,7 @@ from tests import strategies
 from tests.formats import avro_bodies
 from tests.formats.avro_bodies import ORDER
 from tests.formats.contract import SUPPRESSED
-from tests.formats.test_avro_contract import long, text
+from tests.formats.test_avro_contract import encode_string, long
 from tests.formats.test_avro_decoder import both as read, record, row, row_not_null
 from tests.strategies import examples
 
@@ -42,8 +42,8 @@ def both(schema: Any, kind: t.Row, rows: pa.StructArray, **rules: Any) -> Encode
 def body(schema: Any, kind: t.Row, value: dict[str, Any], **rules: Any) -> bytes:
     encoded = both(schema, kind, pa.array([value] * 2, arrow_type(kind)), **rules)
     assert encoded.bad == ()
-    made: bytes = encoded.messages[1].as_py()
-    return made
+    result: bytes = encoded.messages[1].as_py()
+    return result
 
 
 def reasons(schema: Any, kind: t.Row, value: dict[str, Any]) -> list[str]:
@@ -81,7 +81,7 @@ FIXED_TWO = {"type": "fixed", "name": "F", "size": 2}
 NANOS = {"type": "long", "logicalType": "timestamp-nanos"}
 
 
-def fixed_decimal(size: int, scale: int) -> dict[str, Any]:
+def decimal_schema(size: int, scale: int) -> dict[str, Any]:
     return {"type": "fixed", "name": "D", "size": size, "logicalType": "decimal", "precision": 38, "scale": scale}
 
 
@@ -101,18 +101,18 @@ ODD: dict[str, tuple[Any, t.DataType, list[Any], list[Any]]] = {
         [Decimal("0.01")],
     ),
     "two": (
-        fixed_decimal(2, 2),
+        decimal_schema(2, 2),
         t.Decimal(9, 2, nullable=False),
         [Decimal("-327.68"), Decimal(1)],
         [Decimal("327.68")],
     ),
     "twelve": (
-        fixed_decimal(12, 0),
+        decimal_schema(12, 0),
         t.Decimal(38, 0, nullable=False),
         [Decimal(-(2**95)), Decimal(3)],
         [Decimal(2**95)],
     ),
-    "twenty": (fixed_decimal(20, 1), t.Decimal(38, 1, nullable=False), [Decimal(-(10**36)), Decimal("0.1")], [None]),
+    "twenty": (decimal_schema(20, 1), t.Decimal(38, 1, nullable=False), [Decimal(-(10**36)), Decimal("0.1")], [None]),
     "nothing": ("null", t.STRING, [None], ["a"]),
     "choice": (
         ["string", "null", FIXED_TWO],
@@ -136,7 +136,7 @@ ODD: dict[str, tuple[Any, t.DataType, list[Any], list[Any]]] = {
 
 
 @pytest.mark.parametrize("case", ODD)
-def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_unusual_rows_go_to_the_reference(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     wire, kind, good, odd = ODD[case]
     schema, table = record(("before", "int"), ("f", wire)), row(before=t.Int(nullable=False), f=kind)
     rows = [{"before": i, "f": good[i % len(good)]} for i in range(100)]
@@ -160,7 +160,7 @@ def test_only_rows_that_are_odd_go_to_the_judge(case: str, monkeypatch: pytest.M
 
 @given(st.sampled_from(sorted(ODD)), st.sampled_from(["", "array", "map"]), st.data())
 @settings(deadline=None, max_examples=examples(100), suppress_health_check=SUPPRESSED)
-def test_odd_columns_equal_the_judge(case: str, around: str, data: st.DataObject) -> None:
+def test_unusual_columns_equal_the_reference(case: str, around: str, data: st.DataObject) -> None:
     wire, kind, good, odd = ODD[case]
     value: st.SearchStrategy[Any] = st.sampled_from([*good, *good, *good, *odd])
     if around == "array":
@@ -184,7 +184,7 @@ def test_decimals_of_any_scale_and_size_equal_the_judge(
     precision: int, scale: int, size: int | None, data: st.DataObject
 ) -> None:
     table = row(d=t.Decimal(precision, data.draw(st.integers(0, precision))))
-    wire = bytes_decimal(scale) if size is None else fixed_decimal(size, scale)
+    wire = bytes_decimal(scale) if size is None else decimal_schema(size, scale)
     rows = data.draw(st.lists(strategies.values(table), min_size=1, max_size=6))
 
     both(record(("d", ["null", wire])), table, pa.array(rows, arrow_type(table)))
@@ -207,16 +207,16 @@ def test_another_reader_reads_what_is_written(rows: list[Any]) -> None:
     schema = avro_schema(kind)
     wire = fastavro.parse_schema(schema)
     encoded = both(schema, kind, pa.array(rows, arrow_type(kind)))
-    found = [fastavro.schemaless_reader(io.BytesIO(message), wire, None) for message in encoded.messages.to_pylist()]
+    results = [fastavro.schemaless_reader(io.BytesIO(message), wire, None) for message in encoded.messages.to_pylist()]
 
-    for value, other in zip(rows, found, strict=True):
+    for value, other in zip(rows, results, strict=True):
         assert isinstance(other, dict)
         at = other.pop("at")
         assert other == {k: v for k, v in value.items() if k != "at"}
         assert (None if at is None else round(at.timestamp() * 1000)) == (value["at"] and value["at"] // 1000)
 
 
-def test_long_texts_and_many_items_are_written() -> None:
+def test_long_strings_and_many_items_are_written() -> None:
     kind = row(s=t.STRING, b=t.BYTES, tags=t.Array(t.STRING), n=t.Int())
     values = [
         {"s": "é" * size, "b": bytes(size), "tags": ["x" * (size % 40)] * (size % 300), "n": size}
@@ -277,7 +277,7 @@ def test_a_row_of_members_is_a_union() -> None:
     schema = record(("u", ["null", "string", "long"]))
     kind = row_of(schema)
 
-    assert body(schema, kind, {"u": {"member0": "a", "member1": None}}) == b"\x02" + text("a")
+    assert body(schema, kind, {"u": {"member0": "a", "member1": None}}) == b"\x02" + encode_string("a")
     assert body(schema, kind, {"u": {"member0": None, "member1": 3}}) == b"\x04\x06"
     assert body(schema, kind, {"u": None}) == b"\0"
     assert reasons(schema, kind, {"u": {"member0": "a", "member1": 3}}) == [
@@ -298,7 +298,7 @@ def test_a_key_that_comes_twice_is_written_once() -> None:
     assert body(avro_schema(kind), kind, {"m": [("a", 1), ("b", 2), ("a", 3)]}) == b"\x04\x02a\x06\x02b\x04\0"
 
 
-def test_a_schema_that_cannot_hold_the_table_is_told_at_once() -> None:
+def test_a_schema_that_cannot_represent_the_table_is_reported_at_once() -> None:
     with pytest.raises(AvroTypeError, match="a: the schema has string here, which cannot hold INT"):
         AvroEncoder(record(("a", "string")), row(a=t.Int()))
     with pytest.raises(AvroTypeError, match="no field for the columns"):
@@ -319,7 +319,7 @@ def test_the_entries_of_maps_have_the_order_of_javas_hash_map(keys: list[str], o
     assert [keys[i] for i in java_order(keys)] == order
 
 
-def test_the_hash_of_a_text_is_javas() -> None:
+def test_the_hash_of_a_string_is_javas() -> None:
     assert [java_hash(key) for key in ("", "a", "Aa", "BB")] == [0, 97, 2112, 2112]
     assert java_hash("\U0001f600") == (0xD83D * 31 + 0xDE00) ^ ((0xD83D * 31 + 0xDE00) >> 16)
 

@@ -1,4 +1,4 @@
-"""Avro schemas from tables, tables from Avro schemas, and what is no schema."""
+"""Avro schemas from tables, tables from Avro schemas, and what is not a schema."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_type_of_a_schema_is_the_references() -> None:
     )
 
 
-def test_what_avro_says_about_a_field_is_the_comment() -> None:
+def test_the_doc_of_an_avro_field_is_the_comment() -> None:
     schema = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "int", "doc": "How many."}]}
 
     assert row_of(schema).fields[0].comment == "How many."
@@ -84,9 +84,9 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
-        ("int", "a table needs a schema of records, but this one is of INT NOT NULL"),
+        ("int", "a table needs a schema of records, but this one is a schema of INT NOT NULL"),
         (["int", "string"], "a table needs a schema of records"),
         (record(("next", ["null", "Node"]), name="Node"), "next: the record 'Node' contains itself"),
         (
@@ -96,13 +96,13 @@ def test_a_nullable_record_is_a_nullable_row() -> None:
     ],
     ids=str,
 )
-def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
-    with pytest.raises(AvroTypeError, match="^" + told.replace("(", r"\(")):
+def test_a_schema_that_is_not_a_table_is_reported(schema: Any, message: str) -> None:
+    with pytest.raises(AvroTypeError, match="^" + message.replace("(", r"\(")):
         row_of(schema)
 
 
 @pytest.mark.parametrize(
-    ("schema", "told"),
+    ("schema", "message"),
     [
         ("{", "an Avro schema must be JSON, and this is not"),
         ("[" * 100_000, "an Avro schema must be JSON, and this is not"),
@@ -118,8 +118,8 @@ def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
             '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"a","type":"int"}]}',
             "a record has the field 'a' twice",
         ),
-        ('["int","int"]', "a union holds 'int' twice"),
-        ('["int",["null"]]', "a union cannot hold a union"),
+        ('["int","int"]', "a union contains 'int' twice"),
+        ('["int",["null"]]', "a union cannot contain a union"),
         ('{"type":"array"}', "a schema of type 'array' needs 'items'"),
         ('{"type":"enum","name":"E","symbols":"A"}', "'symbols' must be a list of strings, not 'A'"),
         ('{"type":"enum","name":"E","symbols":["A","A"]}', "the enum 'E' has a symbol twice"),
@@ -131,10 +131,10 @@ def test_a_schema_that_is_no_table_is_told(schema: Any, told: str) -> None:
     ],
     ids=lambda v: v[:40],
 )
-def test_what_is_no_schema_is_told_with_its_place(schema: str, told: str) -> None:
+def test_an_invalid_schema_is_reported_with_its_location(schema: str, message: str) -> None:
     with pytest.raises(AvroTypeError) as e:
         parse_schema(schema)
-    assert str(e.value).startswith(told)
+    assert str(e.value).startswith(message)
 
 
 def test_names_are_found_in_their_namespace() -> None:
@@ -146,12 +146,12 @@ def test_names_are_found_in_their_namespace() -> None:
         ("e", "other.F"),
         name="com.shop.R",
     )
-    found = schema_type(schema)
+    result = schema_type(schema)
 
-    assert [f.type.name for f in found.fields] == ["com.shop.E"] * 3 + ["other.F"] * 2
+    assert [f.type.name for f in result.fields] == ["com.shop.E"] * 3 + ["other.F"] * 2
 
 
-def test_nested_rows_that_would_share_a_name_are_told() -> None:
+def test_nested_rows_that_would_share_a_name_are_reported() -> None:
     inner = t.row(x=t.Int())
     row = t.row(a=t.row(b=inner), a_b=t.row(y=t.Int()))
     (problem,) = avro_type_problems(row, True)
@@ -162,7 +162,7 @@ def test_nested_rows_that_would_share_a_name_are_told() -> None:
     fastavro.parse_schema(schema)
 
 
-def test_a_schema_may_hold_comments() -> None:
+def test_a_schema_may_contain_comments() -> None:
     text = (
         '/** A record. */ {"type":"record", // here\n "name":"R","fields":[{"name":"a","type":"int","doc":"//\\"/*"}]}'
     )

@@ -10,7 +10,7 @@ from kdsl.types import model as t
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson, MaxwellJson, OggJson
 from kdsl_formats.cdc_json.formats import ChangeJson
 from tests import strategies
-from tests.formats.contract import SUPPRESSED, FormatContract, written_and_read
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip
 from tests.formats.test_json_contract import ROW_TYPES, readable
 
 
@@ -94,7 +94,7 @@ class ChangeContract(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=40, suppress_health_check=SUPPRESSED)
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)  # fewer times: the values are those of the format json
+        check_round_trip(self, data)  # fewer times: the values are those of the format json
 
 
 def _readable(kind: t.DataType) -> st.SearchStrategy[Any] | None:

@@ -38,11 +38,11 @@ def meaning_of(random: Random, dialect: Dialect, row: t.Row) -> ChangeReadingRul
         payload=dialect is DEBEZIUM and random.random() < 0.4,
         include=tuple(include) if dialect is CANAL else (),
         metadata=tuple(keys),
-        keyed=keyed_of(random, row),
+        keyed=random_key(random, row),
     )
 
 
-def keyed_of(random: Random, row: t.Row) -> tuple[str, ...]:
+def random_key(random: Random, row: t.Row) -> tuple[str, ...]:
     """No primary key, or one of some columns, or one that the value does not have."""
     if random.random() < 0.6:
         return ()
@@ -59,14 +59,14 @@ def one_by_one(rules: ChangeReadingRules, messages: list[bytes | None]) -> tuple
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reader.read_changes(message or b"")
+            result = reader.read_changes(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
             continue
-        rows += made.rows
-        kinds += made.kinds
-        owner += [i] * len(made.rows)
-        metadata += [made.metadata] * len(made.rows)
+        rows += result.rows
+        kinds += result.kinds
+        owner += [i] * len(result.rows)
+        metadata += [result.metadata] * len(result.rows)
     columns = [
         list(python_rows(pa.array([values[i] for values in metadata], metadata_type(piece))))
         for i, piece in enumerate(rules.metadata_fields)
@@ -116,11 +116,11 @@ def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:
     asked: list[bytes] = []
     changes = decoder.reference.read_changes
 
-    def counted(message: bytes) -> Changes:
+    def record_message(message: bytes) -> Changes:
         asked.append(message)
         return changes(message)
 
-    decoder.reference.read_changes = counted  # type: ignore[method-assign]
+    decoder.reference.read_changes = record_message  # type: ignore[method-assign]
     decoded = decoder.decode(pa.array([m.encode() for m in messages], pa.binary()))
     assert decoded.bad == ()
     return len(asked)
@@ -170,20 +170,20 @@ def test_plain_changes_of_the_other_dialects_need_no_reference() -> None:
     assert by_columns(ChangeReadingRules(OGG, ROW, metadata=tuple(OGG.metadata)), ogg) == 0
 
 
-def framed(schema: str, count: int) -> list[bytes | None]:
-    """Inserts with their schema, and a tombstone behind each tenth."""
-    made: list[bytes | None] = []
+def make_inserts(schema: str, count: int) -> list[bytes | None]:
+    """Inserts with their schema, and a tombstone after each tenth."""
+    results: list[bytes | None] = []
     for i in range(count):
         change = f'{{"before":null,"after":{{"id":{i},"name":"n","amount":1.5}},"op":"c","ts_ms":{i}}}'
-        made.append(f'{{"schema":{schema},"payload":{change}}}'.encode())
-        made += [None] if i % 10 == 0 else []
-    return made
+        results.append(f'{{"schema":{schema},"payload":{change}}}'.encode())
+        results += [None] if i % 10 == 0 else []
+    return results
 
 
 def test_messages_with_the_same_schema_are_read_without_it() -> None:
     rules = ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema", "ingestion-timestamp"), payload=True)
     schema = '{"type":"struct","fields":[{"type":"string","field":"n"}],"name":"x"}'
-    messages = framed(schema, 300)
+    messages = make_inserts(schema, 300)
     odd: dict[int, bytes] = {
         3: (messages[3] or b"")[:-1],
         4: (messages[4] or b"")[:-1] + b',"more":{}}',
@@ -196,20 +196,20 @@ def test_messages_with_the_same_schema_are_read_without_it() -> None:
     for i, message in odd.items():
         messages[i] = message
 
-    assert by_columns(rules, [m.decode() for m in framed(schema, 300) if m]) == 0
+    assert by_columns(rules, [m.decode() for m in make_inserts(schema, 300) if m]) == 0
     assert ChangeDecoder(rules)._frames.find(pa.array(messages, pa.binary()), np.array([bool(m) for m in messages]))
     check(rules, messages, 48)
 
 
 def test_messages_with_several_schemas_need_no_reference() -> None:
     schemas = [f'{{"type":"struct","name":"{"x" * 300}{i}","fields":[{{"a":"b"}}]}}' for i in range(3)]
-    messages = [m for three in zip(*(framed(s, 100) for s in schemas), strict=True) for m in three]
+    messages = [m for three in zip(*(make_inserts(s, 100) for s in schemas), strict=True) for m in three]
     rules = ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True)
 
     assert by_columns(rules, [m.decode() for m in messages if m]) == 0
     check(rules, messages, 48)
 
 
-def test_a_broken_schema_is_no_frame() -> None:
+def test_a_broken_schema_is_not_a_frame() -> None:
     for schema in ("{", '{"a":01}', '{"a":tru}', "[1}", '{"a":"\\x"}'):
-        check(ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True), framed(schema, 100), 48)
+        check(ChangeReadingRules(DEBEZIUM, ROW, metadata=("schema",), payload=True), make_inserts(schema, 100), 48)

@@ -31,6 +31,6 @@ def test_each_format_carries_the_name_that_it_is_found_by(name: str) -> None:
     assert set(format_names()) >= set(BUILT_IN)
 
 
-def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
+def test_an_unknown_format_is_reported_with_a_suggestion() -> None:
     with pytest.raises(UnknownFormatError, match=r"there is no format 'jsn' \(did you mean 'json'\?\)"):
         format_class("jsn")

@@ -13,12 +13,12 @@ from kdsl_formats.csv.format import unescape
 PLAIN = t.row(a=t.STRING)
 
 
-def told(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
+def problems_of(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[str]:
     return [str(p) for p in (*csv.problems(), *csv.check(row, direction))]
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("value", "meant"),
     [
         (",", ","),
         ("\\t", "\t"),
@@ -35,47 +35,47 @@ def told(csv: Csv, row: t.Row = PLAIN, direction: Direction = "read") -> list[st
         ("\\u00g9", "u00g9"),
     ],
 )
-def test_a_delimiter_is_read_as_java_spells_it(given: str, meant: str) -> None:
-    assert unescape(given) == meant
+def test_a_delimiter_is_read_as_java_spells_it(value: str, meant: str) -> None:
+    assert unescape(value) == meant
 
 
-@pytest.mark.parametrize("given", [";;", "", "\\", "\\t\\t", "😀"])
-def test_a_delimiter_is_one_character(given: str) -> None:
-    assert told(Csv(field_delimiter=given)) == [
-        f"field_delimiter= has the value {given!r}; "
-        "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+@pytest.mark.parametrize("value", [";;", "", "\\", "\\t\\t", "😀"])
+def test_a_delimiter_is_one_character(value: str) -> None:
+    assert problems_of(Csv(field_delimiter=value)) == [
+        f"field_delimiter= has the value {value!r}; "
+        "write exactly one character, literally or as a Java escape (\\t, \\u0001)"
     ]
 
 
-@pytest.mark.parametrize("given", ["\n", "\\n", "\r"])
-def test_a_delimiter_is_no_line_break(given: str) -> None:
-    assert told(Csv(field_delimiter=given)) == [
-        f"field_delimiter= has the value {given!r}; a line break ends a message; choose another character"
+@pytest.mark.parametrize("value", ["\n", "\\n", "\r"])
+def test_a_delimiter_is_not_a_line_break(value: str) -> None:
+    assert problems_of(Csv(field_delimiter=value)) == [
+        f"field_delimiter= has the value {value!r}; a line break ends a message; choose another character"
     ]
 
 
 @pytest.mark.parametrize("name", ["quote_character", "escape_character", "array_element_delimiter"])
-@pytest.mark.parametrize("given", ["", "ab", "\\t"])
-def test_the_other_characters_are_taken_as_they_are(name: str, given: str) -> None:
-    options: dict[str, Any] = {name: given}
+@pytest.mark.parametrize("value", ["", "ab", "\\t"])
+def test_the_other_characters_are_unchanged(name: str, value: str) -> None:
+    options: dict[str, Any] = {name: value}
 
-    assert told(Csv(**options)) == [f"{name}= has the value {given!r}; write exactly one character"]
+    assert problems_of(Csv(**options)) == [f"{name}= has the value {value!r}; write exactly one character"]
 
 
 def test_quoting_cannot_be_disabled_and_have_a_character() -> None:
-    assert told(Csv(quote_character='"', disable_quote_character=True)) == [
+    assert problems_of(Csv(quote_character='"', disable_quote_character=True)) == [
         "the format 'csv' cannot both have a quote character and have quoting disabled; "
-        "leave out the quote character, or do not disable it"
+        "remove the quote character, or do not disable quoting"
     ]
 
 
 def test_one_character_cannot_have_two_meanings() -> None:
-    assert told(Csv(field_delimiter='"')) == [
+    assert problems_of(Csv(field_delimiter='"')) == [
         "the format 'csv' has '\"' both as its field delimiter and as its quote character; "
         "choose another character for one of them"
     ]
-    assert told(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
-    assert told(Csv(field_delimiter='"', disable_quote_character=True)) == []
+    assert problems_of(Csv(field_delimiter="|", escape_character="|"))[0].startswith("the format 'csv' has '|' both")
+    assert problems_of(Csv(field_delimiter='"', disable_quote_character=True)) == []
 
 
 @pytest.mark.parametrize(
@@ -104,13 +104,13 @@ def test_times_finer_than_milliseconds_are_written_and_not_read(kind: str) -> No
     assert list(Csv().check(row, "write")) == []
 
 
-def test_flinks_keys_give_the_same_format() -> None:
-    given = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
+def test_flinks_keys_configure_the_same_format() -> None:
+    settings = {"field-delimiter": "\\t", "quote-character": "'", "null-literal": "", "ignore-parse-errors": "TRUE"}
 
-    assert Csv.from_strings(given) == Csv(
+    assert Csv.from_strings(settings) == Csv(
         field_delimiter="\\t", quote_character="'", null_literal="", ignore_parse_errors=True
     )
-    assert told(Csv.from_strings({"disable-quote-character": "yes"})) == [
+    assert problems_of(Csv.from_strings({"disable-quote-character": "yes"})) == [
         "disable_quote_character= has the value 'yes': expected true or false; "
         "set disable_quote_character= to true or false"
     ]

@@ -105,7 +105,7 @@ def outer(kind: t.DataType) -> st.SearchStrategy[Any] | None:
 
 
 def inner(kind: t.DataType) -> st.SearchStrategy[Any] | None:
-    """Values inside an ARRAY or a ROW: texts are not blank and hold no delimiter of elements, bytes are not empty."""
+    """Values inside an ARRAY or a ROW: strings are not blank and hold no delimiter of elements, bytes are not empty."""
     match kind:
         case t.Char() | t.VarChar():
             return strategies.TEXTS.map(lambda text: "v" + text.replace(";", ":"))

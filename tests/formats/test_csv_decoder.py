@@ -86,17 +86,17 @@ def test_plain_and_quoted_messages_do_not_need_the_reference(size: int) -> None:
         (b"a,1,\xff", "byte 5 is not UTF-8 (invalid start byte)"),
     ],
 )
-def test_a_bad_message_says_why(message: bytes, reason: str) -> None:
+def test_the_reason_of_a_bad_message_is_reported(message: bytes, reason: str) -> None:
     assert read(Csv(), THREE, message) == ([], [BadRecord(0, reason)])
 
 
-def test_a_bad_element_says_where_it_stands() -> None:
+def test_the_error_of_a_bad_element_names_its_location() -> None:
     row = t.row(a=t.Array(t.Int()), b=t.row(x=t.Int(), y=t.Int()))
     _, bad = read(Csv(), row, b"1;x,1;2", b"1,1", b"1,1;y")
 
     assert [record.reason for record in bad] == [
         "field 'a': 'x' is not an INT (not an integer)",
-        "field 'b': '1' has 1 value, and the ROW has 2 members",
+        "field 'b': '1' has 1 value, but the ROW has 2 members",
         "field 'b': member 'y': 'y' is not an INT (not an integer)",
     ]
 
@@ -131,7 +131,7 @@ def test_what_follows_the_first_line_is_not_read() -> None:
     assert split_row('a,1,"b\nc"\n"never closed', Dialect(), 3) == ["a", "1", "b\nc"]
 
 
-def test_a_null_literal_tells_null_from_the_empty_text() -> None:
+def test_a_null_literal_distinguishes_null_from_the_empty_string() -> None:
     assert read(Csv(null_literal="NULL"), THREE, b"NULL,NULL,") == ([(None, None, "")], [])
     assert read(Csv(ignore_parse_errors=True), THREE, b",,") == ([("", None, "")], [])
 

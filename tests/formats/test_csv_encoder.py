@@ -29,7 +29,7 @@ def write(csv: Csv, row: t.Row, *rows: dict[str, Any]) -> list[bytes]:
     return list(encoded.messages.to_pylist())
 
 
-def _texts(kind: t.DataType) -> st.SearchStrategy[Any] | None:
+def _string_strategy(kind: t.DataType) -> st.SearchStrategy[Any] | None:
     return TEXTS if isinstance(kind, t.VarChar) else None
 
 
@@ -39,7 +39,7 @@ def _texts(kind: t.DataType) -> st.SearchStrategy[Any] | None:
 )
 def test_the_fast_encoder_equals_the_reference(data: st.DataObject) -> None:
     csv, row = data.draw(csv_messages.dialects()), data.draw(csv_messages.rows())
-    values = strategies.values(row.as_nullable(False), _texts)
+    values = strategies.values(row.as_nullable(False), _string_strategy)
     rows = pa.array(data.draw(st.lists(values, max_size=10)), arrow_type(row))
     reference = ReferenceEncoder(row, csv.dialect(), scientific=csv.write_bigdecimal_in_scientific_notation)
     encoded = csv.encoder(row).encode(pa.concat_arrays([rows, rows])[len(rows) :])
@@ -59,7 +59,7 @@ def test_a_quoted_value_is_decided_value_by_value() -> None:
 
 
 @pytest.mark.parametrize("delimiter", [",", "€", "\uff0c"])
-def test_a_text_of_more_than_24_utf16_units_is_quoted(delimiter: str) -> None:
+def test_a_string_of_more_than_24_utf16_units_is_quoted(delimiter: str) -> None:
     row = t.row(a=t.STRING, b=t.Int())
     csv = Csv(field_delimiter=delimiter)
     short, long = ("\uffff" * 24, "\uffff" * 25) if delimiter == "\uff0c" else ("😀" * 12, "😀" * 13)

@@ -24,25 +24,25 @@ def read(*envelopes: dict[str, Any], keyed: tuple[str, ...] = ("id",), truncates
     return extract_rows(Decoded(pa.array(whole, kind)), ROW, skipped, keyed, truncates=truncates)
 
 
-def rows(found: Decoded) -> list[tuple[str, Any, Any]]:
-    assert found.kinds is not None
-    shown = zip(found.kinds.to_pylist(), found.rows.to_pylist(), strict=True)
+def rows(value: Decoded) -> list[tuple[str, Any, Any]]:
+    assert value.kinds is not None
+    shown = zip(value.kinds.to_pylist(), value.rows.to_pylist(), strict=True)
     return [(ROW_KINDS[kind], *row.values()) for kind, row in shown]
 
 
 def test_rows_before_have_the_key_alone_and_updates_may_lack_them() -> None:
-    found = read(
+    actual = read(
         {"after": {"id": 1, "name": "a"}, "op": "r"},
         {"after": {"id": 1, "name": "b"}, "op": "u"},
         {"before": {"id": 1}, "after": {"id": 2, "name": "b"}, "op": "u"},
         {"before": {"id": 2}, "op": "d"},
     )
 
-    assert rows(found) == [("+I", 1, "a"), ("+U", 1, "b"), ("-U", 1, None), ("+U", 2, "b"), ("-D", 2, None)]
-    assert found.bad == ()
-    assert found.messages is not None
-    assert found.messages.to_pylist() == [0, 1, 2, 2, 3]
-    assert found.rows.type == arrow_type(ROW)
+    assert rows(actual) == [("+I", 1, "a"), ("+U", 1, "b"), ("-U", 1, None), ("+U", 2, "b"), ("-D", 2, None)]
+    assert actual.bad == ()
+    assert actual.messages is not None
+    assert actual.messages.to_pylist() == [0, 1, 2, 2, 3]
+    assert actual.rows.type == arrow_type(ROW)
 
 
 def test_a_delete_needs_the_key_where_the_value_has_it() -> None:
@@ -53,10 +53,10 @@ def test_a_delete_needs_the_key_where_the_value_has_it() -> None:
 
 
 def test_a_delete_needs_no_row_where_the_message_key_has_the_key() -> None:
-    found = read({"op": "d"}, {"after": {"id": 1, "name": "a"}, "op": "c"}, keyed=("elsewhere",))
+    actual = read({"op": "d"}, {"after": {"id": 1, "name": "a"}, "op": "c"}, keyed=("elsewhere",))
 
-    assert [kind for kind, *_ in rows(found)] == ["-D", "+I"]
-    assert found.bad == ()
+    assert [kind for kind, *_ in rows(actual)] == ["-D", "+I"]
+    assert actual.bad == ()
 
 
 def test_an_update_without_a_row_before_is_an_error_that_names_the_option_otherwise() -> None:
@@ -66,8 +66,8 @@ def test_an_update_without_a_row_before_is_an_error_that_names_the_option_otherw
 
 
 @pytest.mark.parametrize("truncates", [False, True])
-def test_truncates_are_told_where_they_are_applied(truncates: bool) -> None:
-    found = read({"op": "c", "after": {"id": 1, "name": "a"}}, {"op": "t"}, truncates=truncates)
+def test_truncates_are_reported_where_they_are_applied(truncates: bool) -> None:
+    actual = read({"op": "c", "after": {"id": 1, "name": "a"}}, {"op": "t"}, truncates=truncates)
 
-    assert found.truncates == ((1,) if truncates else ())
-    assert [bad.index for bad in found.bad] == ([] if truncates else [1])
+    assert actual.truncates == ((1,) if truncates else ())
+    assert [bad.index for bad in actual.bad] == ([] if truncates else [1])

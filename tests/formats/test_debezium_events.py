@@ -1,4 +1,4 @@
-"""Debezium's events that are no plain changes, as a real one wrote them: TOAST, truncates, messages without rows."""
+"""Debezium's events that are not plain changes, as a real one wrote them: TOAST, truncates, messages without rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kdsl.types import model as t
 from kdsl_formats._registry.avro import schema_text
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
-from tests.formats.debezium_messages import recorded, recorded_schemas
+from tests.formats.debezium_messages import load_messages, load_schemas
 from tests.run.records.test_decode import raw
 
 TOAST = t.row(
@@ -48,36 +48,36 @@ MANY = 50
 """Copies of a few messages, which whole columns read."""
 
 
-def decoded(messages: Sequence[bytes | None], chosen: DebeziumJson | None = None, row: t.Row = TOAST) -> Decoded:
+def decode(messages: Sequence[bytes | None], chosen: DebeziumJson | None = None, row: t.Row = TOAST) -> Decoded:
     return (chosen or DebeziumJson()).decoder(row).decode(pa.array(messages, pa.binary()))
 
 
 def values(topic: str, *operations: str) -> list[bytes]:
     """Messages of some operations. An update without the row before it is made a create of the row after it."""
-    found = [m.value for m in recorded(topic) if m.value is not None and m.operation in operations]
-    return [value.replace(b'"op":"u"', b'"op":"c"') if b'"before":null' in value else value for value in found]
+    results = [m.value for m in load_messages(topic) if m.value is not None and m.operation in operations]
+    return [value.replace(b'"op":"u"', b'"op":"c"') if b'"before":null' in value else value for value in results]
 
 
 class TestUnavailable:
     @pytest.mark.parametrize("copies", [1, MANY])
     def test_a_value_that_postgres_did_not_send_is_null_and_marked_whatever_its_type(self, copies: int) -> None:
-        found = decoded(values("json.shop.toast_default", "u") * copies)
-        assert not found.bad
-        assert set(found.unavailable) == set(NOT_SENT)
-        first, second = found.rows[0].as_py(), found.rows[1].as_py()
+        decoded = decode(values("json.shop.toast_default", "u") * copies)
+        assert not decoded.bad
+        assert set(decoded.unavailable) == set(NOT_SENT)
+        first, second = decoded.rows[0].as_py(), decoded.rows[1].as_py()
         assert first == {"id": 1, **dict.fromkeys(NOT_SENT), "counter": 1}
         assert second == {"id": 1, **dict.fromkeys(NOT_SENT), "counter": 2, "a_text": "short"}
-        assert found.unavailable["a_text"].to_pylist() == [True, False] * copies
-        assert found.unavailable["bigints"].to_pylist() == [True, True] * copies
-        assert set(found.undeclared) == REST
+        assert decoded.unavailable["a_text"].to_pylist() == [True, False] * copies
+        assert decoded.unavailable["bigints"].to_pylist() == [True, True] * copies
+        assert set(decoded.undeclared) == REST
 
     @pytest.mark.parametrize("copies", [1, MANY])
     def test_where_all_values_are_sent_nothing_is_marked(self, copies: int) -> None:
-        found = decoded(values("json.shop.toast_full", "c", "u", "d") * copies)
-        assert not found.bad
-        assert len(found.rows) == 6 * copies
-        assert found.unavailable == {}
-        assert not any(None in row.values() for row in found.rows.to_pylist())
+        decoded = decode(values("json.shop.toast_full", "c", "u", "d") * copies)
+        assert not decoded.bad
+        assert len(decoded.rows) == 6 * copies
+        assert decoded.unavailable == {}
+        assert not any(None in row.values() for row in decoded.rows.to_pylist())
 
     def test_a_hstore_read_as_a_map_and_bytes_read_as_their_base64_are_found_too(self) -> None:
         text = "__debezium_unavailable_value"
@@ -86,44 +86,44 @@ class TestUnavailable:
             "before": None,
             "after": {"m": {text: text}, "b": "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="},
         }
-        found = decoded([json.dumps(document).encode()], row=t.row(m=t.Map(t.STRING, t.STRING), b=t.STRING))
-        assert {name: mask.to_pylist() for name, mask in found.unavailable.items()} == {"m": [True], "b": [True]}
+        decoded = decode([json.dumps(document).encode()], row=t.row(m=t.Map(t.STRING, t.STRING), b=t.STRING))
+        assert {name: mask.to_pylist() for name, mask in decoded.unavailable.items()} == {"m": [True], "b": [True]}
 
     def test_the_placeholder_is_the_connectors(self) -> None:
         messages = [b'{"op":"c","before":null,"after":{"a":"?","b":"__debezium_unavailable_value"}}'] * MANY
-        found = decoded(messages, DebeziumJson(unavailable_value_placeholder="?"), t.row(a=t.STRING, b=t.STRING))
-        assert set(found.unavailable) == {"a"}
-        assert found.rows[0].as_py() == {"a": None, "b": "__debezium_unavailable_value"}
+        decoded = decode(messages, DebeziumJson(unavailable_value_placeholder="?"), t.row(a=t.STRING, b=t.STRING))
+        assert set(decoded.unavailable) == {"a"}
+        assert decoded.rows[0].as_py() == {"a": None, "b": "__debezium_unavailable_value"}
 
 
 class TestMessagesWithoutRows:
     @pytest.mark.parametrize("copies", [1, MANY])
-    def test_logical_messages_and_those_about_transactions_give_no_row(self, copies: int) -> None:
-        without = [m.value for topic in ("json.message", "json.transaction") for m in recorded(topic)]
+    def test_logical_and_transaction_messages_return_no_row(self, copies: int) -> None:
+        without = [m.value for topic in ("json.message", "json.transaction") for m in load_messages(topic)]
         assert len(without) == 7
-        found = decoded([*values("json.shop.toast_default", "c"), *without] * copies)
-        assert not found.bad
-        assert found.messages is not None
-        assert found.messages.to_pylist() == list(range(0, 8 * copies, 8))
+        decoded = decode([*values("json.shop.toast_default", "c"), *without] * copies)
+        assert not decoded.bad
+        assert decoded.messages is not None
+        assert decoded.messages.to_pylist() == list(range(0, 8 * copies, 8))
 
     @pytest.mark.parametrize("copies", [1, MANY])
     def test_a_truncate_is_an_error_that_names_the_option_or_is_skipped(self, copies: int) -> None:
         messages = values("json.shop.default", "r", "t") * copies
-        found = decoded(messages, row=t.row(id=t.BigInt()))
-        assert [bad.index for bad in found.bad] == list(range(2, 3 * copies, 3))
-        assert "truncate='skip'" in found.bad[0].reason
-        assert "'debezium-json.truncate' = 'skip'" in found.bad[0].reason
-        found = decoded(messages, DebeziumJson(truncate="skip"), t.row(id=t.BigInt()))
-        assert not found.bad
-        assert len(found.rows) == 2 * copies
+        decoded = decode(messages, row=t.row(id=t.BigInt()))
+        assert [bad.index for bad in decoded.bad] == list(range(2, 3 * copies, 3))
+        assert "truncate='skip'" in decoded.bad[0].reason
+        assert "'debezium-json.truncate' = 'skip'" in decoded.bad[0].reason
+        decoded = decode(messages, DebeziumJson(truncate="skip"), t.row(id=t.BigInt()))
+        assert not decoded.bad
+        assert len(decoded.rows) == 2 * copies
 
     def test_the_same_with_schemas_in_the_messages(self) -> None:
         chosen = DebeziumJson(schema_include=True, truncate="skip")
-        messages = [m.value for m in recorded("schemas.shop.full") if m.value is not None]
-        found = decoded(messages * 10, chosen, t.row(id=t.BigInt(), a_text=t.STRING))
-        assert not found.bad
-        without = [m.value for m in recorded("schemas.message")]
-        assert not decoded(without * MANY, chosen).bad
+        messages = [m.value for m in load_messages("schemas.shop.full") if m.value is not None]
+        decoded = decode(messages * 10, chosen, t.row(id=t.BigInt(), a_text=t.STRING))
+        assert not decoded.bad
+        without = [m.value for m in load_messages("schemas.message")]
+        assert not decode(without * MANY, chosen).bad
 
 
 DOCUMENT = """
@@ -164,7 +164,7 @@ class TestPolicies:
             assert part in text
         assert error.value.more == 1
 
-    def test_null_gives_null_and_counts_it(self) -> None:
+    def test_null_is_read_as_null_and_counted(self) -> None:
         decoder = RecordDecoder(plan("id", "tags", unavailable="null"))
         assert decoder.decode(raw([change(), LACKING])).column(2).to_pylist() == [["t"], None]
         assert decoder.dropped[Reason.UNAVAILABLE] == 1
@@ -205,7 +205,7 @@ class TestPolicies:
         ]
 
     @pytest.mark.parametrize("options", [{}, {"unavailable": "null"}])
-    def test_otherwise_the_row_before_is_needed_unless_there_is_state(self, options: dict[str, str]) -> None:
+    def test_otherwise_the_before_image_is_needed_without_state(self, options: dict[str, str]) -> None:
         update = {"value": change()["value"].replace(b'"c"', b'"u"')}
         with pytest.raises(RecordError, match=r"'before' of an UPDATE message is null.*cdc_events_duplicate=True"):
             RecordDecoder(plan(**options)).decode(raw([change() | update]))
@@ -241,7 +241,7 @@ options:
 """
 
 
-ROWS = [{"key": m.key, "value": m.value, "timestamp": 0} for m in recorded("unwrapped.shop.default")]
+ROWS = [{"key": m.key, "value": m.value, "timestamp": 0} for m in load_messages("unwrapped.shop.default")]
 
 
 class TestNullIsTombstone:
@@ -250,7 +250,7 @@ class TestNullIsTombstone:
         read = RecordDecoder(read_plan(resolve(table, "read")))
         return [tuple(row.values()) for row in read.decode(raw(ROWS)).to_pylist()]
 
-    def test_the_text_null_deletes_the_row_of_its_key(self) -> None:
+    def test_the_string_null_deletes_the_row_of_its_key(self) -> None:
         rows = self.rows(UNWRAPPED + "  value.json.decode.null-is-tombstone: true\n")
         assert [row[:2] for row in rows if row[0] == "-D"] == [("-D", 2), ("-D", 3)]
         assert ("+U", 1, "changed") in rows
@@ -266,15 +266,19 @@ class TestAvro:
     @classmethod
     def ids(cls, kdsl_registry: LocalRegistry) -> dict[int, int]:
         client = registry_client(Registry(kdsl_registry.url))
-        found = recorded_schemas()
+        result = load_schemas()
         return {
             id_: client.register(f"debezium-{id_}", RegisteredSchema(schema_text(schema)))
-            for id_, schema in found.items()
+            for id_, schema in result.items()
         }
 
-    def decoded(self, topic: str, ids: dict[int, int], url: str, row: t.Row, copies: int, **options: Any) -> Decoded:
+    def decode_avro(
+        self, topic: str, ids: dict[int, int], url: str, row: t.Row, copies: int, **options: Any
+    ) -> Decoded:
         messages = [
-            m.value.replace(b"\x02u", b"\x02c") if "toast" in topic else m.value for m in recorded(topic) if m.value
+            m.value.replace(b"\x02u", b"\x02c") if "toast" in topic else m.value
+            for m in load_messages(topic)
+            if m.value
         ]
         framed = [b"\0" + ids[int.from_bytes(m[1:5], "big")].to_bytes(4, "big") + m[5:] for m in messages]
         use = Use(topics=(topic,), registry=Registry(url))
@@ -285,21 +289,23 @@ class TestAvro:
         self, ids: dict[int, int], kdsl_registry: LocalRegistry, copies: int
     ) -> None:
         row = t.Row(tuple(f for f in TOAST.fields if f.name != "dates"), nullable=False)
-        found = self.decoded("avro.shop.toast_default", ids, kdsl_registry.url, row, copies)
-        assert not found.bad
-        assert set(found.unavailable) == set(NOT_SENT) - {"dates"}
-        assert found.unavailable["a_text"].to_pylist() == [False, True, False, False] * copies
-        assert found.unavailable["uuids"].to_pylist() == [False, True, True, False] * copies
-        assert found.rows[2].as_py() == {**dict.fromkeys(row.names), "id": 1, "a_text": "short", "counter": 2}
-        assert set(found.undeclared) == REST | {"dates"}
+        result = self.decode_avro("avro.shop.toast_default", ids, kdsl_registry.url, row, copies)
+        assert not result.bad
+        assert set(result.unavailable) == set(NOT_SENT) - {"dates"}
+        assert result.unavailable["a_text"].to_pylist() == [False, True, False, False] * copies
+        assert result.unavailable["uuids"].to_pylist() == [False, True, True, False] * copies
+        assert result.rows[2].as_py() == {**dict.fromkeys(row.names), "id": 1, "a_text": "short", "counter": 2}
+        assert set(result.undeclared) == REST | {"dates"}
 
     @pytest.mark.parametrize("copies", [1, MANY])
-    def test_logical_messages_give_no_row(self, ids: dict[int, int], kdsl_registry: LocalRegistry, copies: int) -> None:
-        found = self.decoded("avro.message", ids, kdsl_registry.url, t.row(id=t.BigInt()), copies)
-        assert (len(found.rows), found.bad) == (0, ())
+    def test_logical_messages_return_no_row(
+        self, ids: dict[int, int], kdsl_registry: LocalRegistry, copies: int
+    ) -> None:
+        result = self.decode_avro("avro.message", ids, kdsl_registry.url, t.row(id=t.BigInt()), copies)
+        assert (len(result.rows), result.bad) == (0, ())
 
     def test_all_changes_of_a_table_are_read(self, ids: dict[int, int], kdsl_registry: LocalRegistry) -> None:
         row = t.row(id=t.BigInt(), a_text=t.STRING, integers=t.Array(t.Int()))
-        found = self.decoded("avro.shop.full", ids, kdsl_registry.url, row, 1)
-        assert not found.bad
-        assert found.rows[0].as_py() == {"id": 1, "a_text": "line\nbreak", "integers": [1, 2, None]}
+        result = self.decode_avro("avro.shop.full", ids, kdsl_registry.url, row, 1)
+        assert not result.bad
+        assert result.rows[0].as_py() == {"id": 1, "a_text": "line\nbreak", "integers": [1, 2, None]}

@@ -10,7 +10,7 @@ from kdsl_formats._registry.framing import NO_ID, add_frames, group_by_id, merge
 KIND = pa.struct([pa.field("x", pa.binary())])
 
 
-def framed(number: int, body: bytes) -> bytes:
+def add_frame(number: int, body: bytes) -> bytes:
     return b"\0" + number.to_bytes(4, "big") + body
 
 
@@ -18,8 +18,8 @@ def framed(number: int, body: bytes) -> bytes:
 @given(
     st.lists(st.one_of(st.none(), st.binary(max_size=12), st.tuples(st.integers(0, 2**32 - 1), st.binary(max_size=9))))
 )
-def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
-    plain = [framed(*m) if isinstance(m, tuple) else m for m in given_messages]
+def test_a_frame_is_parsed_from_its_bytes(given_messages: list[bytes | tuple[int, bytes] | None]) -> None:
+    plain = [add_frame(*m) if isinstance(m, tuple) else m for m in given_messages]
     ids, bodies, bad = split_frames(pa.array(plain, pa.binary()))
 
     good = [m is not None and len(m) >= 5 and m[0] == 0 for m in plain]
@@ -35,15 +35,15 @@ def test_a_frame_is_what_its_bytes_say(given_messages: list[bytes | tuple[int, b
 @settings(deadline=None)
 @given(st.integers(0, 2**32 - 1), st.lists(st.one_of(st.none(), st.binary(max_size=9))))
 def test_what_is_framed_comes_apart_again(number: int, bodies: list[bytes | None]) -> None:
-    ids, found, bad = split_frames(add_frames(number, pa.array(bodies, pa.binary())))
+    ids, result, bad = split_frames(add_frames(number, pa.array(bodies, pa.binary())))
 
-    assert found.to_pylist() == bodies
+    assert result.to_pylist() == bodies
     assert ids.tolist() == [NO_ID if body is None else number for body in bodies]
     assert bad == ()
 
 
 def test_a_slice_is_split_like_a_copy() -> None:
-    messages = pa.array([framed(i, b"x" * i) for i in range(9)], pa.binary())
+    messages = pa.array([add_frame(i, b"x" * i) for i in range(9)], pa.binary())
     ids, bodies, bad = split_frames(messages[2:6])
 
     assert (ids.tolist(), bodies.to_pylist(), bad) == ([2, 3, 4, 5], [b"x" * i for i in range(2, 6)], ())
@@ -55,11 +55,11 @@ def test_a_slice_is_split_like_a_copy() -> None:
         (b"", "the message has 0 bytes, which is less than the frame"),
         (b"\0", "the message has 1 byte, which is less than"),
         (b"\0\0\0\1", "the message has 4 bytes"),
-        (b'{"a":1}', "the message begins with the byte 123, and not with the frame of a schema registry"),
+        (b'{"a":1}', "the message begins with the byte 123, not with the frame of a schema registry"),
         (b"\1\0\0\0\1\2", "the message begins with the byte 1,"),
     ],
 )
-def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
+def test_a_message_without_a_frame_is_reported(message: bytes, reason: str) -> None:
     (bad,) = split_frames(pa.array([message], pa.binary()))[2]
 
     assert (bad.index, bad.reason[: len(reason)]) == (0, reason)
@@ -68,7 +68,7 @@ def test_what_has_no_frame_is_told(message: bytes, reason: str) -> None:
 @settings(deadline=None)
 @given(st.lists(st.integers(-1, 3), max_size=40))
 def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) -> None:
-    plain = [None if n < 0 else framed(n, str(i).encode()) for i, n in enumerate(numbers)]
+    plain = [None if n < 0 else add_frame(n, str(i).encode()) for i, n in enumerate(numbers)]
     ids, bodies, _ = split_frames(pa.array(plain, pa.binary()))
     parts = []
     bad = []
@@ -80,8 +80,8 @@ def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) 
         parts.append((places, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
     decoded = merge_groups(parts, bad, len(ids), KIND)
 
-    kept = [i for i, n in enumerate(numbers) if 0 <= n < 3]
+    results = [i for i, n in enumerate(numbers) if 0 <= n < 3]
     owners = list(range(len(ids))) if decoded.messages is None else decoded.messages.to_pylist()
-    assert owners == kept
-    assert [row["x"] for row in decoded.rows.to_pylist()] == [str(i).encode() for i in kept]
+    assert owners == results
+    assert [row["x"] for row in decoded.rows.to_pylist()] == [str(i).encode() for i in results]
     assert [b.index for b in decoded.bad] == [i for i, n in enumerate(numbers) if n == 3]

@@ -24,10 +24,10 @@ from tests.formats.conformance import (
     arrow_value,
     cases,
     differences,
+    from_arrow,
     has_null_key,
     python_rows,
     share,
-    shown,
 )
 
 CASES = cases("json")
@@ -39,11 +39,11 @@ def json_answer(case: Case) -> Any:
     """What kdsl answers; a map with a NULL key, which no array holds, is given to the reference encoder itself."""
     if case.kind == "decode" or not has_null_key(case.values, case.row):
         return answer(case)
-    made = Json.from_strings(case.options)
-    if problems(made, case.row, "write"):
+    result = Json.from_strings(case.options)
+    if problems(result, case.row, "write"):
         return ERROR
     try:
-        return ReferenceEncoder(case.row, made.writing_rules()).message(tuple(map(as_python, case.values)))
+        return ReferenceEncoder(case.row, result.writing_rules()).message(tuple(map(as_python, case.values)))
     except FieldError:
         return ERROR
 
@@ -55,8 +55,8 @@ def as_python(value: Any) -> Any:
     return [(None if k == "null" else k, as_python(v)) for k, v in value.items()]
 
 
-def problems(made: Json, row: t.Row, direction: Direction) -> list[Problem]:
-    return [*made.problems(), *made.check(row, direction)]
+def problems(value: Json, row: t.Row, direction: Direction) -> list[Problem]:
+    return [*value.problems(), *value.check(row, direction)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
@@ -69,21 +69,21 @@ def test_the_answer_is_the_references_or_differs_on_purpose(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [c for c in CASES if c.kind == "decode"], ids=lambda case: case.id)
-def test_reading_by_columns_gives_the_same_answer(case: Case) -> None:
-    made = Json.from_strings(case.options)
+def test_reading_by_columns_returns_the_same_result(case: Case) -> None:
+    result = Json.from_strings(case.options)
     expected = answer(case)
-    if problems(made, case.row, "read"):
+    if problems(result, case.row, "read"):
         assert expected == ERROR
         return
-    decoded = JsonDecoder(case.row, made.reading_rules(), min_batch=1).decode(pa.array([case.input] * 3, pa.binary()))
+    decoded = JsonDecoder(case.row, result.reading_rules(), min_batch=1).decode(pa.array([case.input] * 3, pa.binary()))
     if expected == ERROR:
         assert [b.index for b in decoded.bad] == [0, 1, 2]
     else:
-        assert [shown(v, case.row) for v in python_rows(decoded.rows)] == expected * 3
+        assert [from_arrow(v, case.row) for v in python_rows(decoded.rows)] == expected * 3
 
 
 @pytest.mark.parametrize("case", HOLDABLE, ids=lambda case: case.id)
-def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
+def test_writing_by_columns_returns_the_same_result(case: Case) -> None:
     rows = pa.array([arrow_value(case.values, case.row)] * 2, arrow_type(case.row))
     encoder = JsonEncoder(case.row, Json.from_strings(case.options).writing_rules(), min_batch=0)
     assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 2
@@ -91,14 +91,14 @@ def test_writing_by_columns_gives_the_same_answer(case: Case) -> None:
 
 def test_most_answers_are_the_references(record_property: Any) -> None:
     same = sum(json_answer(case) == case.answer for case in CASES)
-    told = share("json", same, len(CASES) - same)
-    record_property("share", told)
-    print(told)
+    message = share("json", same, len(CASES) - same)
+    record_property("share", message)
+    print(message)
     assert len(CASES) - same == sum(any(d.covers(case) for d in DIFFERENCES) for case in CASES)
 
 
 def test_the_options_are_those_of_the_reference() -> None:
-    given = {
+    settings = {
         "fail-on-missing-field": "true",
         "ignore-parse-errors": "true",
         "timestamp-format.standard": "ISO-8601",
@@ -108,7 +108,7 @@ def test_the_options_are_those_of_the_reference() -> None:
         "encode.ignore-null-fields": "true",
         "decode.json-parser.enabled": "false",
     }
-    made = Json(
+    json = Json(
         fail_on_missing_field=True,
         ignore_parse_errors=True,
         timestamp_format="ISO-8601",
@@ -118,9 +118,9 @@ def test_the_options_are_those_of_the_reference() -> None:
         ignore_null_fields=True,
         json_parser=False,
     )
-    assert Json.from_strings(given) == made
-    assert Json.from_strings(made.to_strings()) == made
-    assert pickle.loads(pickle.dumps(made)) == made
+    assert Json.from_strings(settings) == json
+    assert Json.from_strings(json.to_strings()) == json
+    assert pickle.loads(pickle.dumps(json)) == json
     assert format_class("json") is Json
 
 
@@ -136,22 +136,24 @@ def test_the_options_are_those_of_the_reference() -> None:
         ({"map_null_key_mode": "literal"}, "write", []),
     ],
 )
-def test_wrong_options_are_told(options: dict[str, Any], direction: Direction, codes: list[str]) -> None:
+def test_wrong_options_are_reported(options: dict[str, Any], direction: Direction, codes: list[str]) -> None:
     assert [p.code for p in problems(Json(**options), t.row(a=t.Int()), direction)] == codes
 
 
 @pytest.mark.parametrize("direction", ["read", "write"])
-def test_maps_need_texts_as_keys(direction: Direction) -> None:
+def test_maps_need_strings_as_keys(direction: Direction) -> None:
     row = t.row(
         fine=t.Map(t.Char(3), t.Multiset(t.STRING)),
         wrong=t.Map(t.Int(), t.STRING),
         inside=t.Array(t.row(m=t.Map(t.STRING, t.Multiset(t.Date())))),
     )
-    found = problems(Json(), row, direction)
-    assert [(p.where.column, p.code) for p in found] == [("wrong", "json-map-key"), ("inside", "json-map-key")]
-    assert str(found[0]) == (
-        "wrong: the type MAP<INT, STRING> has no form in JSON, where the keys of an object are strings; "
+    actual = problems(Json(), row, direction)
+    assert [(p.where.column, p.code) for p in actual] == [("wrong", "json-map-key"), ("inside", "json-map-key")]
+    assert str(actual[0]) == (
+        "wrong: the type MAP<INT, STRING> is not supported by JSON, where the keys of an object are strings; "
         "use MAP<STRING, STRING>, or ARRAY<ROW<`key` INT, `value` STRING>>"
     )
-    assert found[1].message.startswith("the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> has")
-    assert found[1].fix == "use MULTISET<STRING>, or ARRAY<DATE>"
+    assert actual[1].message.startswith(
+        "the type MULTISET<DATE> inside ARRAY<ROW<`m` MAP<STRING, MULTISET<DATE>>>> is not supported by JSON"
+    )
+    assert actual[1].fix == "use MULTISET<STRING>, or ARRAY<DATE>"

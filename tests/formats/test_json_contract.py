@@ -18,6 +18,7 @@ class TestJson(FormatContract):
         Json(fail_on_missing_field=True, timestamp_format="ISO-8601", map_null_key_mode="DROP"),
         Json(map_null_key_mode="LITERAL", map_null_key_literal="none", decimal_as_plain_number=True),
         Json(ignore_null_fields=True, json_parser=False, null_is_tombstone=True),
+        Json(unavailable="keep", unavailable_value_placeholder="?"),
         Json(schema_include=True, decimal_handling_mode="precise", time_precision_mode="microseconds"),
         Json(decimal_handling_mode="string", time_precision_mode="isostring", binary_handling_mode="hex"),
         Json(
@@ -90,10 +91,10 @@ class TestJson(FormatContract):
 
 
 def json_types() -> st.SearchStrategy[t.DataType]:
-    """Every type, with texts as the keys of maps and multisets."""
+    """Every type, with strings as the keys of maps and multisets."""
     keys = st.builds(t.VarChar, nullable=st.just(False)) | st.builds(t.Char, st.integers(1, 9), nullable=st.just(False))
 
-    def nested(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
+    def nest(inner: st.SearchStrategy[t.DataType]) -> st.SearchStrategy[t.DataType]:
         return st.one_of(
             st.builds(t.Array, inner, nullable=st.booleans()),
             st.builds(t.Map, keys, inner, nullable=st.booleans()),
@@ -101,7 +102,7 @@ def json_types() -> st.SearchStrategy[t.DataType]:
             st.builds(lambda row, null: row.as_nullable(null), strategies.row_types(inner), st.booleans()),
         )
 
-    return st.recursive(strategies.scalar_types(), nested, max_leaves=6)
+    return st.recursive(strategies.scalar_types(), nest, max_leaves=6)
 
 
 def readable(kind: t.DataType) -> st.SearchStrategy[Any] | None:

@@ -35,12 +35,12 @@ def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) ->
     bad: list[BadRecord] = []
     for i, message in enumerate(messages):
         try:
-            made = reference.read_rows(message or b"")
+            result = reference.read_rows(message or b"")
         except ValueError as e:
             bad.append(BadRecord(i, str(e)))
         else:
-            rows += made
-            owner += [i] * len(made)
+            rows += result
+            owner += [i] * len(result)
     return comparable(pa.array(rows, arrow_type(row))), owner, bad
 
 
@@ -89,20 +89,20 @@ def test_reading_by_columns_equals_reading_one_by_one(
     check(row, rules, writer.messages(row, count), min_batch)
 
 
-def test_a_long_key_that_nobody_wants_does_not_lead_behind_the_last_message() -> None:
+def test_a_long_unused_key_does_not_lead_past_the_last_message() -> None:
     messages: list[bytes | None] = [b'{"%s":%d}' % (b"k" * 200, i) for i in range(100)]
     check(t.row(a=t.Int()), ReadingRules(), [*messages, b'{"a":1}'], 48)
 
 
 @given(st.lists(st.from_regex(r"[0-9-]?[0-9/:.eE+-]{0,19}", fullmatch=True), min_size=1), st.integers(1, 3))
-def test_numbers_that_nobody_wants_must_be_numbers(numbers: list[str], min_batch: int) -> None:
+def test_unused_numbers_must_be_valid(numbers: list[str], min_batch: int) -> None:
     messages: list[bytes | None] = [f'{{"a":{i},"z":{n}}}'.encode() for i, n in enumerate(numbers)]
     check(t.row(a=t.Int()), ReadingRules(), messages, min_batch)
 
 
 @unhurried
 @given(RANDOMS, st.sampled_from([0.0, 0.1, 0.5]), st.integers(1, 4))
-def test_objects_that_nobody_wants_must_be_json(random: Random, dirt: float, min_batch: int) -> None:
+def test_unused_objects_must_be_valid_json(random: Random, dirt: float, min_batch: int) -> None:
     writer = Writer(random, dirt)
     inner = writer.row(width=6, depth=2)
     members = [(f.name, f.type) for f in inner.fields]

@@ -36,7 +36,7 @@ SIMPLE: list[t.DataType] = [
 
 def rows(inner: st.SearchStrategy[t.DataType], fewest: int) -> st.SearchStrategy[t.Row]:
     fields = st.lists(st.tuples(st.sampled_from(NAMES), inner), unique_by=lambda f: f[0], min_size=fewest, max_size=3)
-    return fields.map(lambda found: t.Row(tuple(t.Field(name, kind) for name, kind in found)))
+    return fields.map(lambda value: t.Row(tuple(t.Field(name, kind) for name, kind in value)))
 
 
 KINDS = st.recursive(
@@ -53,8 +53,8 @@ KINDS = st.recursive(
 
 def values(kind: t.DataType, *, null: bool = True) -> st.SearchStrategy[Any]:
     """Values of a type as Arrow takes them."""
-    found = _values(kind)
-    return st.none() | found | found if null else found
+    result = _values(kind)
+    return st.none() | result | result if null else result
 
 
 def _values(kind: t.DataType) -> st.SearchStrategy[Any]:
@@ -89,7 +89,7 @@ def _values(kind: t.DataType) -> st.SearchStrategy[Any]:
             return st.lists(st.tuples(TEXTS, st.integers(-3, 9)), max_size=3, unique_by=lambda e: e[0])
         case t.Row(fields=fields):
             return st.tuples(*(values(f.type) for f in fields)).map(
-                lambda found: {f.name: v for f, v in zip(fields, found, strict=True)}
+                lambda actual: {f.name: v for f, v in zip(fields, actual, strict=True)}
             )
     raise AssertionError(kind)
 
@@ -98,9 +98,9 @@ def _values(kind: t.DataType) -> st.SearchStrategy[Any]:
 def tables(draw: st.DrawFn) -> tuple[t.Row, pa.StructArray]:
     """A row type and rows, sometimes a slice of more rows."""
     row = draw(rows(KINDS, 0))
-    found = draw(st.lists(values(row, null=False), max_size=6))
-    array = pa.array(found, arrow_type(row))
-    start = draw(st.integers(0, len(found)))
+    result = draw(st.lists(values(row, null=False), max_size=6))
+    array = pa.array(result, arrow_type(row))
+    start = draw(st.integers(0, len(result)))
     return row, array.slice(start) if draw(st.booleans()) else array
 
 
@@ -126,7 +126,7 @@ def test_what_is_written_is_read_back(
         assert (decoded.bad, comparable(decoded.rows)) == ((), comparable(array))
 
 
-def test_a_key_twice_in_a_map_keeps_its_place_and_takes_the_later_value() -> None:
+def test_a_repeated_map_key_keeps_its_position_and_takes_the_later_value() -> None:
     row = t.row(m=t.Map(t.STRING, t.Int()))
     rows = pa.array([{"m": [("a", 1), ("b", 2), ("a", 3)]}, {"m": [("a", 1)]}] * 40, arrow_type(row))
     messages = JsonEncoder(row, WritingRules()).encode(rows).messages.to_pylist()

@@ -24,6 +24,7 @@ class NoReference:
     """Stands where the reference decoder is, for messages that must not reach it."""
 
     infinite = InfiniteCounter()
+    undeclared = None
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         raise AssertionError(message)
@@ -68,7 +69,7 @@ def test_plain_values_are_read_by_columns(kind: t.DataType, values: list[str]) -
     row = t.row(a=t.Int(), f=kind)
     messages = [f'{{"a":1,"f":{value},"b":[{{"c":"\\""}}]}}'.encode() for value in values * MANY]
     reference = ReferenceDecoder(row, ReadingRules())
-    expected = [found for m in messages for found in reference.read_rows(m)]
+    expected = [item for m in messages for item in reference.read_rows(m)]
     assert by_columns(row, messages) == pa.array(expected, arrow_type(row)).to_pylist()
 
 
@@ -121,7 +122,7 @@ def test_names_of_any_kind_are_read_and_written(names: tuple[str, str]) -> None:
     ],
     ids=lambda value: value[:12].hex() if isinstance(value, bytes) else str(value),
 )
-def test_an_unreadable_message_is_told_and_the_others_are_read(message: bytes, count: int) -> None:
+def test_an_unreadable_message_is_reported_and_the_others_are_read(message: bytes, count: int) -> None:
     messages = pa.array([GOOD, message, GOOD] * count, pa.binary())
     decoded = Json().decoder(ROW).decode(messages)
     assert [b.index for b in decoded.bad] == list(range(1, 3 * count, 3))
@@ -153,12 +154,12 @@ def test_an_unreadable_message_is_told_and_the_others_are_read(message: bytes, c
         (b'{"id":1', "not JSON: expecting ',' delimiter at the end"),
         (b'{"id":x}', "not JSON: expecting value at character 7"),
         (b'{"id":NaN}', "not JSON: NaN is not a JSON value"),
-        (b" ", "the message holds only blanks"),
+        (b" ", "the message contains only blanks"),
         (b'{"name":"\xff"}', "not JSON: byte 10 is not UTF-8 (invalid start byte)"),
     ],
     ids=lambda value: value.decode("utf-8", "replace")[:30] if isinstance(value, bytes) else "",
 )
-def test_a_reason_names_the_place_and_the_value(message: bytes, reason: str) -> None:
+def test_a_reason_names_the_location_and_the_value(message: bytes, reason: str) -> None:
     more = t.row(o=t.row(l=t.Array(t.row(x=t.Int()))), m=t.Map(t.STRING, t.Int()))
     decoded = Json().decoder(t.Row((*ROW.fields, *more.fields))).decode(pa.array([message], pa.binary()))
     assert [b.reason for b in decoded.bad] == [reason]
@@ -203,7 +204,7 @@ def test_slices_nulls_and_empty_messages(count: int) -> None:
     assert owners == [i for i, _ in shown]
 
 
-def test_bytes_behind_nulls_are_not_looked_at() -> None:
+def test_bytes_under_nulls_are_ignored() -> None:
     offsets = pa.py_buffer(pa.array(range(0, 5 * (MANY + 1), 5), pa.int32()).buffers()[1])
     array = pa.Array.from_buffers(pa.binary(), MANY, [pa.py_buffer(bytes(13)), offsets, pa.py_buffer(b'{"x":' * MANY)])
     decoded = Json().decoder(ROW).decode(array)

@@ -24,7 +24,7 @@ from kdsl_formats.json import Json
 from kdsl_formats.json_schema_confluent import JsonSchemaConfluent
 from kdsl_formats.json_schema_confluent.schema import derive_schema
 from tests.formats import test_json_contract as plain
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
 from tests.formats.test_avro_confluent_contract import options
 
 BODIES = plain.TestJson()
@@ -62,8 +62,8 @@ class TestJsonSchemaConfluent(FormatContract):
     def registry_url(cls, kdsl_registry: LocalRegistry) -> None:
         cls.url = kdsl_registry.url
 
-    def use(self, given_: Use = ALONE) -> Use:
-        return Use(given_.side, given_.metadata, (next(TOPICS),), Registry(self.url))
+    def use(self, use: Use = ALONE) -> Use:
+        return Use(use.side, use.metadata, (next(TOPICS),), Registry(self.url))
 
     def decoder(self, row: t.Row | None = None, use: Use = ALONE) -> Decoder:
         return self.format.decoder(row or self.row, self.use(use))
@@ -90,7 +90,7 @@ class TestJsonSchemaConfluent(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
     def test_the_variants_have_no_problems_and_set_every_option(self) -> None:
         variants = [
@@ -229,38 +229,38 @@ def test_the_user_s_schema_is_registered_under_its_title(registry: Registry, cli
 
 
 def test_a_schema_that_does_not_allow_the_rows_is_a_problem() -> None:
-    def told(schema: str, row: t.Row, direction: Any = "write", **more: Any) -> list[str]:
+    def problems_of(schema: str, row: t.Row, direction: Any = "write", **more: Any) -> list[str]:
         return [p.message for p in JsonSchemaConfluent(schema=schema, **more).check(row, direction)]
 
     start = "the format 'json-schema-confluent' has a 'schema' that "
-    assert told("{", ORDER) == [
+    assert problems_of("{", ORDER) == [
         f"{start}cannot be used: it is not JSON: Expecting property name enclosed in double quotes: line 1 column 2 "
         "(char 1)"
     ]
-    assert told("[1]", ORDER) == [f"{start}cannot be used: it is not an object, and does not describe rows"]
-    assert told('{"type": "array"}', ORDER) == [
+    assert problems_of("[1]", ORDER) == [f"{start}cannot be used: it is not an object, and does not describe rows"]
+    assert problems_of('{"type": "array"}', ORDER) == [
         f"{start}does not match the table: it describes array, and rows are objects"
     ]
-    assert told(SCHEMA, t.row(id=t.STRING, more=t.Int())) == [
+    assert problems_of(SCHEMA, t.row(id=t.STRING, more=t.Int())) == [
         f"{start}does not match the table: 'id' is number in it, and STRING is written as string"
     ]
-    assert told(SCHEMA, t.row(id=t.BigInt())) == [
+    assert problems_of(SCHEMA, t.row(id=t.BigInt())) == [
         f"{start}does not match the table: 'id' is never null in it, and may be NULL in the table"
     ]
-    assert told(SCHEMA, t.row(more=t.Int())) == [
+    assert problems_of(SCHEMA, t.row(more=t.Int())) == [
         f"{start}does not match the table: it requires a member 'id', which the table does not have"
     ]
-    assert told(SCHEMA, t.row(id=t.Boolean()), "read") == [
+    assert problems_of(SCHEMA, t.row(id=t.Boolean()), "read") == [
         f"{start}does not match the table: 'id' is number in it, which BOOLEAN cannot be read from"
     ]
-    assert told(SCHEMA, t.row(id=t.Int(), more=t.Int()), "read") == []
+    assert problems_of(SCHEMA, t.row(id=t.Int(), more=t.Int()), "read") == []
     nested = '{"type": "object", "properties": {"a": {"type": "array", "items": {"$ref": "#/$defs/b"}}}, "$defs": '
     nested += '{"b": {"type": "object", "properties": {"c": {"type": ["string", "null"]}}}}}'
-    assert told(nested, t.row(a=t.Array(t.row(c=t.Boolean())).as_nullable(False))) == [
+    assert problems_of(nested, t.row(a=t.Array(t.row(c=t.Boolean())).as_nullable(False))) == [
         f"{start}does not match the table: 'a[]' is never null in it, and may be NULL in the table; 'a[].c' is null or "
         "string in it, and BOOLEAN is written as boolean"
     ]
-    (record,) = told('{"type": "object"}', t.row(), subject_name_strategy="record")
+    (record,) = problems_of('{"type": "object"}', t.row(), subject_name_strategy="record")
     assert record.endswith("its 'schema' has no title")
 
 

@@ -46,7 +46,7 @@ def types(observed: Observed) -> dict[str, str]:
 
 
 def read(format_: Format, documents: Documents, observed: Observed) -> list[dict[str, Any]]:
-    """The rows of all messages, none of which may be bad."""
+    """The rows of all messages; none of them may be bad."""
     decoded = format_.reading_observed().decoder(only(observed).schema.row).decode(encode(documents))
     assert decoded.bad == ()
     rows: list[dict[str, Any]] = decoded.rows.to_pylist()

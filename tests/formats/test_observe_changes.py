@@ -52,7 +52,7 @@ class Changes(Records):
         names = r.sample(["a", "b", "c", "é"], r.randint(1, 3))
         kinds = {name: r.choice([*JDBC]) for name in names}
         key = r.choice([[], ["a"], names[:1]])
-        made: list[bytes | None] = []
+        messages: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             operation = r.choice([*dialect.inserts, dialect.update, dialect.delete])
@@ -67,8 +67,10 @@ class Changes(Records):
                 members = [(n, v if r.random() < 0.8 else writer.any(style, 1)) for n, v in members]
             parts = [f"{writer.text(n, style)}{style.colon}{v}" for n, v in members]
             text = f"{{{style.comma.join(parts)}}}"
-            made.append(writer.broken(text, t.row(a=t.Int()), style) if r.random() < self.dirt / 4 else text.encode())
-        return made
+            messages.append(
+                writer.broken(text, t.row(a=t.Int()), style) if r.random() < self.dirt / 4 else text.encode()
+            )
+        return messages
 
     def images(
         self, format_: ChangeJson, operation: str, kinds: dict[str, str], style: Style, writer: Writer
@@ -121,9 +123,9 @@ class Changes(Records):
         members = [("database", '"shop"'), ("table", f'"{table}"')]
         if format_.dialect.name == "Maxwell":
             return [*members, ("primary_key_columns", json.dumps(key))]
-        said = [n for n in kinds if r.random() > self.dirt / 8]
-        jdbc = ",".join(f"{json.dumps(n)}:{JDBC[kinds[n]]}" for n in said)
-        mysql = ",".join(f"{json.dumps(n)}:{MYSQL[kinds[n]]}" for n in said)
+        typed = [n for n in kinds if r.random() > self.dirt / 8]
+        jdbc = ",".join(f"{json.dumps(n)}:{JDBC[kinds[n]]}" for n in typed)
+        mysql = ",".join(f"{json.dumps(n)}:{MYSQL[kinds[n]]}" for n in typed)
         members += [("pkNames", json.dumps(key) if key else "null"), ("sqlType", f"{{{jdbc}}}")]
         return [*members, ("mysqlType", f"{{{mysql}}}"), ("isDdl", "true" if r.random() < self.dirt / 8 else "false")]
 
@@ -216,7 +218,7 @@ def test_plain_changes_need_no_look_of_the_reference(strategy: Literal["AUTO", "
 
 def test_messages_of_a_real_debezium_with_their_schemas() -> None:
     """Types come from the schema: decimals, times and numbers of their widths."""
-    messages = [one.value for one in debezium_messages.recorded("schemas.shop.full")]
+    messages = [one.value for one in debezium_messages.load_messages("schemas.shop.full")]
     format_ = DebeziumJson(schema_include=True, truncate="skip")
     observer = format_.observer()
     assert isinstance(observer, ChangeObserver)
@@ -297,5 +299,5 @@ def test_a_schema_that_changes_its_scale_and_its_unit_is_read_right() -> None:
     assert [f.type for f in row.fields] == [t.Decimal(12, 4), t.Timestamp(6), t.STRING]
     decoded = format_.reading_observed().decoder(row).decode(pa.array(messages, pa.binary()))
     assert decoded.bad == ()
-    found = [[str(value) for value in each.values()] for each in decoded.rows.to_pylist()]
-    assert found == [["1.5000", "1970-01-01 00:00:01", "1970-01-02"], ["1.4992", "1970-01-01 00:00:02", "soon"]]
+    values = [[str(value) for value in each.values()] for each in decoded.rows.to_pylist()]
+    assert values == [["1.5000", "1970-01-01 00:00:01", "1970-01-02"], ["1.4992", "1970-01-01 00:00:02", "soon"]]

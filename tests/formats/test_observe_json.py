@@ -69,13 +69,13 @@ class Records:
         styles = r.sample(STYLES, r.randint(1, 2))
         names = r.sample(NAMES, r.randint(1, 4))
         kinds = {name: r.choice(["number", "text", "bool", "object", "array", "int", "day", "null"]) for name in names}
-        made: list[bytes | None] = []
+        messages: list[bytes | None] = []
         for _ in range(count):
             style = r.choice(styles)
             members = [(n, k) for n, k in kinds.items() if not style.loose or r.random() < 0.8]
             text = self.object(members, style, writer, 2)
-            made.append(writer.broken(text, t.row(a=t.Int()), style) if r.random() < self.dirt else text.encode())
-        return made
+            messages.append(writer.broken(text, t.row(a=t.Int()), style) if r.random() < self.dirt else text.encode())
+        return messages
 
     def object(self, members: list[tuple[str, str]], style: Style, writer: Writer, depth: int) -> str:
         parts = [
@@ -121,7 +121,7 @@ def formats() -> st.SearchStrategy[Json]:
     )
 
 
-def known_schema(random: Random) -> dict[TableId, TableSchema]:
+def random_schema(random: Random) -> dict[TableId, TableSchema]:
     """Nothing, or some columns of the table of the topic."""
     if random.random() < 0.5:
         return {}
@@ -157,7 +157,7 @@ def check_readable(
 def test_the_fast_observer_finds_what_the_reference_finds(
     random: Random, format_: Json, dirt: float, min_batch: int, count: int
 ) -> None:
-    messages, known = Records(random, dirt).messages(count), known_schema(random)
+    messages, known = Records(random, dirt).messages(count), random_schema(random)
     array = pa.array(messages, pa.binary())
     fast = format_.observer(max_columns=random.choice([3, 2000]))
     assert isinstance(fast, JsonObserver)
@@ -176,7 +176,7 @@ def test_the_fast_observer_finds_what_the_reference_finds(
 def test_whatever_is_observed_is_read_with_the_joined_schema(
     random: Random, format_: Json, dirt: float, count: int
 ) -> None:
-    messages, known = Records(random, dirt).messages(count), known_schema(random)
+    messages, known = Records(random, dirt).messages(count), random_schema(random)
     observed = format_.observer().observe(pa.array(messages, pa.binary()), known)
     other = format_.observer().observe(pa.array(Records(random, dirt).messages(10), pa.binary()), {})
     more = other.deltas[0].schema if other.deltas else TableSchema(())
@@ -189,7 +189,7 @@ def test_the_order_of_batches_does_not_matter(random: Random, format_: Json, cou
     messages = Records(random, 0.1).messages(count)
     cut = random.randint(0, count)
     observer = format_.observer()
-    known = known_schema(random)
+    known = random_schema(random)
     parts = [observer.observe(pa.array(part, pa.binary()), known) for part in (messages[:cut], messages[cut:])]
     whole = observer.observe(pa.array(messages, pa.binary()), known)
     backwards = observer.observe(pa.array(messages[::-1], pa.binary()), known)

@@ -28,7 +28,7 @@ from kdsl_formats.protobuf.encoder import ProtobufEncoder
 from kdsl_formats.protobuf.layout import layout_of
 from kdsl_formats.protobuf.naming import message_names
 from kdsl_formats.protobuf.sources import SchemaError, compile_files, schema_of
-from tests.formats.conformance import ERROR, Case, answer, arrow_value, cases, python_rows, shown
+from tests.formats.conformance import ERROR, Case, answer, arrow_value, cases, from_arrow, python_rows
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 RECORDED = Path(__file__).parents[3] / "shared" / "anchors" / "data" / "protobuf"
@@ -57,13 +57,13 @@ def own() -> str:
 
 
 @cache
-def recorded() -> str:
+def descriptor_set() -> str:
     """The messages with which the answers were recorded."""
     files = compile_files(sorted(RECORDED.glob("*.proto")), [RECORDED])
     return base64.b64encode(files.SerializeToString(deterministic=True)).decode()
 
 
-def made(name: str, **options: Any) -> Protobuf:
+def make_format(name: str, **options: Any) -> Protobuf:
     return Protobuf(message_class_name=name, descriptor_set=own(), **options)
 
 
@@ -83,7 +83,7 @@ def test_the_answer_is_the_references(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_whole_columns_give_the_same_answer(case: Case) -> None:
+def test_whole_columns_return_the_same_result(case: Case) -> None:
     case = with_own_messages(case)
     format_ = case.table_format()
     assert isinstance(format_, Protobuf)
@@ -92,36 +92,36 @@ def test_whole_columns_give_the_same_answer(case: Case) -> None:
         return
     layout = layout_of(format_.schema(), case.row)
     if case.kind == "decode":
-        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), fallback_limit=0)
+        decoder = ProtobufDecoder(layout, case.row, format_.reading_rules(), min_batch=1)
         decoded = decoder.decode(pa.array([case.input] * 3, pa.binary()))
         if case.answer == ERROR:
             assert [bad.index for bad in decoded.bad] == [0, 1, 2]
         else:
-            assert [shown(value, case.row) for value in python_rows(decoded.rows)] == case.answer * 3
+            assert [from_arrow(value, case.row) for value in python_rows(decoded.rows)] == case.answer * 3
     else:
         rows = pa.array([arrow_value(case.values, case.row)] * 3, arrow_type(case.row))
-        encoder = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=0)
+        encoder = ProtobufEncoder(layout, format_.writing_rules(), min_batch=1)
         assert encoder.encode(rows).messages.to_pylist() == [case.answer] * 3
 
 
 @pytest.mark.skipif(not RECORDED.is_dir(), reason="the messages with which the answers were recorded are not here")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_the_answer_is_the_references_with_its_own_messages_by_their_names_in_java(case: Case) -> None:
-    case = attrs.evolve(case, options={**case.options, "descriptor-set": recorded()})
+    case = attrs.evolve(case, options={**case.options, "descriptor-set": descriptor_set()})
 
     assert answer(case) == case.answer
 
 
 class TestWhereTheMessageComesFrom:
     def test_names(self) -> None:
-        expected = made("kdsl.test.Order").schema()
+        expected = make_format("kdsl.test.Order").schema()
 
         assert expected.name == "kdsl.test.Order"
-        assert made("Order").schema() == expected
-        assert made("com.example.three.ThreeProtos$Order").schema() == expected
-        assert made("com.example.three.Order").schema() == expected
-        assert made("com.example.three.ThreeProtos$Order$Customer").schema().name == "kdsl.test.Order.Customer"
-        assert made("com.example.two.Simple").schema().name == "kdsl.test.Simple"
+        assert make_format("Order").schema() == expected
+        assert make_format("com.example.three.ThreeProtos$Order").schema() == expected
+        assert make_format("com.example.three.Order").schema() == expected
+        assert make_format("com.example.three.ThreeProtos$Order$Customer").schema().name == "kdsl.test.Order.Customer"
+        assert make_format("com.example.two.Simple").schema().name == "kdsl.test.Simple"
 
     def test_the_outer_class_of_java_is_named_after_the_file(self) -> None:
         files = compile_files([DATA / "two.proto"])
@@ -132,7 +132,7 @@ class TestWhereTheMessageComesFrom:
         files.file[0].name = "pair.proto"
         assert schema_of("kdsl.test.PairOuterClass$Simple", files).name == "kdsl.test.Simple"
 
-    def test_a_proto_file_its_text_and_its_descriptors_are_the_same(self, tmp_path: Path) -> None:
+    def test_a_proto_file_its_source_and_its_descriptors_are_equivalent(self, tmp_path: Path) -> None:
         descriptors = tmp_path / "shop.desc"
         descriptors.write_bytes(compile_files([DATA / "three.proto"]).SerializeToString())
         text = (DATA / "three.proto").read_text()
@@ -140,15 +140,15 @@ class TestWhereTheMessageComesFrom:
         by_set = Protobuf(message_class_name="kdsl.test.Order", descriptor_file=str(descriptors))
         by_text = Protobuf(message_class_name="kdsl.test.Order", proto_text=text)
 
-        assert by_file.schema() == by_set.schema() == made("kdsl.test.Order").schema()
+        assert by_file.schema() == by_set.schema() == make_format("kdsl.test.Order").schema()
         assert row_names(by_text) == row_names(by_file)
 
     def test_a_class_is_taken_with_its_descriptors(self) -> None:
-        kind = GetMessageClass(made("kdsl.test.Order").schema().message)
+        kind = GetMessageClass(make_format("kdsl.test.Order").schema().message)
         by_class = Protobuf(message_class_name=kind)
 
         assert (by_class.message_class_name, list(by_class.problems())) == ("kdsl.test.Order", [])
-        assert row_names(by_class) == row_names(made("kdsl.test.Order"))
+        assert row_names(by_class) == row_names(make_format("kdsl.test.Order"))
 
     @pytest.mark.parametrize("name", ["shop_pb2:Order.Customer", "shop_pb2.Order.Customer", "kdsl.shop.Order.Customer"])
     def test_a_generated_class_is_found_by_its_name(self, name: str, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestWhereTheMessageComesFrom:
 
         assert done.stdout.strip() == "kdsl.shop.Order.Customer"
 
-    def test_imports_are_looked_for_in_the_folders(self, tmp_path: Path) -> None:
+    def test_imports_are_searched_in_the_folders(self, tmp_path: Path) -> None:
         (tmp_path / "lib").mkdir()
         (tmp_path / "lib" / "part.proto").write_text('syntax = "proto3"; package p; message Part { int32 x = 1; }')
         main = tmp_path / "whole.proto"
@@ -173,29 +173,29 @@ class TestWhereTheMessageComesFrom:
         with pytest.raises(SchemaError, match=r"part\.proto.*proto-path"):
             alone.schema()
 
-        found = Protobuf(message_class_name="p.Whole", proto_file=str(main), proto_path=(str(tmp_path / "lib"),))
-        assert problems(found, t.row(part=t.row(x=t.Int()))) == []
+        protobuf = Protobuf(message_class_name="p.Whole", proto_file=str(main), proto_path=(str(tmp_path / "lib"),))
+        assert problems(protobuf, t.row(part=t.row(x=t.Int()))) == []
 
     def test_googles_own_files_may_be_missing_from_a_set_and_others_may_not(self) -> None:
         files = compile_files([DATA / "three.proto"])
-        kept = [file for file in files.file if not file.name.startswith("google/")]
+        results = [file for file in files.file if not file.name.startswith("google/")]
         del files.file[:]
-        files.file.extend(kept)
+        files.file.extend(results)
         assert schema_of("Order", files).message.fields_by_name["extra"].message_type is not None
 
         files.file[0].dependency.append("other.proto")
         with pytest.raises(SchemaError, match=r"lacks 'other\.proto'.*--include_imports"):
             schema_of("Order", files)
 
-    def test_what_is_wrong_is_said(self, tmp_path: Path) -> None:
+    def test_mistakes_are_reported(self, tmp_path: Path) -> None:
         broken = tmp_path / "broken.proto"
         broken.write_text('syntax = "proto3"; message M { int32 = 1; }')
         wrong: tuple[tuple[dict[str, Any], str], ...] = (
-            ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' say where"),
+            ({"descriptor_set": own(), "proto_text": "x"}, "'descriptor-set' and 'proto-text' name a source"),
             ({}, "no class 'Ordre' that Python can import"),
             ({"descriptor_set": own()}, "no message 'Ordre' (did you mean 'kdsl.test.Order'?)"),
             ({"descriptor_set": "?"}, "is not base64"),
-            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "holds no descriptor set"),
+            ({"descriptor_set": base64.b64encode(b"no descriptors").decode()}, "is not a descriptor set"),
             ({"descriptor_file": str(tmp_path / "no.desc")}, "cannot be read: No such file"),
             ({"proto_file": str(broken)}, "Expected field name"),
             ({"proto_text": broken.read_text()}, "Expected field name"),
@@ -205,7 +205,7 @@ class TestWhereTheMessageComesFrom:
 
             assert problem.code == "protobuf-message"
             assert expected in f"{problem.message}; {problem.fix}"
-        with pytest.raises(SchemaError, match="several messages are called 'Pair'"):
+        with pytest.raises(SchemaError, match="several messages have the name 'Pair'"):
             schema_of("Pair", read(own()))
         with pytest.raises(SchemaError, match="cannot be imported: No module named 'nowhere'"):
             Protobuf(message_class_name="nowhere:Order").schema()
@@ -248,8 +248,8 @@ class TestColumns:
             ("amount", "FLOAT", "declare DOUBLE"),
         ],
     )
-    def test_a_type_that_does_not_fit_is_told(self, name: str, kind: str, fix: str) -> None:
-        (problem,) = problems(made("Order"), t.Row((t.Field(name, kdsl_type(kind)),)))
+    def test_a_type_that_does_not_fit_is_reported(self, name: str, kind: str, fix: str) -> None:
+        (problem,) = problems(make_format("Order"), t.Row((t.Field(name, kdsl_type(kind)),)))
 
         assert (problem.code, problem.fix) == ("protobuf-type", fix)
         assert problem.where.column is not None
@@ -257,27 +257,27 @@ class TestColumns:
 
     def test_members_of_rows_are_checked_with_their_paths(self) -> None:
         row = t.row(customer=t.row(nme=t.STRING, age=t.BigInt()), missing=t.Int())
-        found = problems(made("Order"), row)
+        actual = problems(make_format("Order"), row)
 
-        assert [(p.code, p.where.column) for p in found] == [
+        assert [(p.code, p.where.column) for p in actual] == [
             ("protobuf-field", "customer.nme"),
             ("protobuf-type", "customer.age"),
             ("protobuf-field", "missing"),
         ]
-        assert "(did you mean 'name'?)" in found[0].message
+        assert "(did you mean 'name'?)" in actual[0].message
 
     def test_required_fields_need_columns_to_be_written(self) -> None:
         row = t.row(b=t.STRING, c=t.row(y=t.Int()))
 
-        assert problems(made("Needy"), row) == []
-        assert [(p.code, p.where.column) for p in problems(made("Needy"), row, "write")] == [
+        assert problems(make_format("Needy"), row) == []
+        assert [(p.code, p.where.column) for p in problems(make_format("Needy"), row, "write")] == [
             ("protobuf-required", "c"),
             ("protobuf-required", None),
         ]
 
     def test_a_group_is_not_shown_as_bytes(self) -> None:
-        assert problems(made("Grouped"), t.row(item=t.Array(t.row(name=t.STRING)))) == []
-        assert [p.code for p in problems(made("Grouped"), t.row(item=t.Array(t.BYTES)))] == ["protobuf-type"]
+        assert problems(make_format("Grouped"), t.row(item=t.Array(t.row(name=t.STRING)))) == []
+        assert [p.code for p in problems(make_format("Grouped"), t.row(item=t.Array(t.BYTES)))] == ["protobuf-type"]
 
 
 def kdsl_type(text: str) -> t.DataType:
@@ -290,9 +290,9 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
     """What messages are, together by columns and one by one; a bad one is its reason."""
     layout = layout_of(format_.schema(), row)
     rules = format_.reading_rules(use or Use())
-    found = []
-    for limit in (0, len(messages)):
-        decoded = ProtobufDecoder(layout, row, rules, fallback_limit=limit).decode(pa.array(messages, pa.binary()))
+    results = []
+    for limit in (1, len(messages) + 1):
+        decoded = ProtobufDecoder(layout, row, rules, min_batch=limit).decode(pa.array(messages, pa.binary()))
         decoded.rows.validate(full=True)
         owners = range(len(messages)) if decoded.messages is None else decoded.messages.to_pylist()
         values: list[Any] = [None] * len(messages)
@@ -300,24 +300,24 @@ def rows(format_: Protobuf, row: t.Row, *messages: bytes | None, use: Use | None
             values[owner] = value
         for bad in decoded.bad:
             values[bad.index] = bad.reason
-        found.append(values)
-    assert found[0] == found[1]
-    return found[0]
+        results.append(values)
+    assert results[0] == results[1]
+    return results[0]
 
 
-def written(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
+def encode(format_: Protobuf, row: t.Row, *values: Any) -> list[Any]:
     """The messages of rows, together by columns and one by one; a row that cannot be written is its reason."""
     layout = layout_of(format_.schema(), row)
     array = pa.array(values, arrow_type(row))
-    found = []
-    for fallback_limit in (0, len(values)):
-        encoded = ProtobufEncoder(layout, format_.writing_rules(), fallback_limit=fallback_limit).encode(array)
-        made_: list[Any] = encoded.messages.to_pylist()
+    results = []
+    for min_batch in (1, len(values) + 1):
+        encoded = ProtobufEncoder(layout, format_.writing_rules(), min_batch=min_batch).encode(array)
+        messages: list[Any] = encoded.messages.to_pylist()
         for bad in encoded.bad:
-            made_[bad.index] = bad.reason
-        found.append(made_)
-    assert found[0] == found[1]
-    return found[0]
+            messages[bad.index] = bad.reason
+        results.append(messages)
+    assert results[0] == results[1]
+    return results[0]
 
 
 class TestReading:
@@ -325,40 +325,43 @@ class TestReading:
         row = t.row(id=t.BigInt(), note=t.STRING, customer=t.row(name=t.STRING, age=t.Int()), tags=t.Array(t.STRING))
         nothing, zeros = b"", b"\x12\x00\x4a\x02\x10\x00"
 
-        assert rows(made("Order"), row, nothing, zeros) == [
+        assert rows(make_format("Order"), row, nothing, zeros) == [
             {"id": 0, "note": None, "customer": None, "tags": None},
             {"id": 0, "note": "", "customer": {"name": "", "age": 0}, "tags": None},
         ]
-        assert rows(made("Order", read_default_values=True), row, nothing) == [
+        assert rows(make_format("Order", read_default_values=True), row, nothing) == [
             {"id": 0, "note": "", "customer": {"name": "", "age": 0}, "tags": []}
         ]
 
     def test_defaults_of_proto2(self) -> None:
         row = t.row(a=t.Int(), b=t.BigInt(), f=t.STRING, h=t.STRING, i=t.Int())
 
-        assert rows(made("Simple"), row, b"") == [dict.fromkeys("abfhi")]
-        assert rows(made("Simple", read_default_values=True), row, b"") == [
+        assert rows(make_format("Simple"), row, b"") == [dict.fromkeys("abfhi")]
+        assert rows(make_format("Simple", read_default_values=True), row, b"") == [
             {"a": 10, "b": 100, "f": "f", "h": "UNIVERSAL", "i": 0}
         ]
 
     def test_unknown_enum_numbers(self) -> None:
-        assert rows(made("Simple"), t.row(h=t.STRING), b"\x40\x63", b"\x40\x02") == [{"h": None}, {"h": "IMAGES"}]
-        assert rows(made("Order"), t.row(place=t.STRING), b"\x18\x63", b"\x18\x02") == [
+        assert rows(make_format("Simple"), t.row(h=t.STRING), b"\x40\x63", b"\x40\x02") == [
+            {"h": None},
+            {"h": "IMAGES"},
+        ]
+        assert rows(make_format("Order"), t.row(place=t.STRING), b"\x18\x63", b"\x18\x02") == [
             {"place": "UNRECOGNIZED"},
             {"place": "IMAGES"},
         ]
-        bad, good = rows(made("Order"), t.row(place=t.Int()), b"\x18\x63", b"\x18\x02")
+        bad, good = rows(make_format("Order"), t.row(place=t.Int()), b"\x18\x63", b"\x18\x02")
         assert ("unknown enum value 99" in bad, good) == (True, {"place": 2})
 
     def test_the_last_of_a_oneof_wins_whether_a_column_shows_it_or_not(self) -> None:
         card, invoice = b"\x52\x01x", b"\x58\x07"
 
         both = t.row(invoice=t.BigInt(), card=t.STRING)
-        assert rows(made("Order"), both, card + invoice, invoice + card) == [
+        assert rows(make_format("Order"), both, card + invoice, invoice + card) == [
             {"invoice": 7, "card": None},
             {"invoice": None, "card": "x"},
         ]
-        assert rows(made("Order"), t.row(card=t.STRING), card + invoice, invoice + card, card) == [
+        assert rows(make_format("Order"), t.row(card=t.STRING), card + invoice, invoice + card, card) == [
             {"card": None},
             {"card": "x"},
             {"card": "x"},
@@ -369,12 +372,12 @@ class TestReading:
         row = t.row(placed_at=t.TimestampLtz(3), nickname=t.STRING, extra=t.STRING)
         message = at + b"\x3a\x00" + b"\x42\x0c\x0a\x0a\x0a\x01k\x12\x05\x1a\x03\xc3\xa9v"
 
-        assert rows(made("Order"), row, message, b"") == [
+        assert rows(make_format("Order"), row, message, b"") == [
             {"placed_at": -1_000_000, "nickname": "", "extra": '{"k":"év"}'},
             {"placed_at": None, "nickname": None, "extra": None},
         ]
         flinks = t.row(placed_at=t.row(seconds=t.BigInt(), nanos=t.Int()), nickname=t.row(value=t.STRING))
-        assert rows(made("Order"), flinks, message) == [
+        assert rows(make_format("Order"), flinks, message) == [
             {"placed_at": {"seconds": -1, "nanos": 0}, "nickname": {"value": ""}}
         ]
 
@@ -382,40 +385,45 @@ class TestReading:
         message = b"\x60\xff\xff\xff\xff\x0f\x68\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"
         wide = t.row(size=t.BigInt(), weight=t.Decimal(20, 0))
 
-        assert rows(made("Order"), t.row(size=t.Int(), weight=t.BigInt()), message) == [{"size": -1, "weight": -1}]
-        (found,) = rows(made("Order"), wide, message)
-        assert (found["size"], int(found["weight"])) == ((1 << 32) - 1, (1 << 64) - 1)
+        assert rows(make_format("Order"), t.row(size=t.Int(), weight=t.BigInt()), message) == [
+            {"size": -1, "weight": -1}
+        ]
+        (result,) = rows(make_format("Order"), wide, message)
+        assert (result["size"], int(result["weight"])) == ((1 << 32) - 1, (1 << 64) - 1)
 
     def test_a_message_inside_as_its_bytes(self) -> None:
         inside = b"\x0a\x01n\x1a\x03\x0a\x01p"
         message = b"\x4a" + bytes([len(inside)]) + inside
         row = t.row(customer=t.row(parent=t.BYTES, name=t.STRING))
 
-        assert rows(made("Order"), t.row(customer=t.BYTES), message) == [{"customer": inside}]
-        assert rows(made("Order"), row, message) == [{"customer": {"parent": b"\x0a\x01p", "name": "n"}}]
+        assert rows(make_format("Order"), t.row(customer=t.BYTES), message) == [{"customer": inside}]
+        assert rows(make_format("Order"), row, message) == [{"customer": {"parent": b"\x0a\x01p", "name": "n"}}]
 
-    def test_bytes_that_are_no_text_in_proto2(self) -> None:
-        assert rows(made("Simple"), t.row(f=t.STRING), b"\x32\x03a\xffb") == [{"f": "a\ufffdb"}]
+    def test_invalid_utf8_in_proto2(self) -> None:
+        assert rows(make_format("Simple"), t.row(f=t.STRING), b"\x32\x03a\xffb") == [{"f": "a\ufffdb"}]
 
     def test_groups(self) -> None:
         row = t.row(a=t.Int(), item=t.Array(t.row(name=t.STRING)))
         message = b"\x08\x01\x13\x1a\x01x\x14\x13\x14"
 
-        assert rows(made("Grouped"), row, message) == [{"a": 1, "item": [{"name": "x"}, {"name": None}]}]
-        assert written(made("Grouped"), row, rows(made("Grouped"), row, message)[0]) == [message]
+        assert rows(make_format("Grouped"), row, message) == [{"a": 1, "item": [{"name": "x"}, {"name": None}]}]
+        assert encode(make_format("Grouped"), row, rows(make_format("Grouped"), row, message)[0]) == [message]
 
-    def test_fields_that_no_column_shows_are_read_over(self) -> None:
+    def test_fields_without_a_column_are_skipped(self) -> None:
         cut_inside = b"\x4a\x01\x0a"  # customer, cut off; the message around it is whole
 
-        assert rows(made("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]
-        assert "it is not such a message" in rows(made("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
+        assert rows(make_format("Order"), t.row(id=t.BigInt()), b"\x08\x05" + cut_inside) == [{"id": 5}]
+        assert (
+            "it is not such a message"
+            in rows(make_format("Order"), t.row(customer=t.row(name=t.STRING)), cut_inside)[0]
+        )
 
-    def test_a_null_key_gives_no_row_and_a_null_value_is_an_error(self) -> None:
+    def test_a_null_key_returns_no_row_and_a_null_value_is_an_error(self) -> None:
         row = t.row(id=t.BigInt())
 
-        assert rows(made("Order"), row, None, b"\x08\x05", use=Use(side="key")) == [None, {"id": 5}]
-        assert rows(made("Order"), row, None) == ["it is null, which is not a Protobuf message"]
-        assert rows(made("Order", ignore_parse_errors=True), row, None, b"\x08") == [None, None]
+        assert rows(make_format("Order"), row, None, b"\x08\x05", use=Use(side="key")) == [None, {"id": 5}]
+        assert rows(make_format("Order"), row, None) == ["it is null, which is not a Protobuf message"]
+        assert rows(make_format("Order", ignore_parse_errors=True), row, None, b"\x08") == [None, None]
 
     @pytest.mark.parametrize(
         "message",
@@ -446,7 +454,7 @@ class TestReading:
             b"not a message at all",
         ],
     )
-    def test_a_bad_message_is_told_and_costs_no_other(self, message: bytes) -> None:
+    def test_a_bad_message_is_reported_and_does_not_affect_others(self, message: bytes) -> None:
         row = t.row(
             id=t.BigInt(),
             note=t.STRING,
@@ -458,7 +466,7 @@ class TestReading:
             amount=t.Double(),
         )
         good = b"\x08\x05\x12\x01n\x22\x01t"
-        first, bad, last = rows(made("Order"), row, good, message, good)
+        first, bad, last = rows(make_format("Order"), row, good, message, good)
 
         assert isinstance(bad, str)
         assert first == last
@@ -467,19 +475,19 @@ class TestReading:
     def test_missing_required_fields_are_errors_and_named(self) -> None:
         row = t.row(a=t.Int(), c=t.row(x=t.Int()))
         whole, top, inside = b"\x08\x01\x1a\x02\x08\x02", b"\x12\x01x", b"\x08\x01\x1a\x00"
-        found = rows(made("Needy"), row, whole, top, inside)
+        result = rows(make_format("Needy"), row, whole, top, inside)
 
-        assert found[0] == {"a": 1, "c": {"x": 2}}
-        assert found[1:] == ["required fields are missing: a", "required fields are missing: c.x"]
-        assert rows(made("Needy"), t.row(b=t.STRING), top) == ["required fields are missing: a"]
+        assert result[0] == {"a": 1, "c": {"x": 2}}
+        assert result[1:] == ["required fields are missing: a", "required fields are missing: c.x"]
+        assert rows(make_format("Needy"), t.row(b=t.STRING), top) == ["required fields are missing: a"]
 
 
 class TestWriting:
     def test_null_is_not_set_and_zero_of_proto3_is_left_out(self) -> None:
         row = t.row(id=t.BigInt(), note=t.STRING, paid=t.Boolean(), customer=t.row(name=t.STRING, age=t.Int()))
 
-        assert written(
-            made("Order"),
+        assert encode(
+            make_format("Order"),
             row,
             {"id": None, "note": None, "paid": None, "customer": None},
             {"id": 0, "note": "", "paid": False, "customer": {"name": "", "age": 0}},
@@ -489,53 +497,55 @@ class TestWriting:
         row = t.row(tags=t.Array(t.STRING), counts=t.Map(t.VarChar(nullable=False), t.BigInt()))
         value = {"tags": ["a", None], "counts": [("k", None)]}
 
-        assert written(made("Order"), row, value) == [b"\x22\x01a\x22\x00\x2a\x05\x0a\x01k\x10\x00"]
-        assert written(made("Order", write_null_string_literal="-"), row, value) == [
+        assert encode(make_format("Order"), row, value) == [b"\x22\x01a\x22\x00\x2a\x05\x0a\x01k\x10\x00"]
+        assert encode(make_format("Order", write_null_string_literal="-"), row, value) == [
             b"\x22\x01a\x22\x01-\x2a\x05\x0a\x01k\x10\x00"
         ]
 
     def test_the_later_column_of_a_oneof_wins(self) -> None:
         value = {"card": "x", "invoice": 7}
 
-        assert written(made("Order"), t.row(card=t.STRING, invoice=t.BigInt()), value) == [b"\x58\x07"]
-        assert written(made("Order"), t.row(invoice=t.BigInt(), card=t.STRING), value) == [b"\x52\x01x"]
+        assert encode(make_format("Order"), t.row(card=t.STRING, invoice=t.BigInt()), value) == [b"\x58\x07"]
+        assert encode(make_format("Order"), t.row(invoice=t.BigInt(), card=t.STRING), value) == [b"\x52\x01x"]
 
     def test_unknown_enum_names(self) -> None:
         row = t.row(h=t.STRING, i=t.Int())
         unknown, known = {"h": "NOWHERE", "i": 99}, {"h": "WEB", "i": 2}
 
-        assert written(made("Simple"), row, unknown, known) == [b"\x40\x00\x48\x00", b"\x40\x01\x48\x02"]
-        bad, good = written(made("Simple", write_unknown_enum="FAIL"), row, unknown, known)
+        assert encode(make_format("Simple"), row, unknown, known) == [b"\x40\x00\x48\x00", b"\x40\x01\x48\x02"]
+        bad, good = encode(make_format("Simple", write_unknown_enum="FAIL"), row, unknown, known)
         assert (bad, good) == ("h: the enum has no value 'NOWHERE'", b"\x40\x01\x48\x02")
 
     def test_numbers_that_are_out_of_range(self) -> None:
         row = t.row(size=t.BigInt(), weight=t.Decimal(21, 0))
-        found = written(
-            made("Order"),
+        encoded = encode(
+            make_format("Order"),
             row,
             {"size": 1 << 32, "weight": None},
             {"size": None, "weight": -1},
             {"size": 5, "weight": 6},
         )
 
-        assert found[2] == b"\x60\x05\x68\x06"
-        assert all("out of the range of an unsigned number" in reason for reason in found[:2])
+        assert encoded[2] == b"\x60\x05\x68\x06"
+        assert all("out of the range of an unsigned number" in reason for reason in encoded[:2])
 
     def test_well_known_types_read_back(self) -> None:
         row = t.row(placed_at=t.TimestampLtz(6), nickname=t.STRING, extra=t.STRING)
         value = {"placed_at": -1, "nickname": "", "extra": '{"a":[1.0,null,"é"]}'}
-        (message,) = written(made("Order"), row, value)
+        (message,) = encode(make_format("Order"), row, value)
 
-        assert rows(made("Order"), row, message) == [value]
-        (reason,) = written(made("Order"), row, {**value, "extra": "{"})
+        assert rows(make_format("Order"), row, message) == [value]
+        (reason,) = encode(make_format("Order"), row, {**value, "extra": "{"})
         assert "is not JSON" in reason
 
     def test_required_fields_that_are_null_fail_the_row(self) -> None:
         row = t.row(a=t.Int(), c=t.row(x=t.Int()))
-        found = written(made("Needy"), row, {"a": None, "c": None}, {"a": 1, "c": {"x": None}}, {"a": 1, "c": None})
+        encoded = encode(
+            make_format("Needy"), row, {"a": None, "c": None}, {"a": 1, "c": {"x": None}}, {"a": 1, "c": None}
+        )
 
-        assert found[2] == b"\x08\x01"
-        assert all("missing required field" in reason for reason in found[:2])
+        assert encoded[2] == b"\x08\x01"
+        assert all("missing required field" in reason for reason in encoded[:2])
 
 
 class TestPlans:
@@ -587,18 +597,18 @@ class TestPresenceInProto3:
         bytes.fromhex("22004004"),
     )
 
-    def made(self, **options: Any) -> tuple[Protobuf, t.Row]:
+    def make_format(self, **options: Any) -> tuple[Protobuf, t.Row]:
         kind = kdsl_type(self.ROW)
         assert isinstance(kind, t.Row)
         return Protobuf(message_class_name="Q", proto_text=self.PROTO, **options), kind
 
-    def test_with_default_values_what_is_absent_is_as_in_the_reference(self) -> None:
-        chosen, row = self.made(read_default_values=True)
+    def test_with_default_values_absent_fields_equal_the_reference(self) -> None:
+        chosen, row = self.make_format(read_default_values=True)
 
-        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+        results = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
 
         zero = {"x": 0, "y": 0}
-        assert found == [
+        assert results == [
             (1, 0, 0, 0, "", "Z", "", zero),
             (2, 0, 0, 0, "", "Z", "", zero),
             (3, 0, 5, 0, "x", "O", "t", zero),
@@ -606,24 +616,24 @@ class TestPresenceInProto3:
         ]
 
     def test_without_them_what_is_absent_is_null_where_the_reference_has_zeros(self) -> None:
-        chosen, row = self.made()
+        chosen, row = self.make_format()
 
-        found = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
+        results = [tuple(one.values()) for one in rows(chosen, row, *self.MESSAGES)]
 
-        assert found[0] == (1, 0, None, None, None, None, None, None)  # Flink: (1, 0, 0, 0, "", "Z", "", NULL)
-        assert found[3] == (4, 0, None, None, "", None, None, None)
+        assert results[0] == (1, 0, None, None, None, None, None, None)  # Flink: (1, 0, 0, 0, "", "Z", "", NULL)
+        assert results[3] == (4, 0, None, None, "", None, None, None)
 
     def test_what_is_written_is_what_the_reference_writes(self) -> None:
-        chosen, row = self.made()
+        chosen, row = self.make_format()
         values = [
             (1, 0, 0, 0, None, "Z", "", {"x": 0, "y": 0}),
             (2, None, None, None, "", None, None, None),
             (3, 1, 1, 1, "b", "O", "s", {"x": None, "y": 1}),
         ]
 
-        found = written(chosen, row, *(dict(zip(row.names, one, strict=True)) for one in values))
+        encoded = encode(chosen, row, *(dict(zip(row.names, one, strict=True)) for one in values))
 
-        assert [one.hex() for one in found] == [
+        assert [one.hex() for one in encoded] == [
             "10001800280032003a0208004001",
             "22004002",
             "0801100122016228013201733a0210014003",

@@ -25,8 +25,8 @@ from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.protobuf.confluent_frame import encode_path, message_paths, message_paths_in_text, split_indexes
 from kdsl_formats.protobuf.sources import compile_files
 from tests.formats import test_protobuf_contract as plain
-from tests.formats.contract import SUPPRESSED, FormatContract, keys, written_and_read
-from tests.registry.front import Front, forwarded
+from tests.formats.contract import SUPPRESSED, FormatContract, check_round_trip, keys
+from tests.registry.front import Front, forward
 
 DATA = Path(__file__).parent / "data" / "protobuf"
 BODIES = plain.TestProtobuf()
@@ -55,7 +55,7 @@ def registry(kdsl_registry: LocalRegistry) -> Registry:
     return Registry(kdsl_registry.url)
 
 
-def told(name: str, **options: Any) -> ProtobufConfluent:
+def make_format(name: str, **options: Any) -> ProtobufConfluent:
     return ProtobufConfluent(message_class_name=name, proto_text=MAIN, proto_path=options.pop("folder"), **options)
 
 
@@ -96,8 +96,8 @@ class TestProtobufConfluent(FormatContract):
     def registry_url(cls, kdsl_registry: LocalRegistry) -> None:
         cls.url = kdsl_registry.url
 
-    def use(self, given_: Use = ALONE) -> Use:
-        return Use(given_.side, given_.metadata, (next(TOPICS),), Registry(self.url))
+    def use(self, use: Use = ALONE) -> Use:
+        return Use(use.side, use.metadata, (next(TOPICS),), Registry(self.url))
 
     def decoder(self, row: t.Row | None = None, use: Use = ALONE) -> Decoder:
         return self.format.decoder(row or self.row, self.use(use))
@@ -132,9 +132,9 @@ class TestProtobufConfluent(FormatContract):
     @given(st.data())
     @settings(deadline=None, max_examples=25, suppress_health_check=SUPPRESSED)  # each registers a schema
     def test_what_was_written_reads_back(self, data: st.DataObject) -> None:
-        written_and_read(self, data)
+        check_round_trip(self, data)
 
-    def test_ignored_errors_are_no_errors(self) -> None:
+    def test_ignored_errors_are_not_reported(self) -> None:
         assert self.ignoring is not None
         messages = [self.message(0)[0], *self.bad_messages(), self.message(1)[0]]
         decoded = self.check(self.ignoring.decoder(self.row, self.use()).decode(pa.array(messages, pa.binary())))
@@ -169,22 +169,22 @@ class TestIndexes:
     @pytest.mark.parametrize("path", [(0,), (1,), (63,), (64,), (0, 0), (2, 300, 1)])
     def test_indexes_read_back(self, path: tuple[int, ...]) -> None:
         bodies = pa.array([encode_path(path) + b"a", encode_path(path), encode_path((5,)) + b"b"], pa.binary())
-        found, bad = split_indexes(bodies)
+        result, bad = split_indexes(bodies)
 
         assert bad == ()
-        assert {one.path: (one.indexes.tolist(), one.messages.to_pylist()) for one in found} == {
+        assert {one.path: (one.indexes.tolist(), one.messages.to_pylist()) for one in result} == {
             path: ([0, 1], [b"a", b""]),
             (5,): ([2], [b"b"]),
         }
 
     @pytest.mark.parametrize("body", [b"", b"\x80", b"\x01", b"\x02", b"\x04\x02", b"\xff" * 12, b"\x02\x01", b"\x7e"])
-    def test_indexes_that_are_none_are_told(self, body: bytes) -> None:
-        found, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
+    def test_invalid_indexes_are_reported(self, body: bytes) -> None:
+        result, bad = split_indexes(pa.array([b"\0x", body, b"\x02\x02y"], pa.binary()))
 
         assert [one.index for one in bad] == [1]
-        assert sorted(one.path for one in found) == [(0,), (1,)]
+        assert sorted(one.path for one in result) == [(0,), (1,)]
 
-    def test_messages_of_a_text_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
+    def test_messages_of_a_source_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
             text = path.read_text()
             expected = {place: name for name, place in message_paths(compile_files([path]).file[-1])}
@@ -204,7 +204,7 @@ class TestWithARegistry:
     ) -> None:
         topic = next(TOPICS)
         value = {"id": 5, "pair": {"x": 1}}
-        written = told("p.Second.Third", folder=folder).portable().encoder(THIRD, use(registry, topic))
+        written = make_format("p.Second.Third", folder=folder).portable().encoder(THIRD, use(registry, topic))
         message = written.encode(rows(THIRD, value)).messages[0].as_py()
         latest = registry_client(registry).latest(f"{topic}-value")
 
@@ -214,7 +214,7 @@ class TestWithARegistry:
         by_id = ProtobufConfluent().decoder(THIRD, use(registry, topic))
         assert by_id.decode(pa.array([message, None], pa.binary())).rows.to_pylist() == [value]
 
-    def test_schemas_that_were_registered_as_texts_are_read_and_written(
+    def test_schemas_registered_as_source_are_read_and_written(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         client, topic = registry_client(registry), next(TOPICS)
@@ -226,15 +226,15 @@ class TestWithARegistry:
         encoded = format_.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, value))
 
         assert encoded.messages[0].as_py()[:8] == b"\0" + number.to_bytes(4, "big") + b"\x04\x02\x02"
-        for reader in (format_, ProtobufConfluent(), told("Third", folder=folder)):
+        for reader in (format_, ProtobufConfluent(), make_format("Third", folder=folder)):
             decoded = reader.decoder(THIRD, use(registry, topic)).decode(encoded.messages)
             assert decoded.rows.to_pylist() == [{"id": 5, "pair": {"x": 0}}]
 
     @pytest.mark.parametrize("ignoring", [False, True])
-    def test_the_id_of_each_message_s_schema_is_told(
+    def test_the_id_of_each_message_s_schema_is_returned(
         self, registry: Registry, folder: tuple[str, ...], ignoring: bool
     ) -> None:
-        first = told("p.First", folder=folder, ignore_parse_errors=ignoring)
+        first = make_format("p.First", folder=folder, ignore_parse_errors=ignoring)
         row, ids = t.row(a=t.STRING), []
         messages: list[bytes | None] = []
         for text in ("x", "y"):
@@ -252,7 +252,7 @@ class TestWithARegistry:
             assert decoded.metadata["schema-id"].type == pa.int32()
             assert len(decoded.rows) == len(expected)
 
-    def test_a_file_that_is_imported_keeps_its_version_where_newer_ones_stand(
+    def test_an_imported_file_keeps_its_version_although_newer_ones_exist(
         self, kdsl_registry: LocalRegistry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
@@ -264,7 +264,7 @@ class TestWithARegistry:
         first = written.encoder(THIRD, use(Registry(kdsl_registry.url), topic)).encode(encode)
         newer = PARTS.replace("x = 1;", "x = 1; int32 y = 2;")
         client.register(f"{topic}.proto", RegisteredSchema(newer, "PROTOBUF"))
-        with Front(forwarded(kdsl_registry.url)) as front:
+        with Front(forward(kdsl_registry.url)) as front:
             again = written.encoder(THIRD, use(Registry(front.url), topic)).encode(encode)
             asked = [(r.method, r.path.partition("?")[0]) for r in front.requests]
 
@@ -284,19 +284,21 @@ class TestWithARegistry:
         monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         plain = registry_client(Registry(kdsl_registry.url)).register(f"{next(TOPICS)}-v", RegisteredSchema('"string"'))
         messages = [b"\0" + number.to_bytes(4, "big") + b"\0x" for number in (plain, 987_654)]
-        with Front(forwarded(kdsl_registry.url)) as front:
-            for made in (ProtobufConfluent(), AvroConfluent()):
-                decoder = made.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
+        with Front(forward(kdsl_registry.url)) as front:
+            for item in (ProtobufConfluent(), AvroConfluent()):
+                decoder = item.decoder(t.row(b=t.STRING), Use(registry=Registry(front.url, {"max.retries": 1})))
                 for _ in range(3):
                     decoded = decoder.decode(pa.array(messages, pa.binary()))
                     assert [bad.index for bad in decoded.bad] == [0, 1]
             assert front.count(f"/schemas/ids/{plain}") == 1
             assert front.count("/schemas/ids/987654") == 1
 
-    def test_another_message_is_told_and_costs_no_other(self, registry: Registry, folder: tuple[str, ...]) -> None:
+    def test_another_message_is_reported_and_does_not_affect_others(
+        self, registry: Registry, folder: tuple[str, ...]
+    ) -> None:
         topic = next(TOPICS)
-        third = told("p.Second.Third", folder=folder)
-        first = told("p.First", folder=folder)
+        third = make_format("p.Second.Third", folder=folder)
+        first = make_format("p.First", folder=folder)
         good = third.encoder(THIRD, use(registry, topic)).encode(rows(THIRD, {"id": 1, "pair": None})).messages[0]
         row = t.row(a=t.STRING)
         other = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages[0]
@@ -306,54 +308,54 @@ class TestWithARegistry:
         assert [bad.index for bad in decoded.bad] == [1]
         assert "it is a message p.First" in decoded.bad[0].reason
 
-    def test_columns_that_the_registered_message_lacks_are_told(
+    def test_columns_that_the_registered_message_lacks_are_reported(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
-        first, row = told("p.First", folder=folder), t.row(a=t.STRING)
+        first, row = make_format("p.First", folder=folder), t.row(a=t.STRING)
         message = first.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"})).messages
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(message)
 
         assert "the message p.First has no field 'b'" in decoded.bad[0].reason
 
-    def test_a_schema_of_another_kind_is_told(self, registry: Registry) -> None:
+    def test_a_schema_of_another_kind_is_reported(self, registry: Registry) -> None:
         number = registry_client(registry).register(f"{next(TOPICS)}-value", RegisteredSchema('"string"'))
         message = b"\0" + number.to_bytes(4, "big") + b"\0x"
         decoded = ProtobufConfluent().decoder(t.row(b=t.STRING), use(registry)).decode(pa.array([message], pa.binary()))
 
-        assert "of the kind AVRO, and not of Protobuf" in decoded.bad[0].reason
+        assert "of the kind AVRO, not a Protobuf schema" in decoded.bad[0].reason
 
     def test_the_latest_schema_needs_a_name_where_it_has_several_messages(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
         topic = next(TOPICS)
-        told("p.First", folder=folder).encoder(t.row(a=t.STRING), use(registry, topic)).encode(
+        make_format("p.First", folder=folder).encoder(t.row(a=t.STRING), use(registry, topic)).encode(
             rows(t.row(a=t.STRING), {"a": "x"})
         )
         latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
-        with pytest.raises(KdslError, match=r"has several messages; give 'message-class-name' one of p\.First"):
+        with pytest.raises(KdslError, match=r"has several messages; set 'message-class-name' to one of p\.First"):
             latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
-    def test_a_schema_that_does_not_stand_there_is_not_written_without_auto_register(
+    def test_a_missing_schema_is_not_registered_without_auto_register(
         self, registry: Registry, folder: tuple[str, ...]
     ) -> None:
-        strict = told("p.First", folder=folder, auto_register=False)
+        strict = make_format("p.First", folder=folder, auto_register=False)
         with pytest.raises(KdslError, match="auto-register"):
             strict.encoder(t.row(a=t.STRING), use(registry)).encode(rows(t.row(a=t.STRING), {"a": "x"}))
 
-    def test_a_registry_that_knows_no_editions_is_told(self, registry: Registry) -> None:
-        made = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
+    def test_a_registry_without_editions_is_reported(self, registry: Registry) -> None:
+        confluent = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
         row = t.row(id=t.BigInt())
         with pytest.raises(IncompatibleSchemaError, match="of an edition, which this registry may not know"):
-            made.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
+            confluent.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
 
     def test_a_schema_that_does_not_go_with_those_before_is_refused(self, registry: Registry) -> None:
         topic = next(TOPICS)
         for number, kind in ((1, "int64"), (2, "string")):
             text = f'syntax = "proto3"; message M {{ {kind} a = 1; }}'
             row = t.row(a=t.BigInt() if number == 1 else t.STRING)
-            made = ProtobufConfluent(message_class_name="M", proto_text=text, subject=f"{topic}-s")
-            encoder = made.encoder(row, use(registry, topic))
+            confluent = ProtobufConfluent(message_class_name="M", proto_text=text, subject=f"{topic}-s")
+            encoder = confluent.encoder(row, use(registry, topic))
             if number == 1:
                 encoder.encode(rows(row, {"a": 1}))
                 set_compatibility(registry, f"{topic}-s")

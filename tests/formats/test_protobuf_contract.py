@@ -112,18 +112,18 @@ class TestProtobuf(FormatContract):
 
     def row_types(self) -> st.SearchStrategy[t.Row]:
         fields = st.lists(st.sampled_from(FIELDS), min_size=1, max_size=6, unique_by=lambda f: f.name)
-        return fields.map(lambda found: t.Row(tuple(found)))
+        return fields.map(lambda value: t.Row(tuple(value)))
 
     def values(self, row: t.Row) -> st.SearchStrategy[Any]:
         return st.fixed_dictionaries({f.name: _readable(f) for f in row.fields})
 
 
 def _varint(number: int) -> bytes:
-    made = b""
+    result = b""
     while number > 0x7F:
-        made += bytes([number & 0x7F | 0x80])
+        result += bytes([number & 0x7F | 0x80])
         number >>= 7
-    return made + bytes([number])
+    return result + bytes([number])
 
 
 def _part(number: int, inside: bytes) -> bytes:

@@ -70,7 +70,7 @@ def plain(name: str = "com.example.shop.Order") -> Protobuf:
     return Protobuf(message_class_name=name, proto_text=PROTO)
 
 
-def found(df: DataFrame) -> list[tuple[Any, ...]]:
+def collect_rows(df: DataFrame) -> list[tuple[Any, ...]]:
     rows = sorted(df.collect(), key=lambda row: row["id"])
     return [tuple(None if value is None else _plain(value) for value in row) for row in rows]
 
@@ -85,7 +85,7 @@ def test_rows_become_messages_and_rows_again(spark: SparkSession) -> None:
     table = orders("orders", plain(), plain("OrderKey"))
     records = table.encode(spark.createDataFrame(ROWS, SCHEMA))
 
-    assert found(table.decode(records)) == ROWS
+    assert collect_rows(table.decode(records)) == ROWS
     assert bytes(records.where("length(value) < 5").first()["value"]) == b"\x08\x02"  # type: ignore[index]
 
 
@@ -119,7 +119,7 @@ def test_a_round_trip_over_a_broker_in_batch_and_stream(
     query = table.write_stream(stream, cluster, checkpoint=str(tmp_path / "out"), trigger={"availableNow": True})
     assert query.awaitTermination(300)
 
-    assert found(table.read(spark, cluster)) == ROWS
+    assert collect_rows(table.read(spark, cluster)) == ROWS
 
     name = f"read_{form.replace('-', '_')}"
     reading = (
@@ -131,11 +131,11 @@ def test_a_round_trip_over_a_broker_in_batch_and_stream(
         .start()
     )
     assert reading.awaitTermination(300)
-    assert found(spark.table(name)) == ROWS
+    assert collect_rows(spark.table(name)) == ROWS
     if form == "protobuf-confluent":
         assert {f"{topic}-key", f"{topic}-value"} <= set(kdsl_registry.client().subjects())
         by_registry = orders(topic, ProtobufConfluent(), key=ProtobufConfluent())
-        assert found(by_registry.read(spark, cluster)) == ROWS
+        assert collect_rows(by_registry.read(spark, cluster)) == ROWS
 
 
 def test_flinks_ddl_with_a_java_class_and_a_file(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,18 +151,18 @@ def test_flinks_ddl_with_a_java_class_and_a_file(spark: SparkSession, tmp_path: 
     )
     raw = spark.createDataFrame([(None, b"\x08\x05\x3a\x02\x10\x07", "t", 0, 6), (None, b"\x08", "t", 3, 7)], RAW)
 
-    assert found(table.decode(raw)) == [(5, None, ("", 7))]
+    assert collect_rows(table.decode(raw)) == [(5, None, ("", 7))]
 
 
-def test_a_column_that_the_message_lacks_is_told_while_planning() -> None:
+def test_a_column_that_the_message_lacks_is_reported_while_planning() -> None:
     class Orders(KafkaTable, topic="orders", value=plain()):
         id: Col[int]
         notes: Col[str | None]
         state: Col[bool | None]
 
-    with pytest.raises(ExceptionGroup) as told:
+    with pytest.raises(ExceptionGroup) as error:
         Orders.explain()
-    assert isinstance(told.value, KdslError)
-    text = "\n".join(str(problem) for problem in told.value.exceptions)
+    assert isinstance(error.value, KdslError)
+    text = "\n".join(str(problem) for problem in error.value.exceptions)
     assert "the message shop.Order has no field 'notes' (did you mean 'note'?)" in text
     assert "the field shop.Order.state is the enum shop.State, which BOOLEAN cannot hold" in text

@@ -42,21 +42,21 @@ extend Odd { optional int32 more = 100; }
 
 
 def bare(file: FileDescriptorProto) -> FileDescriptorProto:
-    kept = FileDescriptorProto()
-    kept.CopyFrom(file)
-    kept.ClearField("source_code_info")
-    kept.name = ""
-    return kept
+    proto = FileDescriptorProto()
+    proto.CopyFrom(file)
+    proto.ClearField("source_code_info")
+    proto.name = ""
+    return proto
 
 
 def files() -> dict[str, FileDescriptorProto]:
-    found = {path.stem: compile_files([path]).file[-1] for path in sorted(DATA.glob("*.proto"))}
-    found |= {syntax: FileDescriptorSet.FromString(everything(syntax).files).file[-1] for syntax in HEADS}
-    return {**found, "odd": compile_text(ODD).file[-1]}
+    results = {path.stem: compile_files([path]).file[-1] for path in sorted(DATA.glob("*.proto"))}
+    results |= {syntax: FileDescriptorSet.FromString(everything(syntax).files).file[-1] for syntax in HEADS}
+    return {**results, "odd": compile_text(ODD).file[-1]}
 
 
 @pytest.mark.parametrize("name", ["three", "two", *HEADS, "odd"])
-def test_the_text_compiles_to_the_same_descriptor(name: str) -> None:
+def test_the_source_compiles_to_the_same_descriptor(name: str) -> None:
     file = files()[name]
 
     assert bare(compile_text(proto_text(file)).file[-1]) == bare(file)

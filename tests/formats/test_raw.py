@@ -34,7 +34,7 @@ def write(raw: Raw, row: t.Row, *values: Any) -> list[Any]:
     return list(encoded.messages.to_pylist())
 
 
-def told(raw: Raw, row: t.Row = TEXT) -> list[str]:
+def problems_of(raw: Raw, row: t.Row = TEXT) -> list[str]:
     return [str(p) for p in (*raw.problems(), *raw.check(row, "read"))]
 
 
@@ -65,7 +65,7 @@ def test_any_byte_but_zero_is_true() -> None:
     assert read(Raw(), t.row(v=t.Boolean()), b"\0", b"\1", b"\xff") == [False, True, True]
 
 
-def test_bytes_that_are_no_utf8_become_replacement_characters() -> None:
+def test_invalid_utf8_becomes_replacement_characters() -> None:
     assert read(Raw(), TEXT, b"a\xff", b"ok", b"\xed\xa0", b"\xed\xa0\x80", b"\xe2\x82") == [
         "a\ufffd",
         "ok",
@@ -94,7 +94,7 @@ def test_bytes_that_are_no_utf8_become_replacement_characters() -> None:
 def test_a_charset_of_java_reads_and_writes(name: str, text: str, message: bytes) -> None:
     raw = Raw(charset=name)
 
-    assert told(raw) == []
+    assert problems_of(raw) == []
     assert (write(raw, TEXT, text, None), read(raw, TEXT, message, None)) == ([message, None], [text, None])
 
 
@@ -105,11 +105,11 @@ def test_utf16_and_utf32_take_the_order_of_bytes_from_the_mark() -> None:
 
 @given(st.text(st.characters(codec="gb18030")))
 @settings(deadline=None)
-def test_a_text_survives_a_charset_that_has_its_characters(text: str) -> None:
-    found = charset("gb18030")
+def test_a_string_survives_a_charset_that_has_its_characters(text: str) -> None:
+    result = charset("gb18030")
 
-    assert found is not None
-    assert found.decode(found.encode(text)) == text
+    assert result is not None
+    assert result.decode(result.encode(text)) == text
 
 
 def test_a_character_that_the_charset_lacks_is_an_error_of_its_row() -> None:
@@ -123,8 +123,8 @@ def test_a_character_that_the_charset_lacks_is_an_error_of_its_row() -> None:
     assert encoded.messages.to_pylist() == [b"\xe9", None, None]
 
 
-def test_an_unknown_charset_is_told_with_the_nearest_one() -> None:
-    assert told(Raw(charset="ISO-8859-99")) == [
+def test_an_unknown_charset_is_reported_with_a_suggestion() -> None:
+    assert problems_of(Raw(charset="ISO-8859-99")) == [
         "charset= has the value 'ISO-8859-99'; "
         "write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK (did you mean 'ISO-8859-9'?)"
     ]
@@ -147,7 +147,7 @@ def test_lines_in_a_wide_charset_are_split_as_text() -> None:
     assert write(raw, TEXT, "a") == ["a\n".encode("utf-16-be")]
 
 
-def test_a_line_of_the_wrong_size_fails_its_whole_message() -> None:
+def test_a_line_of_the_wrong_size_fails_its_message() -> None:
     row = t.row(v=t.SmallInt())
     decoded = Raw(line_delimiter=",").decoder(row).decode(pa.array([b"\0\1,\0\2", b"\0\1,x", b"\0\3"], pa.binary()))
 
@@ -157,14 +157,14 @@ def test_a_line_of_the_wrong_size_fails_its_whole_message() -> None:
     )
 
 
-def test_the_delimiter_is_taken_as_it_is() -> None:
+def test_the_delimiter_is_used_unchanged() -> None:
     assert read(Raw(line_delimiter="\\n"), TEXT, b"a\nb\\nc") == ["a\nb", "c"]
-    assert told(Raw(line_delimiter="")) == [
+    assert problems_of(Raw(line_delimiter="")) == [
         "line_delimiter= has the value ''; write at least one character, or leave the option out"
     ]
 
 
-def test_a_message_of_the_wrong_size_says_so() -> None:
+def test_a_message_of_the_wrong_size_is_reported() -> None:
     decoded = Raw().decoder(t.row(v=t.Int())).decode(pa.array([b"abc"], pa.binary()))
 
     assert decoded.bad == (BadRecord(0, "the message has 3 bytes, but the type INT takes 4 bytes"),)
@@ -176,7 +176,7 @@ def test_the_order_of_bytes_is_named_in_any_letter_case() -> None:
 
 
 def test_the_order_of_bytes_is_one_of_two() -> None:
-    assert told(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
+    assert problems_of(Raw(endianness="BIG_ENDIAN")) == [  # type: ignore[arg-type]
         "endianness= has the value 'BIG_ENDIAN' (did you mean 'big-endian'?); set endianness= to 'big-endian' or "
         "'little-endian'"
     ]

@@ -16,7 +16,7 @@ from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from tests.formats import conformance
 from tests.formats.conformance import DATA, Case
-from tests.registry.front import Front, recorded
+from tests.registry.front import Front, serve_schemas
 
 LINES = [json.loads(line) for line in (DATA / "registry-cases.jsonl").read_text(encoding="utf-8").splitlines() if line]
 DEBEZIUM_SCHEMA = (DATA / "debezium-test-schema.json").read_text(encoding="utf-8")
@@ -24,26 +24,26 @@ DEBEZIUM_SCHEMA = (DATA / "debezium-test-schema.json").read_text(encoding="utf-8
 WITHOUT_A_TOPIC = {"reg-15"}
 
 
-def registered() -> dict[str, str]:
+def load_registered_schemas() -> dict[str, str]:
     """The schemas that the reference registered, by subject."""
-    found = {}
+    results = {}
     for line in LINES:
         verb, _, rest = str(line.get("request", "")).partition(" ")
         path, _, body = rest.partition(" ")
         if verb == "POST":
-            found[path.split("/")[2]] = json.loads(body)["schema"]
-    return found
+            results[path.split("/")[2]] = json.loads(body)["schema"]
+    return results
 
 
-CASES = [conformance.recorded(line) for line in LINES if line["kind"] in ("decode", "encode")]
+CASES = [conformance.read_case(line) for line in LINES if line["kind"] in ("decode", "encode")]
 SCHEMAS = {line["schema_id"]: line["schema"] for line in LINES if line["kind"] == "registry-schema"}
-SCHEMAS |= {81: DEBEZIUM_SCHEMA, 100: registered()["testDebeziumAvro"]}
+SCHEMAS |= {81: DEBEZIUM_SCHEMA, 100: load_registered_schemas()["testDebeziumAvro"]}
 
 
 @pytest.fixture(scope="module")
 def front() -> Iterator[Front]:
-    with Front(recorded(SCHEMAS)) as made:
-        yield made
+    with Front(serve_schemas(SCHEMAS)) as actual:
+        yield actual
 
 
 def at(case: Case, front: Front) -> Case:
@@ -55,16 +55,16 @@ def test_the_answer_is_the_reference_s(case: Case, front: Front) -> None:
     assert conformance.answer(at(case, front)) == case.answer
 
 
-@pytest.mark.parametrize("subject", sorted(registered()))
+@pytest.mark.parametrize("subject", sorted(load_registered_schemas()))
 def test_what_is_registered_is_what_the_reference_registered(subject: str) -> None:
     case = next(c for c in CASES if c.options.get("subject") == subject and c.kind == "encode")
-    with Front(recorded(SCHEMAS)) as front:
+    with Front(serve_schemas(SCHEMAS)) as front:
         conformance.answer(at(case, front))
 
         (request,) = [one for one in front.requests if one.method == "POST"]
 
     assert request.path == f"/subjects/{subject}/versions?normalize=false"
-    assert json.loads(request.document["schema"]) == json.loads(registered()[subject])
+    assert json.loads(request.document["schema"]) == json.loads(load_registered_schemas()[subject])
 
 
 PRODUCT = t.row(
@@ -97,7 +97,7 @@ def test_messages_that_debezium_wrote_are_read(change: str, front: Front) -> Non
 
 def test_an_id_is_asked_for_once(front: Front) -> None:
     case = next(c for c in CASES if c.id == "reg-18")
-    with Front(recorded(SCHEMAS)) as own:
+    with Front(serve_schemas(SCHEMAS)) as own:
         for _ in range(3):
             conformance.answer(at(case, own))
 

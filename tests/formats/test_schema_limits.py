@@ -24,11 +24,11 @@ TABLE = {"type": "record", "name": "Rec", "fields": [{"name": "id", "type": "lon
 
 def doubling(levels: int, leaf: Any = "int") -> Any:
     """Records of two members each, both of the record before: two to the power of the levels in all."""
-    made = leaf
+    result = leaf
     for i in range(levels):
-        fields = [{"name": "a", "type": made}, {"name": "b", "type": f"R{i - 1}" if i else leaf}]
-        made = {"type": "record", "name": f"R{i}", "fields": fields}
-    return made
+        fields = [{"name": "a", "type": result}, {"name": "b", "type": f"R{i - 1}" if i else leaf}]
+        result = {"type": "record", "name": f"R{i}", "fields": fields}
+    return result
 
 
 def holding(*types: Any) -> Any:
@@ -50,30 +50,30 @@ class TestAvro:
 
     @pytest.mark.parametrize("wrap", ["array", "type", "record", "names"])
     def test_types_that_are_nested_too_deeply_are_refused_with_the_limit(self, wrap: str) -> None:
-        made: Any = "int"
+        result: Any = "int"
         for i in range(MAX_DEPTH * 20):
             match wrap:
                 case "array":
-                    made = {"type": "array", "items": made}
+                    result = {"type": "array", "items": result}
                 case "type":
-                    made = {"type": made}
+                    result = {"type": result}
                 case "record":
-                    made = {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": made}]}
+                    result = {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": result}]}
         if wrap == "names":
             chain = [
                 {"type": "record", "name": f"R{i}", "fields": [{"name": "a", "type": f"R{i - 1}" if i else "int"}]}
                 for i in range(MAX_DEPTH * 20)
             ]
-            made = {
+            result = {
                 "type": "record",
                 "name": "T",
                 "fields": [{"name": f"f{i}", "type": k} for i, k in enumerate(chain)],
             }
 
         with pytest.raises(AvroTypeError, match=f"nested more than {MAX_DEPTH} levels deep"):
-            schema_type(made)
+            schema_type(result)
 
-    def test_a_record_that_holds_itself_counts_once_within_itself(self) -> None:
+    def test_a_recursive_record_counts_once_within_itself(self) -> None:
         node = {"type": "record", "name": "N", "fields": [{"name": n, "type": ["null", "N"]} for n in "ab"]}
 
         assert schema_type(node).members == 7
@@ -87,7 +87,7 @@ class TestAvro:
         assert skipper.skipper(kind) is not None
         assert len(skipper.skippers) == 14 + 2  # records, and the two members of the innermost one
 
-    def test_what_holds_itself_is_not_skipped_by_columns_wherever_it_is_met_first(self) -> None:
+    def test_recursive_types_are_not_skipped_by_columns_wherever_they_occur_first(self) -> None:
         node = {"type": "record", "name": "N", "fields": [{"name": "n", "type": ["null", "N"]}]}
         around = {"type": "record", "name": "A", "fields": [{"name": "n", "type": node}, {"name": "i", "type": "int"}]}
         kind = schema_type(around)
@@ -95,7 +95,7 @@ class TestAvro:
         assert SkipperFactory(whole=True).skipper(kind) is None
         assert SkipperFactory(whole=True).skipper(kind.fields[0].type) is None
 
-    def test_whether_types_fit_is_worked_out_once_for_each_pair(self) -> None:
+    def test_compatibility_is_computed_once_for_each_pair_of_types(self) -> None:
         resolving = _Resolver(exact_units=True)
 
         assert resolving._fits(schema_type(doubling(14)), schema_type(doubling(14, "long")), None, "")
@@ -147,7 +147,7 @@ class TestAvro:
                 reference.value(long(1) + (long(1) * (blocks - 1)) + long(count) + b"\0")
         assert reference._empty.count > MOST_EMPTY
 
-    def test_a_decoder_tells_such_records_alone(self) -> None:
+    def test_only_a_decoder_reports_such_records(self) -> None:
         decoder = AvroDecoder(holding({"type": "array", "items": "null"}), ROW, TABLE)
         good, bad = long(7) + b"\0", long(7) + long(1 << 62) + b"\0"
         decoded = decoder.decode(pa.array([good, bad, good] * 30, pa.binary()))
@@ -157,10 +157,10 @@ class TestAvro:
 
 
 def long(number: int) -> bytes:
-    number, made = number << 1, b""
+    number, results = number << 1, b""
     while number > 127:
-        number, made = number >> 7, made + bytes([number & 127 | 128])
-    return made + bytes([number])
+        number, results = number >> 7, results + bytes([number & 127 | 128])
+    return results + bytes([number])
 
 
 class TestProtobuf:
@@ -173,7 +173,7 @@ class TestProtobuf:
         with pytest.raises(SchemaError, match=f"the message Top has more than {MAX_TYPES:,} fields"):
             row_of(self.message(f"message M0 {{ int32 x = 1; }}\n{inner}\nmessage Top {{ M29 a = 1; }}").message)
 
-    def test_messages_that_hold_each_other_are_refused_with_the_limit(self) -> None:
+    def test_mutually_recursive_messages_are_refused_with_the_limit(self) -> None:
         names = ["Top", *(f"M{i}" for i in range(1, 12))]
         text = "\n".join(
             f"message {name} {{ {' '.join(f'{other} f{i} = {i + 1};' for i, other in enumerate(names))} }}"
@@ -194,7 +194,7 @@ class TestProtobuf:
         top = "message Top { required int64 id = 1; required M29 a = 2; }"
         schema = self.message(f"message M0 {{ required int32 x = 1; }}\n{inner}\n{top}", "proto2")
 
-        with pytest.raises(SchemaError, match=f"of Top hold are more than {MOST_MESSAGES:,}"):
+        with pytest.raises(SchemaError, match=f"of Top are more than {MOST_MESSAGES:,}"):
             layout_of(schema, ROW)
 
     def test_a_message_that_requires_itself_is_refused(self) -> None:

@@ -30,7 +30,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def filled(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
+def fill_topic(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
     """A topic that holds the lines of a file, in one partition."""
     path = MESSAGES / file
     if not path.exists():
@@ -42,7 +42,7 @@ def filled(kafka: RunningKafka, make_topic: MakeTopic, file: str) -> str:
 
 def test_debezium(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C1."""
-    topic = filled(kdsl_kafka, kdsl_topic, "debezium-data-schema-exclude.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "debezium-data-schema-exclude.txt")
     products = table(
         "debezium-json",
         "origin_ts TIMESTAMP(3) METADATA FROM value.ingestion-timestamp VIRTUAL",
@@ -53,12 +53,12 @@ def test_debezium(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafk
         topic=topic,
     )
     products.read(spark, cluster).createOrReplaceTempView("debezium")
-    found = spark.sql(
+    rows = spark.sql(
         f"SELECT first(origin_topic), first(origin_table), name, SUM(weight * {SIGN}) AS weight FROM debezium "
         f"GROUP BY name HAVING SUM({SIGN}) > 0"
     )
 
-    assert {(name, str(weight)) for at, of, name, weight in found.collect() if (at, of) == (topic, "products")} == {
+    assert {(name, str(weight)) for at, of, name, weight in rows.collect() if (at, of) == (topic, "products")} == {
         ("scooter", "3.140"),
         ("car battery", "8.100"),
         ("12-pack drill bits", "0.800"),
@@ -102,18 +102,18 @@ def test_a_join_with_the_prices_of_the_time_of_the_order(
     )
     columns = ("order_id STRING", "product_id STRING", "order_time TIMESTAMP(3)", "quantity INT", "purchaser STRING")
     orders = table(form, *columns, topic=kdsl_topic(), watermark="order_time")
-    told = [
+    messages = [
         ("o_001", "p_001", "00:01", 1, "Alice"), ("o_002", "p_002", "00:02", 1, "Bob"),
         ("o_003", "p_001", "12:00", 2, "Tom"), ("o_004", "p_002", "12:00", 2, "King"),
         ("o_005", "p_001", "18:00", 10, "Leonard"), ("o_006", "p_002", "18:00", 10, "Leonard"),
     ]  # fmt: skip
-    rows = [(order, of, datetime.fromisoformat(f"2020-10-01T{at}"), *rest) for order, of, at, *rest in told]
+    rows = [(order, of, datetime.fromisoformat(f"2020-10-01T{at}"), *rest) for order, of, at, *rest in messages]
     schema = "order_id string, product_id string, order_time timestamp_ntz, quantity int, purchaser string"
     orders.write(spark.createDataFrame(rows, schema), cluster)
 
     orders.read(spark, cluster).createOrReplaceTempView("orders")
     products.read(spark, cluster).createOrReplaceTempView("products")
-    found = spark.sql(
+    actual = spark.sql(
         "WITH changes AS (SELECT *, lead(update_time) OVER (PARTITION BY product_id ORDER BY update_time) AS until "
         "FROM products WHERE _row_kind <> '-U'), "
         "versions AS (SELECT * FROM changes WHERE _row_kind <> '-D') "
@@ -122,7 +122,7 @@ def test_a_join_with_the_prices_of_the_time_of_the_order(
         "AND order_time >= update_time AND (until IS NULL OR order_time < until) ORDER BY order_id"
     )
 
-    assert [tuple(str(value) for value in row) for row in found.collect()] == [
+    assert [tuple(str(value) for value in row) for row in actual.collect()] == [
         ("o_001", "1970-01-01 00:00", "11.1100", "scooter", "1", "11.1100"),
         ("o_002", "1970-01-01 00:00", "23.1100", "basketball", "1", "23.1100"),
         ("o_003", "2020-10-01 12:00", "12.9900", "scooter", "2", "25.9800"),
@@ -134,7 +134,7 @@ def test_a_join_with_the_prices_of_the_time_of_the_order(
 
 def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C2."""
-    topic = filled(kdsl_kafka, kdsl_topic, "kafka-canal-data.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "kafka-canal-data.txt")
     products = table(
         "canal-json",
         "origin_database STRING METADATA FROM value.database VIRTUAL",
@@ -148,8 +148,8 @@ def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, 
         topic=topic,
         watermark="origin_es",
     )
-    found = products.read(spark, cluster).where("_row_kind IN ('+I', '+U')")
-    found.createOrReplaceTempView("canal")
+    result = products.read(spark, cluster).where("_row_kind IN ('+I', '+U')")
+    result.createOrReplaceTempView("canal")
     rows = spark.sql(
         "SELECT origin_database, origin_table, origin_sql_type, origin_pk_names, name, "
         "max(struct(offset, CAST(origin_ts AS STRING) AS ts, CAST(origin_es AS STRING) AS es)) AS last FROM canal "
@@ -174,7 +174,7 @@ def test_canal(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, 
 
 def test_maxwell(spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     """C3."""
-    topic = filled(kdsl_kafka, kdsl_topic, "kafka-maxwell-data.txt")
+    topic = fill_topic(kdsl_kafka, kdsl_topic, "kafka-maxwell-data.txt")
     products = table(
         "maxwell-json",
         "origin_database STRING METADATA FROM value.database VIRTUAL",

@@ -74,13 +74,13 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def write(spark: SparkSession, given: Table, cluster: Cluster, rows: Sequence[tuple[Any, ...]], schema: str) -> None:
+def write(spark: SparkSession, value: Table, cluster: Cluster, rows: Sequence[tuple[Any, ...]], schema: str) -> None:
     """Write rows in their order."""
-    given.write(spark.createDataFrame(rows, schema).coalesce(1), cluster)
+    value.write(spark.createDataFrame(rows, schema).coalesce(1), cluster)
 
 
 def rows(df: DataFrame) -> list[tuple[Any, ...]]:
-    """The rows, sorted by their texts."""
+    """The rows, sorted by their strings."""
     return sorted((tuple(row) for row in df.collect()), key=repr)
 
 
@@ -92,7 +92,7 @@ def test_a_windowed_round_trip(
     """A1: computed columns are not written, and the event time is one."""
     from pyspark.sql import functions as sf
 
-    given = table(
+    result = table(
         form,
         "price DECIMAL(38,18)",
         "currency STRING",
@@ -108,15 +108,15 @@ def test_a_windowed_round_trip(
     prices = [("2.02", "Euro", 1), ("1.11", "US Dollar", 2), ("50", "Yen", 3), ("3.1", "Euro", 4)]
     prices += [("5.33", "US Dollar", 5), ("0", "DUMMY", 10)]
     micros = {1: 1000, 2: 2000, 3: 4000, 4: 5000, 5: 6000, 10: 0}  # to milliseconds, as the columns have them
-    made = [
+    actual = [
         (Decimal(p), c, date(2019, 12, 12), time(0, 0, s), datetime(2019, 12, 12, 0, 0, s, micros[s]))
         for p, c, s in prices
     ]
     schema = "price decimal(38,18), currency string, log_date date, log_time time(3), log_ts timestamp_ntz"
-    write(spark, given, cluster, made, schema)
-    found: list[tuple[Any, ...]] = []
+    write(spark, result, cluster, actual, schema)
+    results: list[tuple[Any, ...]] = []
     windows = (
-        given.read_stream(spark, cluster)
+        result.read_stream(spark, cluster)
         .groupBy(sf.window("ts", "5 seconds"))
         .agg(
             sf.max("log_date"),
@@ -130,7 +130,7 @@ def test_a_windowed_round_trip(
     )
 
     query = (
-        windows.writeStream.foreachBatch(lambda df, _: found.extend(rows(df)))
+        windows.writeStream.foreachBatch(lambda df, _: results.extend(rows(df)))
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
         .start()
@@ -138,7 +138,7 @@ def test_a_windowed_round_trip(
     query.awaitTermination()
 
     day = date(2019, 12, 12)
-    assert sorted(found) == [
+    assert sorted(results) == [
         (
             datetime(2019, 12, 12, 0, 0, 5), day, time(0, 0, 3), datetime(2019, 12, 12, 0, 0, 4, 4000), 3,
             Decimal("50.00"),
@@ -152,7 +152,7 @@ def test_a_windowed_round_trip(
 
 @both_formats
 @pytest.mark.parametrize("by", ["list", "pattern"])
-def test_the_topic_of_each_row_says_where_it_goes(
+def test_the_topic_column_of_each_row_routes_it(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str, by: str
 ) -> None:
     """A2, A3."""
@@ -166,13 +166,13 @@ def test_the_topic_of_each_row_says_where_it_goes(
         named: Any = {"topic" if by == "list" else "topic-pattern": where, "scan.bounded.mode": "latest-offset"}
         return table(form, *columns, **named)
 
-    made = [(one, 1, 1102, "behavior 1"), (two, 2, 1103, "behavior 2")]
+    results = [(one, 1, 1102, "behavior 1"), (two, 2, 1103, "behavior 2")]
 
-    write(spark, over(one, two), cluster, made, "topic string, user_id int, item_id int, behavior string")
+    write(spark, over(one, two), cluster, results, "topic string, user_id int, item_id int, behavior string")
 
-    assert rows(over(one, two).read(spark, cluster)) == sorted(made, key=repr)
-    assert rows(over(one).read(spark, cluster)) == made[:1]
-    assert rows(over(two).read(spark, cluster)) == made[1:]
+    assert rows(over(one, two).read(spark, cluster)) == sorted(results, key=repr)
+    assert rows(over(one).read(spark, cluster)) == results[:1]
+    assert rows(over(two).read(spark, cluster)) == results[1:]
 
 
 @both_formats
@@ -181,7 +181,7 @@ def test_metadata(
 ) -> None:
     """A9: columns are mixed on purpose; a NULL map comes back as an empty one."""
     topic = kdsl_topic()
-    given = table(
+    result = table(
         form,
         "physical_1 STRING",
         "physical_2 INT",
@@ -200,15 +200,15 @@ def test_metadata(
         {"k1": bytes.fromhex("102030"), "k2": bytes.fromhex("203040")},
     ]
     times = [datetime(2020, 3, 8 + n, 13, 12, 11, 123_000) for n in range(3)]
-    made = [(f"data {n + 1}", n + 1, times[n], headers[n], n != 1) for n in range(3)]
+    results = [(f"data {n + 1}", n + 1, times[n], headers[n], n != 1) for n in range(3)]
     schema = (
         "physical_1 string, physical_2 int, timestamp timestamp_ntz, headers map<string, binary>, physical_3 boolean"
     )
 
-    write(spark, given, cluster, made, schema)
+    write(spark, result, cluster, results, schema)
 
     epochs = [record.leader_epoch() for record in kdsl_kafka.read(topic)]
-    assert rows(given.read(spark, cluster)) == [
+    assert rows(result.read(spark, cluster)) == [
         (f"data {n + 1}", n + 1, "CreateTime", times[n], epochs[n], headers[n] or {}, 0, topic, n != 1)
         for n in range(3)
     ]
@@ -216,12 +216,12 @@ def test_metadata(
 
 def test_a_header_may_be_null(spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     """A10."""
-    given = table("json", "id INT", "headers MAP<STRING, BYTES> METADATA", topic=kdsl_topic())
+    result = table("json", "id INT", "headers MAP<STRING, BYTES> METADATA", topic=kdsl_topic())
     headers = {"k1": bytes.fromhex("C0FFEE"), "k2": None}
 
-    write(spark, given, cluster, [(1, headers)], "id int, headers map<string, binary>")
+    write(spark, result, cluster, [(1, headers)], "id int, headers map<string, binary>")
 
-    assert rows(given.read(spark, cluster)) == [(1, headers)]
+    assert rows(result.read(spark, cluster)) == [(1, headers)]
 
 
 @both_formats
@@ -230,7 +230,7 @@ def test_a_list_of_headers_keeps_what_is_repeated(
 ) -> None:
     """A11: NULL entries, and those without a name, are left out."""
     kind = "ARRAY<ROW<`key` STRING, `value` BYTES>>"
-    given = table(form, "id INT", f"header-list {kind} METADATA", topic=kdsl_topic())
+    result = table(form, "id INT", f"header-list {kind} METADATA", topic=kdsl_topic())
     written = [
         [("k1", b"\xc0\xff\xee"), ("k1", b"\xba\xbe\x01")],
         None,
@@ -239,10 +239,10 @@ def test_a_list_of_headers_keeps_what_is_repeated(
     ]
     schema = "id int, `header-list` array<struct<key string, value binary>>"
 
-    write(spark, given, cluster, list(enumerate(written)), schema)
+    write(spark, result, cluster, list(enumerate(written)), schema)
 
-    found = [[tuple(h) for h in headers] for _, headers in rows(given.read(spark, cluster))]
-    assert found == [
+    results = [[tuple(h) for h in headers] for _, headers in rows(result.read(spark, cluster))]
+    assert results == [
         written[0],
         [],
         [("k1", b"\x10"), ("k2", b"\x20"), ("k3", None)],
@@ -256,7 +256,7 @@ def test_headers_as_a_map_and_as_a_list(
 ) -> None:
     """A12."""
     virtual = {"headers": "", "header-list": ""} | {({"headers", "header-list"} - {written}).pop(): " VIRTUAL"}
-    given = table(
+    result = table(
         "json",
         "id INT",
         f"headers MAP<STRING, BYTES> METADATA{virtual['headers']}",
@@ -266,9 +266,9 @@ def test_headers_as_a_map_and_as_a_list(
     value: Any = {"k1": b"\xc0"} if written == "headers" else [("k1", b"\xc0")]
     kind = "map<string, binary>" if written == "headers" else "array<struct<key string, value binary>>"
 
-    write(spark, given, cluster, [(1, value), (2, None)], f"id int, `{written}` {kind}")
+    write(spark, result, cluster, [(1, value), (2, None)], f"id int, `{written}` {kind}")
 
-    first, second = rows(given.read(spark, cluster))
+    first, second = rows(result.read(spark, cluster))
     assert (first[0], first[1], [tuple(h) for h in first[2]]) == (1, {"k1": b"\xc0"}, [("k1", b"\xc0")])
     assert second == (2, {}, [])
 
@@ -279,7 +279,7 @@ def test_a_key_with_a_prefix_and_a_value_without_it(
 ) -> None:
     """A13: the key has its own order, and the names without the prefix."""
     topic = kdsl_topic()
-    given = table(
+    result = table(
         form,
         "k_user_id BIGINT",
         "name STRING",
@@ -291,15 +291,15 @@ def test_a_key_with_a_prefix_and_a_value_without_it(
         key_fields="k_event_id; k_user_id",
         **{"key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY"},
     )
-    made = [
+    results = [
         (n, f"name {n}", datetime(2020, 3, 7 + n, 13, 12, 11, 123_000), 99 + n, 40 + n, f"payload {n}")
         for n in (1, 2, 3)
     ]
     schema = "k_user_id bigint, name string, timestamp timestamp_ntz, k_event_id bigint, user_id int, payload string"
 
-    write(spark, given, cluster, made, schema)
+    write(spark, result, cluster, results, schema)
 
-    assert rows(given.read(spark, cluster)) == made
+    assert rows(result.read(spark, cluster)) == results
     first = kdsl_kafka.read(topic)[0]
     wire = {
         "csv": (b"100,1", b'"name 1",41,"payload 1"'),
@@ -309,12 +309,12 @@ def test_a_key_with_a_prefix_and_a_value_without_it(
 
 
 @both_formats
-def test_a_key_that_stands_in_the_value_too(
+def test_a_key_that_is_in_the_value_too(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:
     """A14."""
     topic = kdsl_topic()
-    given = table(
+    result = table(
         form,
         "user_id BIGINT",
         "name STRING",
@@ -324,13 +324,15 @@ def test_a_key_that_stands_in_the_value_too(
         topic=topic,
         key_fields="event_id; user_id",
     )
-    made = [(n, f"name {n}", datetime(2020, 3, 7 + n, 13, 12, 11, 123_000), 99 + n, f"payload {n}") for n in (1, 2, 3)]
+    results = [
+        (n, f"name {n}", datetime(2020, 3, 7 + n, 13, 12, 11, 123_000), 99 + n, f"payload {n}") for n in (1, 2, 3)
+    ]
 
     write(
-        spark, given, cluster, made,
+        spark, result, cluster, results,
         "user_id bigint, name string, timestamp timestamp_ntz, event_id bigint, payload string",
     )  # fmt: skip
 
-    assert rows(given.read(spark, cluster)) == made
+    assert rows(result.read(spark, cluster)) == results
     first = kdsl_kafka.read(topic)[0]
     assert (first.key() or b"").count(b"100") == (first.value() or b"").count(b"100") == 1

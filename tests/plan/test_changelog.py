@@ -25,7 +25,7 @@ def test_it_prints_as_the_golden_file(name: str, plan: ReadPlan | WritePlan) -> 
     assert show(plan) == (GOLDEN / name).read_text(encoding="utf-8").rstrip("\n")
 
 
-def test_plans_come_back_equal_from_their_texts() -> None:
+def test_plans_survive_serialization() -> None:
     assert read_plan_text(plan_text(READ), ReadPlan) == READ
     assert read_plan_text(plan_text(WRITE), WritePlan) == WRITE
 

@@ -54,7 +54,7 @@ class TestText:
         assert read_plan_text(plan_text(read), ReadPlan) == attrs.evolve(read, properties=Properties())
         assert read_plan_text(plan_text(write), WritePlan) == attrs.evolve(write, properties=Properties())
 
-    def test_equal_plans_have_equal_texts(self) -> None:
+    def test_equal_plans_have_equal_strings(self) -> None:
         assert plan_text(reading()) == plan_text(reading())
 
     def test_another_version_is_refused(self) -> None:
@@ -99,7 +99,7 @@ class TestColumns:
     def test_a_computed_column_keeps_what_it_may_need(self) -> None:
         assert reading(["twice"]).columns.names == ("k_id", "amount", "note", "placed_at", "offset")
 
-    def test_an_unknown_column_is_told_with_the_nearest(self) -> None:
+    def test_an_unknown_column_is_reported_with_a_suggestion(self) -> None:
         with pytest.raises(
             UnknownColumnError, match=r"orders has no column 'amuont' \(did you mean 'amount'\?\); the columns are"
         ):

@@ -1,4 +1,4 @@
-"""A web server in front of a registry, or in its place: it looks at requests, refuses some, and fails when told to."""
+"""A web server in front of a registry, or in its place: it looks at requests, refuses some, and fails on request."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Front:
         return sum(part in request.path for request in self.requests)
 
 
-def forwarded(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Answers:
+def forward(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Answers:
     """Answers of the registry at an address, for the requests that are allowed (200), else that status."""
 
     def answers(request: Request) -> Answer:
@@ -111,13 +111,13 @@ def forwarded(url: str, allows: Callable[[Request], int] = lambda _: 200) -> Ans
             return status, {"error_code": status, "message": "no"}
         with httpx.Client(trust_env=False) as client:
             headers = {"Content-Type": JSON}
-            found = client.request(request.method, url + request.path, content=request.body, headers=headers)
-        return found.status_code, found.content
+            result = client.request(request.method, url + request.path, content=request.body, headers=headers)
+        return result.status_code, result.content
 
     return answers
 
 
-def recorded(schemas: Mapping[int, str]) -> Answers:
+def serve_schemas(schemas: Mapping[int, str]) -> Answers:
     """Answers of a registry that holds these Avro schemas and takes no other ones; it knows no subjects."""
     by_text = {json.dumps(json.loads(text)): number for number, text in schemas.items()}
 

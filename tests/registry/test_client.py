@@ -34,7 +34,7 @@ from kdsl.testing import LocalRegistry
 from kdsl.testing.certificates import Certificates
 from kdsl.testing.tokens import TokenService
 from kdsl_formats._registry.references import whole_schema
-from tests.registry.front import Front, Request, forwarded
+from tests.registry.front import Front, Request, forward
 
 QUICK = {"retries.wait.ms": 1, "retries.max.wait.ms": 1}
 
@@ -55,19 +55,19 @@ def subject() -> str:
 
 @pytest.fixture
 def client(kdsl_registry: LocalRegistry) -> Iterator[RegistryClient]:
-    made = kdsl_registry.client()
-    yield made
-    made.close()
+    result = kdsl_registry.client()
+    yield result
+    result.close()
 
 
 @pytest.fixture
 def front(kdsl_registry: LocalRegistry) -> Iterator[Front]:
-    with Front(forwarded(kdsl_registry.url)) as made:
-        yield made
+    with Front(forward(kdsl_registry.url)) as actual:
+        yield actual
 
 
-def connected(front: Front, **given: str | int) -> RegistryClient:
-    names = {name.replace("__", "-").replace("_", "."): value for name, value in given.items()}
+def connect(front: Front, **arguments: str | int) -> RegistryClient:
+    names = {name.replace("__", "-").replace("_", "."): value for name, value in arguments.items()}
     return RegistryClient(Registry(front.url, {**QUICK, **names}))
 
 
@@ -88,9 +88,9 @@ class TestWhatItHolds:
         text["fields"][1]["default"] = None
         number = client.register(subject, RegisteredSchema(json.dumps(text)))
 
-        found = client.latest(subject)
+        result = client.latest(subject)
 
-        assert (found.version, found.id) == (2, number)
+        assert (result.version, result.id) == (2, number)
         assert json.loads(client.version(subject, 1).schema.text) == json.loads(ORDER.text)
 
     def test_subjects_may_have_any_name(self, client: RegistryClient) -> None:
@@ -107,14 +107,14 @@ class TestWhatItHolds:
         order = RegisteredSchema(order.text, references=(SchemaReference("shop.Address", f"{subject}-address", 1),))
         number = client.register(subject, order)
 
-        found: Any = whole_schema(client, client.schema(number))
+        result: Any = whole_schema(client, client.schema(number))
 
-        to, by, land = (field["type"] for field in found["fields"])
+        to, by, land = (field["type"] for field in result["fields"])
         assert [f["name"] for f in to["fields"]] == ["land", "other"]
         assert to["fields"][0]["type"]["symbols"] == ["DE", "CH"]
         assert (by, land) == (["null", "shop.Address"], "shop.Land")
 
-    def test_schemas_of_other_languages_are_held_too(self, client: RegistryClient, subject: str) -> None:
+    def test_schemas_of_other_languages_are_supported_too(self, client: RegistryClient, subject: str) -> None:
         proto = RegisteredSchema('syntax = "proto3"; message A { string b = 1; }', "PROTOBUF")
         number = client.register(subject, proto)
 
@@ -122,94 +122,94 @@ class TestWhatItHolds:
 
 
 class TestWhatItDoesNotHold:
-    def test_an_unknown_id_is_told(self, client: RegistryClient) -> None:
+    def test_an_unknown_id_is_reported(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSchemaError, match=r"has no schema with the id 987654 \(.*40403\)"):
             client.schema(987654)
 
     def test_an_unknown_id_is_asked_for_again_after_some_seconds_only(
         self, front: Front, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        made = connected(front)
+        actual = connect(front)
         monkeypatch.setattr(RegistryClient, "unknown_for", 3600.0)
         for _ in range(3):
             with pytest.raises(UnknownSchemaError, match="has no schema with the id 987655"):
-                made.schema(987655)
+                actual.schema(987655)
         assert front.count("/schemas/ids/987655") == 1
 
         front.fail = [(200, {"schema": ORDER.text})]
         monkeypatch.setattr(RegistryClient, "unknown_for", 0.0)
-        assert made.schema(987655) == ORDER
+        assert actual.schema(987655) == ORDER
         assert front.count("/schemas/ids/987655") == 2
 
-    def test_an_unknown_subject_is_told(self, client: RegistryClient) -> None:
+    def test_an_unknown_subject_is_reported(self, client: RegistryClient) -> None:
         with pytest.raises(UnknownSubjectError, match="the version latest of the subject 'nobody-value'"):
             client.latest("nobody-value")
         with pytest.raises(UnknownSubjectError, match="does not have this schema under the subject 'nobody-value'"):
             client.look_up("nobody-value", ORDER)
 
-    def test_a_schema_that_does_not_go_with_the_others_is_told(self, client: RegistryClient, subject: str) -> None:
+    def test_a_schema_incompatible_with_the_others_is_reported(self, client: RegistryClient, subject: str) -> None:
         client.register(subject, ORDER)
 
         with pytest.raises(IncompatibleSchemaError, match=f"under the subject '{subject}'"):
             client.register(subject, record("Order", ("id", "string")))
 
-    def test_what_is_no_schema_is_told(self, client: RegistryClient, subject: str) -> None:
+    def test_an_invalid_schema_is_reported(self, client: RegistryClient, subject: str) -> None:
         with pytest.raises(IncompatibleSchemaError, match="cannot be registered"):
             client.register(subject, RegisteredSchema('{"type":"rekord"}'))
 
-    def test_a_path_without_a_registry_is_told(self, front: Front) -> None:
+    def test_a_path_without_a_registry_is_reported(self, front: Front) -> None:
         front.fail = [(404, b"<html>Not Found</html>")]
 
         with pytest.raises(RegistryError, match=r"answers HTTP 404 as no schema registry does.*check the path"):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
-    def test_an_answer_that_is_none_is_told(self, front: Front) -> None:
+    def test_an_invalid_answer_is_reported(self, front: Front) -> None:
         front.fail = [(200, b"<html>Welcome</html>")]
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     @pytest.mark.parametrize(
         "document", [b"", b"[" * 100_000, [], None, {}, {"schema": "x", "references": 5}, {"id": "no", "version": 1}]
     )
-    def test_documents_of_other_shapes_are_told(self, front: Front, document: Any) -> None:
+    def test_documents_of_other_shapes_are_reported(self, front: Front, document: Any) -> None:
         asks: list[Callable[[RegistryClient], object]] = [
-            lambda made: made.schema(1),
-            lambda made: made.latest("s"),
-            lambda made: made.look_up("s", ORDER),
-            lambda made: made.register("s", ORDER),
-            lambda made: made.refusal("s", ORDER),
+            lambda value: value.schema(1),
+            lambda value: value.latest("s"),
+            lambda value: value.look_up("s", ORDER),
+            lambda value: value.register("s", ORDER),
+            lambda value: value.refusal("s", ORDER),
         ]
         for ask in asks:
             front.fail = [(200, document)]
             with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-                ask(connected(front))
+                ask(connect(front))
 
     @pytest.mark.parametrize("document", [b"<html>Sign in</html>", {"subjects": []}])
-    def test_a_list_that_is_none_is_told(self, front: Front, document: Any) -> None:
+    def test_a_document_that_should_be_a_list_is_reported(self, front: Front, document: Any) -> None:
         front.fail = [(200, document)] * 2
 
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).subjects()
+            connect(front).subjects()
         with pytest.raises(RegistryError, match="check that this is the address of a schema registry"):
-            connected(front).versions("s")
+            connect(front).versions("s")
 
-    def test_a_redirection_is_not_followed_and_told(self) -> None:
+    def test_a_redirection_is_reported_and_not_followed(self) -> None:
         with (
             Front(lambda _: (302, b""), headers={"Location": "https://sso.shop/login?token=HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to https://sso\.shop/login\);") as caught,
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
         assert "HUSH" not in str(caught.value)
 
-    def test_a_page_in_place_of_an_answer_is_told(self) -> None:
+    def test_a_page_instead_of_an_answer_is_reported(self) -> None:
         with (
             Front(lambda _: (200, b"<html>"), headers={"Content-Type": "text/html; charset=utf-8"}) as front,
             pytest.raises(RegistryError, match="answers HTTP 200 with a document of the type text/html; check"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
-    def test_schemas_that_use_each_other_in_a_circle_are_told(self) -> None:
+    def test_circular_references_of_schemas_are_reported(self) -> None:
         used = {"a": "b", "b": "a"}
 
         def answers(request: Request) -> tuple[int, Any]:
@@ -218,14 +218,12 @@ class TestWhatItDoesNotHold:
             return 200, {"schema": "{}", "id": 1, "version": 1, "references": [reference]}
 
         with Front(answers) as front:
-            made = connected(front)
-            first = made.version("a", 1).schema
+            actual = connect(front)
+            first = actual.version("a", 1).schema
             with pytest.raises(RegistryError, match=r"in a circle: b 1 -> a 1 -> b 1"):
-                made.references(first)
+                actual.references(first)
 
-    def test_a_schema_that_a_subject_does_not_take_is_told_and_not_registered(
-        self, client: RegistryClient, subject: str
-    ) -> None:
+    def test_an_incompatible_schema_is_reported_and_not_registered(self, client: RegistryClient, subject: str) -> None:
         assert client.refusal(subject, ORDER) == ""
         client.register(subject, ORDER)
 
@@ -245,7 +243,7 @@ class TestAnswersThatHarm:
         front.fail = [(status, b'{"schema": "' + b" " * (2 << 20) + b'"}')]
 
         with pytest.raises(RegistryError, match=f"the registry {front.url} answers with more than 1 MiB") as e:
-            connected(front).schema(1)
+            connect(front).schema(1)
 
         assert not isinstance(e.value, RegistryUnreachableError)
         assert len(front.requests) == 1
@@ -259,55 +257,55 @@ class TestAnswersThatHarm:
             Front(lambda _: (200, packed), headers={"Content-Encoding": "gzip"}) as front,
             pytest.raises(RegistryError, match="answers with more than 1 MiB"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
     def test_an_answer_up_to_the_bound_is_read(self, front: Front, monkeypatch: pytest.MonkeyPatch) -> None:
         document = json.dumps({"schema": "x" * 1000}).encode()
         monkeypatch.setattr(RegistryClient, "largest", len(document))
         front.fail = [(200, document)]
 
-        assert connected(front).schema(1).text == "x" * 1000
+        assert connect(front).schema(1).text == "x" * 1000
 
     def test_the_answer_of_an_identity_provider_is_bounded_too(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("kdsl.registry.login.LARGEST", 1 << 20)
         with Front(lambda _: (200, b" " * (2 << 20))) as front:
-            given = {
+            settings = {
                 "bearer.auth.credentials.source": "OAUTHBEARER",
                 "bearer.auth.issuer.endpoint.url": front.url.replace("://", "://me:HUSH@"),
                 "bearer.auth.client.id": "id",
                 "bearer.auth.client.secret": "HUSH",
             }
-            made = RegistryClient(Registry(front.url, {**QUICK, **given}))
+            actual = RegistryClient(Registry(front.url, {**QUICK, **settings}))
             with pytest.raises(RegistryError, match=r"provider http://me:\*\*\*@localhost:.* more than 1 MiB"):
-                made.schema(1)
+                actual.schema(1)
 
     @pytest.mark.parametrize(
-        "given",
+        "settings",
         [
             {"basic.auth.user.info": "me:HUSH HUSH"},
             {"bearer.auth.token": "HUSH-HUSH"},
         ],
     )
-    def test_a_secret_that_a_registry_repeats_is_hidden(self, given: dict[str, str]) -> None:
+    def test_a_secret_that_a_registry_repeats_is_hidden(self, settings: dict[str, str]) -> None:
         def repeat(request: Request) -> tuple[int, Any]:
             shown = request.headers["Authorization"]
             plain = base64.b64decode(shown.split()[1]).decode() if shown.startswith("Basic") else shown
             return 401, {"error_code": 401, "message": f"nobody here is {shown}, {plain}"}
 
         with Front(repeat) as front, pytest.raises(RegistryRefusedError, match="nobody here is") as e:
-            RegistryClient(Registry(front.url, {**QUICK, **given})).schema(1)
+            RegistryClient(Registry(front.url, {**QUICK, **settings})).schema(1)
         assert "HUSH" not in str(e.value)
         assert base64.b64encode(b"me:HUSH HUSH").decode() not in str(e.value)
 
-    def test_a_redirection_to_nowhere_is_told(self) -> None:
+    def test_a_redirection_to_nowhere_is_reported(self) -> None:
         with (
             Front(lambda _: (302, b""), headers={"Location": "http://[HUSH"}) as front,
             pytest.raises(RegistryError, match=r"answers HTTP 302 \(to no address\)"),
         ):
-            connected(front).schema(1)
+            connect(front).schema(1)
 
 
-class TestSecretsOfOddForm:
+class TestUnusualSecrets:
     @pytest.mark.parametrize(
         ("name", "value"),
         [
@@ -317,22 +315,22 @@ class TestSecretsOfOddForm:
             ("bearer.auth.identity.pool.id", "HUSH\x00"),
         ],
     )
-    def test_what_no_header_can_hold_is_told_before_it_is_sent(
+    def test_an_invalid_header_value_is_reported_before_it_is_sent(
         self, front: Front, monkeypatch: pytest.MonkeyPatch, name: str, value: str
     ) -> None:
         written = [value]
         if "\x00" not in value:  # which no variable can hold
             monkeypatch.setenv("KDSL_TEST_TOKEN", value)
             written.append("${env:KDSL_TEST_TOKEN}")
-        for given in written:
+        for item in written:
             with pytest.raises(ResolveError) as e:
-                RegistryClient(Registry(front.url, {name: given}))
+                RegistryClient(Registry(front.url, {name: item}))
 
             assert f"the value of '{name}' has a character that a header cannot contain" in str(e.value)
             assert "USH" not in "".join(format_exception(e.value))
         assert front.requests == []
 
-    def test_the_name_of_a_header_is_one(self, front: Front) -> None:
+    def test_the_name_of_a_header_is_valid(self, front: Front) -> None:
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry(front.url, {"request.header.a b": "c"}))
 
@@ -351,24 +349,24 @@ class TestSecretsOfOddForm:
             address = front.url.replace("://", f"://me:{password}@")
             monkeypatch.setenv("KDSL_TEST_ADDRESS", address)
             registry = Registry(address if written else "${env:KDSL_TEST_ADDRESS}", QUICK)
-            made = RegistryClient(registry)
+            actual = RegistryClient(registry)
             with pytest.raises(UnknownSchemaError) as e:
-                made.schema(1)
+                actual.schema(1)
 
         shown = base64.b64decode(front.requests[0].headers["Authorization"].split()[1]).decode()
         assert shown == f"me:{unquote(password)}"
-        assert made.address == front.url
-        assert "SH" not in f"{registry!r} {e.value} {made.address}"
+        assert actual.address == front.url
+        assert "SH" not in f"{registry!r} {e.value} {actual.address}"
 
     @pytest.mark.parametrize("url", ["http://h:HUSH", "http://[HUSH", "ftp://h", "http://", "h:1"])
-    def test_what_is_no_address_is_told(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_invalid_address_is_reported(self, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("KDSL_TEST_ADDRESS", url)
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry("${env:KDSL_TEST_ADDRESS}"))
 
         assert [problem.code for problem in e.value.problems] == ["registry-url"]
 
-    def test_a_proxy_that_is_no_address_is_told(self) -> None:
+    def test_an_invalid_proxy_address_is_reported(self) -> None:
         with pytest.raises(ResolveError) as e:
             RegistryClient(Registry("http://r", {"proxy.host": "me:HU/SH@h", "proxy.port": "1"}))
 
@@ -380,13 +378,13 @@ class TestOutages:
     def test_an_answer_that_may_come_later_is_asked_for_again(self, front: Front, subject: str) -> None:
         front.fail = [(503, {}), (500, {"error_code": 50001, "message": "leader"}), (429, {})]
 
-        assert connected(front).register(subject, ORDER) > 0
+        assert connect(front).register(subject, ORDER) > 0
         assert len(front.requests) == 4
 
     def test_what_comes_of_no_answer_names_the_address_and_what_was_asked(self, front: Front) -> None:
         front.fail = [(503, {})] * 9
         with pytest.raises(RegistryUnreachableError) as caught:
-            connected(front, max_retries=2).schema(7)
+            connect(front, max_retries=2).schema(7)
 
         assert f"the registry {front.url} does not answer, asked 3 times for the schema with the id 7: HTTP 503" in str(
             caught.value
@@ -395,11 +393,11 @@ class TestOutages:
 
     def test_an_answer_that_is_packed_wrongly_is_asked_for_again(self) -> None:
         with Front(lambda _: (200, b"no gzip"), headers={"Content-Encoding": "gzip"}) as front:
-            made = connected(front, max_retries=1)
+            actual = connect(front, max_retries=1)
             with pytest.raises(RegistryUnreachableError, match="asked 2 times for the schema with the id 1"):
-                made.schema(1)
+                actual.schema(1)
 
-    def test_nobody_at_the_address_is_told(self) -> None:
+    def test_an_unreachable_address_is_reported(self) -> None:
         gone = RegistryClient(Registry("http://me:HUSH@127.0.0.1:9/path", {"max.retries": 0}))
         with pytest.raises(RegistryUnreachableError) as caught:
             gone.look_up("orders-value", ORDER)
@@ -410,20 +408,20 @@ class TestOutages:
         assert "HUSH" not in str(caught.value)
 
     def test_another_address_answers_where_one_does_not(self, front: Front, subject: str) -> None:
-        made = RegistryClient(Registry(f"http://127.0.0.1:9,{front.url}", {"max.retries": 0}))
+        actual = RegistryClient(Registry(f"http://127.0.0.1:9,{front.url}", {"max.retries": 0}))
 
-        assert made.register(subject, ORDER) > 0
+        assert actual.register(subject, ORDER) > 0
 
     def test_what_was_asked_once_needs_no_registry(self, front: Front, subject: str) -> None:
-        made = connected(front, max_retries=0)
-        number = made.register(subject, ORDER)
-        other = connected(front, max_retries=0)
+        actual = connect(front, max_retries=0)
+        number = actual.register(subject, ORDER)
+        other = connect(front, max_retries=0)
         other.schema(number)
         other.latest(subject)
         count = len(front.requests)
         front.fail = [(503, {})] * 9
 
-        assert (made.schema(number), made.register(subject, ORDER)) == (ORDER, number)
+        assert (actual.schema(number), actual.register(subject, ORDER)) == (ORDER, number)
         assert (other.schema(number).kind, other.latest(subject).id) == ("AVRO", number)
         assert len(front.requests) == count
 
@@ -439,7 +437,7 @@ def authorization(wanted: str) -> Any:
 class TestLogins:
     def test_a_user(self, kdsl_registry: LocalRegistry, subject: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("REGISTRY_PASSWORD", "pw")
-        with Front(forwarded(kdsl_registry.url, authorization("Basic bWU6cHc="))) as front:
+        with Front(forward(kdsl_registry.url, authorization("Basic bWU6cHc="))) as front:
             address = front.url.replace("://", "://me:pw@")
             for registry in (
                 Registry(front.url, {"basic-auth.user-info": "me:pw"}),
@@ -451,14 +449,14 @@ class TestLogins:
                 RegistryClient(Registry(front.url, {"basic-auth.user-info": "me:wrong"})).schema(1)
             assert len(front.requests) == 4  # a login that is refused is not tried again
 
-    def test_who_may_not_ask_is_told_apart(self, kdsl_registry: LocalRegistry) -> None:
-        told = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
-        with Front(forwarded(kdsl_registry.url, lambda _: 403)) as front, told:
-            connected(front).schema(1)
+    def test_missing_rights_are_reported_as_such(self, kdsl_registry: LocalRegistry) -> None:
+        message = pytest.raises(RegistryRefusedError, match=r"does not let this user ask for .*\(HTTP 403\)")
+        with Front(forward(kdsl_registry.url, lambda _: 403)) as front, message:
+            connect(front).schema(1)
 
     def test_a_token(self, kdsl_registry: LocalRegistry, subject: str) -> None:
-        with Front(forwarded(kdsl_registry.url, authorization("Bearer T0KEN"))) as front:
-            assert connected(front, bearer__auth_token="T0KEN").register(subject, ORDER) > 0
+        with Front(forward(kdsl_registry.url, authorization("Bearer T0KEN"))) as front:
+            assert connect(front, bearer__auth_token="T0KEN").register(subject, ORDER) > 0
 
     def test_tokens_of_an_identity_provider_are_used_until_they_are_refused(
         self, kdsl_registry: LocalRegistry, subject: str
@@ -472,21 +470,21 @@ class TestLogins:
             return 200 if token.count(".") == 2 and token not in refused else 401
 
         try:
-            with Front(forwarded(kdsl_registry.url, allows)) as front:
-                made = connected(
+            with Front(forward(kdsl_registry.url, allows)) as front:
+                actual = connect(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",
                     bearer_auth_issuer_endpoint_url=tokens.url,
                     bearer_auth_client_id="me",
                     bearer_auth_client_secret="pw",
                 )
-                made.register(subject, ORDER)
-                made.register(f"{subject}-2", ORDER)
-                assert tokens.given == 1
+                actual.register(subject, ORDER)
+                actual.register(f"{subject}-2", ORDER)
+                assert tokens.issued == 1
                 refused.append(front.requests[-1].headers["Authorization"].removeprefix("Bearer "))
-                made.register(f"{subject}-3", ORDER)
-                assert tokens.given == 2
-                wrong = connected(
+                actual.register(f"{subject}-3", ORDER)
+                assert tokens.issued == 2
+                wrong = connect(
                     front,
                     bearer_auth_credentials_source="OAUTHBEARER",
                     bearer_auth_issuer_endpoint_url=tokens.url,
@@ -500,13 +498,13 @@ class TestLogins:
             tokens.stop()
 
     def test_headers_that_are_asked_for_are_sent(self, front: Front, subject: str) -> None:
-        connected(front, bearer_auth_logical_cluster="lsrc-1", bearer_auth_token="T").register(subject, ORDER)
+        connect(front, bearer_auth_logical_cluster="lsrc-1", bearer_auth_token="T").register(subject, ORDER)
 
         assert front.requests[0].headers["target-sr-cluster"] == "lsrc-1"
 
-    def test_wrong_settings_are_told_before_anything_is_asked(self, front: Front) -> None:
+    def test_wrong_settings_are_reported_before_any_request(self, front: Front) -> None:
         with pytest.raises(ResolveError, match="the schema registry"):
-            connected(front, max_retries="many")
+            connect(front, max_retries="many")
         assert front.requests == []
 
 
@@ -521,11 +519,11 @@ class TestTls:
         server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(certificates.authority))
         server.load_cert_chain(str(certificates.server))
         server.verify_mode = ssl.CERT_REQUIRED
-        with Front(forwarded(kdsl_registry.url), server) as made:
-            yield made
+        with Front(forward(kdsl_registry.url), server) as actual:
+            yield actual
 
     @pytest.mark.parametrize("kind", ["PEM", "JKS", "PKCS12"])
-    def test_stores_of_every_type_hold_the_keys(
+    def test_stores_of_every_type_contain_the_keys(
         self, secure: Front, certificates: Certificates, subject: str, kind: Any
     ) -> None:
         passwords = (
@@ -536,7 +534,7 @@ class TestTls:
                 "ssl.keystore.password": certificates.password,
             }
         )
-        given = {
+        settings = {
             "ssl.truststore.location": str(certificates.trust_store(kind)),
             "ssl.truststore.type": kind,
             "ssl.keystore.location": str(certificates.key_store("me", kind)),
@@ -544,27 +542,27 @@ class TestTls:
             **passwords,
         }
 
-        assert RegistryClient(Registry(secure.url, {**QUICK, **given})).register(subject, ORDER) > 0
+        assert RegistryClient(Registry(secure.url, {**QUICK, **settings})).register(subject, ORDER) > 0
 
-    def test_who_is_not_trusted_is_told_at_once(self, secure: Front) -> None:
+    def test_an_untrusted_server_is_reported_at_once(self, secure: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"is not trusted: .*CERTIFICATE_VERIFY_FAILED"):
             RegistryClient(Registry(secure.url)).schema(1)
 
-    def test_a_certificate_of_another_host_is_told_at_once(self, secure: Front, certificates: Certificates) -> None:
-        given = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
+    def test_a_certificate_of_another_host_is_reported_at_once(self, secure: Front, certificates: Certificates) -> None:
+        settings = {"ssl.truststore.location": str(certificates.authority), "ssl.truststore.type": "PEM"}
         elsewhere = secure.url.replace("localhost", "127.1")
 
         with pytest.raises(
             RegistryUnreachableError, match=r"has the certificate of another host: .*write the host name that is in its"
         ):
-            RegistryClient(Registry(elsewhere, given)).schema(1)
+            RegistryClient(Registry(elsewhere, settings)).schema(1)
 
-    def test_who_does_not_speak_tls_is_told_at_once(self, front: Front) -> None:
+    def test_a_server_without_tls_is_reported_at_once(self, front: Front) -> None:
         with pytest.raises(RegistryUnreachableError, match=r"does not speak TLS: .*; write http://"):
             RegistryClient(Registry(front.url.replace("http:", "https:"))).schema(1)
 
-    def test_a_store_that_is_not_there_is_told(self, tmp_path: Path) -> None:
-        given = {"ssl.truststore.location": str(tmp_path / "none.jks")}
+    def test_a_missing_store_is_reported(self, tmp_path: Path) -> None:
+        settings = {"ssl.truststore.location": str(tmp_path / "none.jks")}
 
         with pytest.raises(RegistryError, match=r"none\.jks"):
-            RegistryClient(Registry("https://r", given))
+            RegistryClient(Registry("https://r", settings))

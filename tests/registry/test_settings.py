@@ -10,12 +10,12 @@ from kdsl.registry.settings import OAuth, Settings, read_settings, registry_prob
 URL = "http://registry:8081"
 
 
-def settings(url: str = URL, **given: str) -> Settings:
-    made, problems = read_settings(
-        Registry(url, {name.replace("__", "-").replace("_", "."): v for name, v in given.items()})
+def settings(url: str = URL, **arguments: str) -> Settings:
+    result, problems = read_settings(
+        Registry(url, {name.replace("__", "-").replace("_", "."): v for name, v in arguments.items()})
     )
     assert problems == ()
-    return made
+    return result
 
 
 def test_several_addresses_are_tried_in_their_order_and_slashes_at_their_ends_do_not_matter() -> None:
@@ -23,44 +23,44 @@ def test_several_addresses_are_tried_in_their_order_and_slashes_at_their_ends_do
 
 
 def test_defaults_outlast_the_restart_of_a_registry() -> None:
-    made = settings()
+    result = settings()
 
-    assert (made.connect_timeout, made.read_timeout) == (10, 60)
-    assert sum(min(made.wait * 2**i, made.max_wait) for i in range(made.retries)) > 50
+    assert (result.connect_timeout, result.read_timeout) == (10, 60)
+    assert sum(min(result.wait * 2**i, result.max_wait) for i in range(result.retries)) > 50
 
 
 @pytest.mark.parametrize(
     "name", ["basic.auth.user.info", "basic-auth.user-info", "schema.registry.basic.auth.user.info"]
 )
 def test_a_setting_has_java_s_name_flink_s_and_the_one_within_client_properties(name: str) -> None:
-    made, problems = read_settings(Registry(URL, {name: "me:pw:x"}))
+    result, problems = read_settings(Registry(URL, {name: "me:pw:x"}))
 
-    assert (made.basic, problems) == (("me", "pw:x"), ())
+    assert (result.basic, problems) == (("me", "pw:x"), ())
 
 
 def test_user_and_password_come_out_of_the_address() -> None:
-    made = settings("http://me:p%40w@registry:8081", **{"basic__auth.credentials__source": "URL"})
+    result = settings("http://me:p%40w@registry:8081", **{"basic__auth.credentials__source": "URL"})
 
-    assert (made.urls, made.basic) == ((URL,), ("me", "p@w"))
+    assert (result.urls, result.basic) == ((URL,), ("me", "p@w"))
 
 
 def test_the_user_is_that_of_the_kafka_clients() -> None:
     jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="pw";'
-    given = {"basic.auth.credentials.source": "SASL_INHERIT", "sasl.jaas.config": jaas}
+    sample = {"basic.auth.credentials.source": "SASL_INHERIT", "sasl.jaas.config": jaas}
 
-    assert read_settings(Registry(URL, given))[0].basic == ("me", "pw")
+    assert read_settings(Registry(URL, sample))[0].basic == ("me", "pw")
 
 
 def test_the_tokens_are_those_of_the_kafka_clients() -> None:
     module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
-    given = {
+    sample = {
         "bearer.auth.credentials.source": "SASL_OAUTHBEARER_INHERIT",
         "sasl.jaas.config": f'{module} required clientId="me" clientSecret="pw";',
         "sasl.oauthbearer.token.endpoint.url": "https://idp/token",
     }
-    made, problems = read_settings(Registry(URL, given))
+    result, problems = read_settings(Registry(URL, sample))
 
-    assert (made.oauth, problems) == (OAuth("https://idp/token", "me", "pw"), ())
+    assert (result.oauth, problems) == (OAuth("https://idp/token", "me", "pw"), ())
 
 
 def test_a_token_needs_no_source() -> None:
@@ -68,14 +68,14 @@ def test_a_token_needs_no_source() -> None:
 
 
 def test_headers_are_those_that_are_asked_for() -> None:
-    given = {"request.header.X-One": "1", "bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "p"}
-    made, problems = read_settings(Registry(URL, given))
+    sample = {"request.header.X-One": "1", "bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "p"}
+    result, problems = read_settings(Registry(URL, sample))
 
-    assert made.headers == {"X-One": "1", "target-sr-cluster": "lsrc-1", "Confluent-Identity-Pool-Id": "p"}
+    assert result.headers == {"X-One": "1", "target-sr-cluster": "lsrc-1", "Confluent-Identity-Pool-Id": "p"}
     assert problems == ()
 
 
-def test_stores_are_known_by_their_names_unless_a_type_is_given(tmp_path: Path) -> None:
+def test_the_type_of_a_store_follows_from_its_name_unless_set(tmp_path: Path) -> None:
     kinds = {"a.jks": "JKS", "b.p12": "PKCS12", "c.pem": "PEM"}
     for name, kind in kinds.items():
         store = settings(ssl_truststore_location=str(tmp_path / name)).tls.truststore
@@ -86,13 +86,13 @@ def test_stores_are_known_by_their_names_unless_a_type_is_given(tmp_path: Path) 
     assert (store.kind, store.password) == ("PKCS12", "s")
 
 
-def test_references_are_looked_at_when_they_are_resolved() -> None:
-    given = {"basic-auth.user-info": "${env:INFO}", "http.read.timeout.ms": "${env:TIMEOUT}"}
+def test_references_are_checked_when_they_are_resolved() -> None:
+    sample = {"basic-auth.user-info": "${env:INFO}", "http.read.timeout.ms": "${env:TIMEOUT}"}
     values = {"${env:INFO}": "me:pw", "${env:TIMEOUT}": "5000"}
 
-    assert registry_problems(Registry(URL, given)) == ()
-    made, problems = read_settings(Registry(URL, given), lambda text: values.get(text, text))
-    assert (made.basic, made.read_timeout, problems) == (("me", "pw"), 5, ())
+    assert registry_problems(Registry(URL, sample)) == ()
+    result, problems = read_settings(Registry(URL, sample), lambda text: values.get(text, text))
+    assert (result.basic, result.read_timeout, problems) == (("me", "pw"), 5, ())
 
 
 SASL = "basic.auth.credentials.source"
@@ -157,9 +157,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", list(WRONG))
-def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
-    url, given, code, part = WRONG[case]
-    (problem,) = registry_problems(Registry(url, given))
+def test_mistakes_are_reported_with_what_to_write(case: str) -> None:
+    url, value, code, part = WRONG[case]
+    (problem,) = registry_problems(Registry(url, value))
 
     assert problem.code == code
     assert part in problem.message
@@ -168,8 +168,8 @@ def test_what_is_wrong_is_told_with_what_to_write(case: str) -> None:
 
 @pytest.mark.parametrize("case", list(WRONG))
 def test_no_problem_shows_a_secret(case: str) -> None:
-    url, given, *_ = WRONG[case]
+    url, value, *_ = WRONG[case]
     secrets = {"basic.auth.user.info": "me:HUSH", "bearer.auth.token": "HUSH", "bearer.auth.client.secret": "HUSH"}
-    told = registry_problems(Registry(url, {**secrets, **given}))
+    message = registry_problems(Registry(url, {**secrets, **value}))
 
-    assert "HUSH" not in " ".join(map(str, told))
+    assert "HUSH" not in " ".join(map(str, message))

@@ -30,7 +30,7 @@ from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.registry.front import Front, forwarded
+from tests.registry.front import Front, forward
 
 VERSIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"id": "int", "name": "string"}, {"id": 1, "name": "one"}),
@@ -41,7 +41,7 @@ VERSIONS: list[tuple[dict[str, Any], dict[str, Any]]] = [
 ROWS = [(1, "one", None), (2, "two", None), (3, None, None), (4, None, "four")]
 
 
-def written_by(version: dict[str, Any], value: dict[str, Any], registry: LocalRegistry, subject: str) -> bytes:
+def write_message(version: dict[str, Any], value: dict[str, Any], registry: LocalRegistry, subject: str) -> bytes:
     """A message as another program writes it."""
     fields = [
         {"name": name, "type": kind, **({"default": None} if isinstance(kind, list) else {})}
@@ -68,7 +68,7 @@ def cluster(kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers, registry=Registry(kdsl_registry.url, {"max.retries": 0}))
 
 
-def streamed(spark: SparkSession, read: Callable[[], DataFrame], name: str, place: Path) -> list[tuple[Any, ...]]:
+def stream_rows(spark: SparkSession, read: Callable[[], DataFrame], name: str, place: Path) -> list[tuple[Any, ...]]:
     query = (
         read()
         .writeStream.format("memory")
@@ -87,7 +87,7 @@ class TestSchemasThatChange:
         topic = kdsl_topic("versions")
         # Four programs, each with its own schema under its own subject, take turns.
         messages = [
-            written_by(version, value, kdsl_registry, f"{topic}-{number}")
+            write_message(version, value, kdsl_registry, f"{topic}-{number}")
             for number, (version, value) in enumerate(VERSIONS)
         ]
         kdsl_kafka.produce(topic, *messages, None, *reversed(messages))
@@ -113,7 +113,7 @@ class TestSchemasThatChange:
         assert [row.schema_id for row in rows] == ids
 
     def test_so_does_a_stream(self, spark: SparkSession, cluster: Cluster, topic: str, tmp_path: Path) -> None:
-        rows = streamed(spark, lambda: orders(topic).read_stream(spark, cluster), "versions", tmp_path)
+        rows = stream_rows(spark, lambda: orders(topic).read_stream(spark, cluster), "versions", tmp_path)
 
         assert rows == sorted([*ROWS, *ROWS])
 
@@ -123,11 +123,11 @@ class TestSchemasThatChange:
         assert [row.note for row in rows] == [None, None, None, "four", "four", None, None, None]
 
     def test_the_last_records_are_shown_without_spark(self, cluster: Cluster, topic: str) -> None:
-        found = last_records(orders(topic).read_plan(), cluster, 2)
+        records = last_records(orders(topic).read_plan(), cluster, 2)
 
-        assert found.column("id").to_pylist() == [2, 1]
+        assert records.column("id").to_pylist() == [2, 1]
 
-    def test_records_that_are_there_are_decoded(
+    def test_existing_records_are_decoded(
         self, spark: SparkSession, cluster: Cluster, topic: str, kdsl_kafka: RunningKafka
     ) -> None:
         raw = spark.createDataFrame([(m.value(),) for m in kdsl_kafka.read(topic)], "value binary")
@@ -155,7 +155,7 @@ class TestSchemasThatChange:
 
 
 class TestWriting:
-    def test_what_is_written_stands_under_subjects_called_after_the_topic(
+    def test_schemas_are_registered_under_subjects_named_after_the_topic(
         self,
         spark: SparkSession,
         cluster: Cluster,
@@ -214,7 +214,7 @@ class TestWriting:
 
         assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(1, "x", None)]
 
-    def test_a_schema_that_nobody_registered_is_told(
+    def test_an_unregistered_schema_is_reported(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         table = orders(kdsl_topic("strict"), AvroConfluent(auto_register=False))
@@ -250,7 +250,7 @@ class TestWriting:
 
 
 class TestOutages:
-    def test_a_stream_goes_on_with_ids_that_it_knows(
+    def test_a_stream_continues_with_known_ids(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -260,10 +260,10 @@ class TestOutages:
     ) -> None:
         """The registry is gone, and the process reads on; a new id is an error that names the registry."""
         topic = kdsl_topic("outage")
-        message = written_by(*VERSIONS[1], kdsl_registry, f"{topic}-1")
-        new = written_by(*VERSIONS[2], kdsl_registry, f"{topic}-2")
+        message = write_message(*VERSIONS[1], kdsl_registry, f"{topic}-1")
+        new = write_message(*VERSIONS[2], kdsl_registry, f"{topic}-2")
         kdsl_kafka.produce(topic, message)
-        with Front(forwarded(kdsl_registry.url)) as front:
+        with Front(forward(kdsl_registry.url)) as front:
             cluster = Cluster(kdsl_kafka.bootstrap_servers, registry=Registry(front.url, {"max.retries": 0}))
             table = orders(topic)
             plan = table.read_plan()
@@ -286,9 +286,9 @@ class TestOutages:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic("asked", partitions=4)
-        message = written_by(*VERSIONS[1], kdsl_registry, f"{topic}-1")
+        message = write_message(*VERSIONS[1], kdsl_registry, f"{topic}-1")
         kdsl_kafka.produce(topic, *(Record(message, partition=i % 4) for i in range(400)))
-        with Front(forwarded(kdsl_registry.url)) as front:
+        with Front(forward(kdsl_registry.url)) as front:
             cluster = Cluster(kdsl_kafka.bootstrap_servers, registry=front.url)
             df = orders(topic).read(spark, cluster)
             for _ in range(3):
@@ -296,7 +296,7 @@ class TestOutages:
 
             assert 1 <= front.count("/schemas/ids/") <= 4  # workers that Spark has, at most one request each
 
-    def test_a_login_reaches_the_tasks_unseen(
+    def test_a_login_reaches_the_tasks_without_being_shown(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic("login")
@@ -304,7 +304,7 @@ class TestOutages:
         def allows(request: Any) -> int:
             return 200 if request.headers.get("Authorization") == "Basic bWU6SFVTSA==" else 401
 
-        with Front(forwarded(kdsl_registry.url, allows)) as front:
+        with Front(forward(kdsl_registry.url, allows)) as front:
             own = orders(topic, AvroConfluent(url=front.url, basic_auth_user_info="me:HUSH"))
             shared = orders(topic)
             jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="me" password="HUSH";'

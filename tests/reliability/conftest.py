@@ -14,9 +14,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Note the scenarios that a test names at the beginning of its docstring."""
     for item in items:
         about = inspect.getdoc(getattr(item, "function", None)) or ""
-        found = _IDS.findall(about.partition(".")[0])
-        if found:
-            item.user_properties.append(("scenarios", " ".join(found)))
+        matches = _IDS.findall(about.partition(".")[0])
+        if matches:
+            item.user_properties.append(("scenarios", " ".join(matches)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

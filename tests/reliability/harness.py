@@ -134,7 +134,7 @@ class Job:
         trigger: Arguments of Spark's trigger; None goes on until it is stopped.
         spark: Settings of the session, on top of `LOCAL`.
         seconds: How long the function takes for each batch.
-        query: What is made of the rows, in SQL, of which they are the view ``source``; None leaves them as they are.
+        query: A SQL query over the view ``source``, which contains the rows; None leaves the rows unchanged.
         program: The program.
         environment: Variables for it.
     """
@@ -258,25 +258,25 @@ class RunningJob:
 
     def processes(self) -> list[psutil.Process]:
         """Everything that belongs to it: the driver, the JVM, the Python workers."""
-        found = []
+        results = []
         for process in psutil.process_iter():
             try:
                 if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+                    results.append(process)
             except (psutil.Error, ProcessLookupError):
                 continue
-        return found
+        return results
 
     def kill(self) -> None:
         """Kill all of it at once, the driver last, and wait until it is gone."""
         end = time.monotonic() + 120
-        while found := self.processes():  # also what one of them had just started
-            for process in sorted(found, key=lambda p: p.pid == self.process.pid):
+        while result := self.processes():  # also what one of them had just started
+            for process in sorted(result, key=lambda p: p.pid == self.process.pid):
                 try:
                     process.send_signal(signal.SIGKILL)
                 except psutil.Error:
                     continue
-            assert time.monotonic() < end, f"they do not end: {found}"
+            assert time.monotonic() < end, f"they do not end: {result}"
             time.sleep(0.01)
         self.process.wait(120)
         if self.process.stdin is not None:

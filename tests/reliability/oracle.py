@@ -39,8 +39,8 @@ class Mark:
     @classmethod
     def of(cls, value: bytes | str | None) -> Mark:
         """The mark of a message value."""
-        found = json.loads(value or b"")
-        return cls(found["producer"], found["lane"], found["seq"], found.get("transaction"))
+        document = json.loads(value or b"")
+        return cls(document["producer"], document["lane"], document["seq"], document.get("transaction"))
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ class Verdict:
         misordered: Pairs of one lane in one partition whose first appearances are the wrong way round.
         unexpected: Records that nobody sent.
         aborted_reads: Records of transactions that were aborted, and were seen (G1a).
-        torn: Transactions of which some records were seen, and some were not.
+        torn: Transactions that were seen in part.
     """
 
     duplicates: Mapping[Mark, int] = attrs.field(factory=dict)
@@ -83,7 +83,7 @@ class Verdict:
         return not (self.lost or self.misordered or self.unexpected or self.aborted_reads or self.torn)
 
     def __str__(self) -> str:
-        told = {
+        sample = {
             "duplicate": self.duplicates,
             "lost": self.lost,
             "misordered": self.misordered,
@@ -91,8 +91,8 @@ class Verdict:
             "aborted read": self.aborted_reads,
             "torn": self.torn,
         }
-        found = [f"{len(these)} {name}: {list(these)[:5]}" for name, these in told.items() if these]
-        return "; ".join(found) or "exactly once"
+        results = [f"{len(these)} {name}: {list(these)[:5]}" for name, these in sample.items() if these]
+        return "; ".join(results) or "exactly once"
 
 
 def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] | None = None) -> Verdict:
@@ -115,14 +115,14 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
     return Verdict(
         duplicates={mark: count - 1 for mark, count in sorted(counts.items()) if count > 1},
         lost=tuple(sorted(mark for mark in all_sent if fate[mark] == "committed" and mark not in counts)),
-        misordered=tuple(_misordered(places)),
+        misordered=tuple(_find_misordered(places)),
         unexpected=tuple(sorted(mark for mark in counts if mark not in fate)),
         aborted_reads=tuple(sorted(mark for mark in counts if fate.get(mark) == "aborted")),
-        torn=tuple(sorted(name for name, found in parts.items() if any(found) and not all(found))),
+        torn=tuple(sorted(name for name, item in parts.items() if any(item) and not all(item))),
     )
 
 
-def ended_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, topic: str) -> None:
+def check_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, topic: str) -> None:
     """The last run of a job came to its end, and a reader of a topic sees what was sent once, in order."""
     assert life.code == 0, life.log[-4000:]
     settle(kafka, topic)
@@ -130,7 +130,7 @@ def ended_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, to
     assert verdict.exactly_once, str(verdict)
 
 
-def _misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
+def _find_misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
     met: set[Mark] = set()
     last: dict[tuple[int, str, int], Mark] = {}
     for one in places:
@@ -157,5 +157,5 @@ def send(kafka: RunningKafka, topic: str, sent: Iterable[Mark]) -> list[Mark]:
 
 def look(kafka: RunningKafka, topic: str, *, committed: bool = True) -> list[Seen]:
     """All marks that a topic holds."""
-    found = kafka.read(topic, committed=committed)
-    return [Seen(Mark.of(m.value()), m.partition() or 0, m.offset() or 0) for m in found]
+    rows = kafka.read(topic, committed=committed)
+    return [Seen(Mark.of(m.value()), m.partition() or 0, m.offset() or 0) for m in rows]

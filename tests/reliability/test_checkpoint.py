@@ -52,7 +52,7 @@ class Copy:
         file.write_text(edit(file.read_text(encoding="utf-8")), encoding="utf-8")
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
 
-    def refused(self) -> str:
+    def expect_refusal(self) -> str:
         """Why it does not go on; it must not have written anything."""
         self.send(10)
         before = len(look(self.kafka, self.target))
@@ -72,10 +72,10 @@ def test_a_checkpoint_of_a_newer_spark_is_refused_with_its_path_and_version(copy
     """W2. Spark's own versions."""
     copy.edit(f"{log}/1", lambda text: text.replace("v1", "v99999", 1))
 
-    told = copy.refused()
+    message = copy.expect_refusal()
 
-    assert f"{copy.checkpoint.folder}/{log}/1" in told
-    assert f"maximum supported log version is v{most}, but encountered v99999" in told
+    assert f"{copy.checkpoint.folder}/{log}/1" in message
+    assert f"maximum supported log version is v{most}, but encountered v99999" in message
 
 
 def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy: Copy) -> None:
@@ -87,34 +87,34 @@ def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy:
 
     copy.edit("offsets/1", newer)
 
-    told = copy.refused()
+    message = copy.expect_refusal()
 
     place = f"{copy.checkpoint.folder}/offsets/1"
-    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in told
+    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in message
 
 
 def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy) -> None:
     """W2. Deleted in part: where the query was is not known any more."""
     shutil.rmtree(copy.checkpoint.folder / "offsets")
 
-    told = copy.refused()
+    message = copy.expect_refusal()
 
-    assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in told
-    assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in told
+    assert f"{copy.checkpoint.folder} is incomplete: batch 1 is done" in message
+    assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in message
 
 
 @pytest.mark.parametrize("log", ["offsets", "commits"])
 def test_a_file_of_the_checkpoint_that_was_cut_off_is_refused_with_its_path(copy: Copy, log: str) -> None:
     copy.edit(f"{log}/1", lambda _: "")
 
-    assert f"{copy.checkpoint.folder}/{log}/1" in copy.refused()
+    assert f"{copy.checkpoint.folder}/{log}/1" in copy.expect_refusal()
 
 
-def test_a_checkpoint_that_lost_what_tells_the_query_is_refused_with_its_path(copy: Copy) -> None:
+def test_a_checkpoint_without_its_query_id_is_refused_with_its_path(copy: Copy) -> None:
     """W2. Deleted in part: the offsets are there, and nobody knows whose they are."""
     (copy.checkpoint.folder / "metadata").unlink()
 
-    assert f"Checkpoint location file:{copy.checkpoint.folder} is in an inconsistent state" in copy.refused()
+    assert f"Checkpoint location file:{copy.checkpoint.folder} is in an inconsistent state" in copy.expect_refusal()
 
 
 def test_a_checkpoint_without_its_commit_log_repeats_the_last_batch_and_loses_nothing(copy: Copy) -> None:
@@ -129,7 +129,7 @@ def test_a_checkpoint_without_its_commit_log_repeats_the_last_batch_and_loses_no
     assert len(verdict.duplicates) == PER_BATCH
 
 
-def test_a_checkpoint_that_was_deleted_begins_anew_at_the_declared_start(copy: Copy) -> None:
+def test_a_deleted_checkpoint_begins_again_at_the_declared_start(copy: Copy) -> None:
     """W2. Nothing is left that could tell; earliest reads all again, and nothing is lost."""
     shutil.rmtree(copy.checkpoint.folder)
     copy.send(10)
@@ -167,11 +167,11 @@ def in_own_mount(job: Job, mount: str) -> None:
     probe = subprocess.run(["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"], capture_output=True)
     if probe.returncode != 0:
         pytest.skip("this machine lets nobody mount a file system")
-    folder, kept = job.checkpoint.folder, job.folder / "kept"
+    folder, results = job.checkpoint.folder, job.folder / "kept"
     folder.mkdir(parents=True, exist_ok=True)
     script = (
-        f"mount -t tmpfs -o size=512k tmpfs '{folder}' && cp -r '{kept}/.' '{folder}' && {mount} && "
-        f"\"$@\"; code=$?; rm -f '{folder}/ballast'; rm -r '{kept}'; cp -r '{folder}' '{kept}'; exit $code"
+        f"mount -t tmpfs -o size=512k tmpfs '{folder}' && cp -r '{results}/.' '{folder}' && {mount} && "
+        f"\"$@\"; code=$?; rm -f '{folder}/ballast'; rm -r '{results}'; cp -r '{folder}' '{results}'; exit $code"
     )
     job.before = ("unshare", "-Urm", "sh", "-c", script, "sh")
 
@@ -185,7 +185,7 @@ def in_own_mount(job: Job, mount: str) -> None:
     ],
     ids=["full", "read-only"],
 )
-def test_a_checkpoint_that_cannot_be_written_stops_the_query_which_goes_on_when_it_can(
+def test_a_read_only_checkpoint_stops_the_query_which_continues_once_it_is_writable(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, mount: str, reason: str
 ) -> None:
     """W2. Full and read-only: an error that says so; afterwards nothing is lost, and at most a batch is doubled."""

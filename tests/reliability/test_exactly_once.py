@@ -14,7 +14,7 @@ from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import Action, Job, Kill, Point, copy_tables
-from tests.reliability.oracle import ended_exactly_once, look, marks, send
+from tests.reliability.oracle import check_exactly_once, look, marks, send
 
 _PART = "kdsl.run.librdkafka.transactions.task"
 BEGINNING = Point(f"{_PART}:_begin_transaction", "before")
@@ -30,7 +30,7 @@ POINTS = {
 }
 LANES, PER_BATCH = 2, 3000
 MANY = 24_000
-"""So many records in a batch that Spark sends a part of them to the sink before the source has given all."""
+"""Enough records in a batch that Spark sends a part of them to the sink before the source has given all."""
 
 
 def exactly_once(prefix: str, **more: Any) -> dict[str, Any]:
@@ -38,12 +38,14 @@ def exactly_once(prefix: str, **more: Any) -> dict[str, Any]:
     return {"sink.delivery-guarantee": "exactly-once", "sink.transactional-id-prefix": prefix, **more}
 
 
-def copied(kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, **more: Any) -> tuple[Job, Any, str]:
+def make_copy_job(
+    kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, **more: Any
+) -> tuple[Job, Any, str]:
     """A job that copies marks, what was sent, and the topic that is written."""
-    return copied_by(PER_BATCH, kafka, make, folder, batches, more)
+    return make_copy_job_of(PER_BATCH, kafka, make, folder, batches, more)
 
 
-def copied_by(
+def make_copy_job_of(
     per_batch: int,
     kafka: RunningKafka,
     make: MakeTopic,
@@ -58,17 +60,17 @@ def copied_by(
     return Job(folder / "job", tables), sent, target
 
 
-def test_a_driver_killed_between_kafkas_commit_and_sparks_writes_nothing_twice(
+def test_a_driver_killed_between_the_commits_of_kafka_and_spark_writes_nothing_twice(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """K1, the death that matters most: one writer has committed, the other has not. The long test has all of them."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
+    """K1, the most important death: one writer has committed, the other has not yet. The long test has all of them."""
+    job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
 
     assert job.run(Kill(COMMITTED, committed=1)).killed
     assert job.checkpoint.open == 1
     last = job.run()
 
-    ended_exactly_once(last, sent, kdsl_kafka, target)
+    check_exactly_once(last, sent, kdsl_kafka, target)
 
 
 @pytest.mark.reliability
@@ -76,7 +78,7 @@ def test_a_driver_killed_at_any_point_of_a_transaction_writes_each_record_once(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K1. One query through all deaths."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(POINTS) + 2)
+    job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(POINTS) + 2)
 
     for at, (name, point) in enumerate(POINTS.items()):
         life = job.run(Kill(point, committed=2 * at + 1))
@@ -84,7 +86,7 @@ def test_a_driver_killed_at_any_point_of_a_transaction_writes_each_record_once(
         assert job.checkpoint.open is not None, name
     last = job.run()
 
-    ended_exactly_once(last, sent, kdsl_kafka, target)
+    check_exactly_once(last, sent, kdsl_kafka, target)
 
 
 @pytest.mark.reliability
@@ -92,7 +94,7 @@ def test_an_outage_longer_than_the_transactions_timeout_loses_nothing(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K5. The brokers end the transaction by themselves; the batch is written again, whole."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
+    job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=3)
     patient = job.tables
     source, target_ = patient["tables"]
     hasty = {**target_["options"], "properties.transaction.timeout.ms": "10000"}
@@ -106,7 +108,7 @@ def test_an_outage_longer_than_the_transactions_timeout_loses_nothing(
         time.sleep(0.5)
     last = job.run()
 
-    ended_exactly_once(last, sent, kdsl_kafka, target)
+    check_exactly_once(last, sent, kdsl_kafka, target)
 
 
 @pytest.mark.reliability
@@ -114,7 +116,7 @@ def test_writers_above_a_smaller_number_leave_nothing_open(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K7. Killed in the first batch, before anything was committed, and started again with fewer writers."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2, **{"sink.parallelism": 2})
+    job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2, **{"sink.parallelism": 2})
 
     assert job.run(Kill(FLUSHED)).killed
     assert look(kdsl_kafka, target) == []
@@ -123,7 +125,7 @@ def test_writers_above_a_smaller_number_leave_nothing_open(
     job.tables = {"tables": [source, {**target_, "options": options}]}
     last = job.run()
 
-    ended_exactly_once(last, sent, kdsl_kafka, target)
+    check_exactly_once(last, sent, kdsl_kafka, target)
     assert kdsl_kafka.end_offsets(target, committed=True) == kdsl_kafka.end_offsets(target)
 
 
@@ -133,21 +135,21 @@ def test_a_task_that_is_tried_again_writes_its_records_once(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, action: Action
 ) -> None:
     """K1. What feeds the sink fails when a part of the task is sent: the attempt must not commit that part."""
-    job, sent, target = copied_by(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job, sent, target = make_copy_job_of(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
     job.spark = {"spark.master": "local[2,3]"}
 
     life = job.run(Kill(harness.READING, committed=1, action=action))
 
     assert life.killed
-    ended_exactly_once(life, sent, kdsl_kafka, target)
+    check_exactly_once(life, sent, kdsl_kafka, target)
 
 
 @pytest.mark.reliability
-def test_a_second_driver_with_the_same_prefix_is_refused_and_the_first_is_followed_by_itself_alone(
+def test_a_second_driver_with_the_same_prefix_is_refused_and_only_the_first_can_restart(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K4. Two processes; the holder is named by host and process, and is let go when it is dead."""
-    first, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path / "first", batches=2)
+    first, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path / "first", batches=2)
     first.trigger = None
     second = Job(tmp_path / "second", first.tables)
     running = first.start()
@@ -166,4 +168,4 @@ def test_a_second_driver_with_the_same_prefix_is_refused_and_the_first_is_follow
     assert taken.code != 0
     assert f"the transactional id '{target}-0' belongs to the query" in taken.log
     first.trigger = {"availableNow": True}
-    ended_exactly_once(first.run(), sent, kdsl_kafka, target)
+    check_exactly_once(first.run(), sent, kdsl_kafka, target)

@@ -25,7 +25,7 @@ SOAK = pytest.mark.skipif("KDSL_TEST_SOAK" not in os.environ, reason="ten minute
     [5, pytest.param(600, marks=[pytest.mark.reliability, pytest.mark.timeout(900), SOAK])],
     ids=["short", "long"],
 )
-def test_nothing_behind_an_open_transaction_is_read_until_it_ends(
+def test_nothing_after_an_open_transaction_is_read_until_it_ends(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, seconds: int
 ) -> None:
     """S10. A query goes on in peace, and reads the rest, once, when the transaction is committed."""

@@ -18,7 +18,7 @@ T1, T2 = (Mark("p", 1, n, "t") for n in range(2))
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("values", "expected"),
     [
         ([A, B, C], Verdict()),
         ([A, B, B, C], Verdict(duplicates={B: 1})),
@@ -29,8 +29,8 @@ T1, T2 = (Mark("p", 1, n, "t") for n in range(2))
     ],
     ids=["nothing", "duplicate", "replay", "lost", "misordered", "unexpected"],
 )
-def test_records_of_no_transaction(found: list[Mark], expected: Verdict) -> None:
-    assert judge([A, B, C], seen(found)) == expected
+def test_records_of_no_transaction(values: list[Mark], expected: Verdict) -> None:
+    assert judge([A, B, C], seen(values)) == expected
 
 
 def test_an_aborted_transaction_must_not_be_seen() -> None:
@@ -39,7 +39,7 @@ def test_an_aborted_transaction_must_not_be_seen() -> None:
 
 
 @pytest.mark.parametrize("fate", ["committed", "unknown"])
-def test_a_transaction_is_seen_whole_or_not_at_all(fate: str) -> None:
+def test_a_transaction_is_visible_completely_or_not_at_all(fate: str) -> None:
     verdict = judge([T1, T2], seen([T2]), {"t": fate})  # type: ignore[dict-item]
 
     assert verdict.torn == ("t",)
@@ -54,7 +54,7 @@ def test_lanes_and_partitions_have_no_order_among_each_other() -> None:
     assert judge(sent, [*seen(sent[4:], partition=0), *seen(sent[:4], partition=1)]).exactly_once
 
 
-def test_a_verdict_says_what_is_wrong() -> None:
+def test_a_verdict_names_the_failure() -> None:
     verdict = judge([A, B, C], seen([A, A]))
 
     assert not verdict.at_least_once

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reliability.md"
-NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", PAGE.read_text(encoding="utf-8"))))
+NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+)(?:::(?:\w+::)*(\w+))?`", PAGE.read_text(encoding="utf-8"))))
 
 
 @pytest.mark.parametrize(("path", "name"), NAMED, ids=lambda part: part.rpartition("/")[2])

@@ -13,7 +13,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.run.librdkafka.stream import Limits
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.read_plans import Query, fetch, read_plan, texts
+from tests.run.read_plans import Query, fetch, read_plan, sort_strings
 
 STEPS = 50
 
@@ -79,14 +79,14 @@ class Steps:
         self.data()
         self._query.restart()
         assert self._query.replay() == planned
-        self.read += texts(fetch(self._query.plan, self._cluster, planned))
+        self.read += sort_strings(fetch(self._query.plan, self._cluster, planned))
 
     def batch(self) -> None:
-        self.read += texts(self._query.batch(Limits(max_records=self._random.choice([3, 20, None]))))
+        self.read += sort_strings(self._query.batch(Limits(max_records=self._random.choice([3, 20, None]))))
 
     def drain(self) -> None:
         while (rows := self._query.batch()) is not None:
-            self.read += texts(rows)
+            self.read += sort_strings(rows)
 
     def step(self) -> None:
         kinds = {

@@ -29,20 +29,20 @@ def recreate(kafka: RunningKafka, topic: str, records: int) -> str:
 
 
 @pytest.mark.parametrize("max_records", [None, 20], ids=["the last batch", "a batch in the middle"])
-def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_gives_no_record_of_the_new_one(
+def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_returns_no_record_of_the_new_one(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, max_records: int | None
 ) -> None:
     """S7, S8: also where workers have read the topic before."""
     topic = kdsl_topic(partitions=2)
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
-    found: list[str] = []
-    told = ""
+    results: list[str] = []
+    message = ""
 
     def each(rows: DataFrame, batch: int) -> None:
-        nonlocal told
-        if batch == 1 and not told:
-            told = recreate(kdsl_kafka, topic, 500)
-        found.extend(row["text"] for row in rows.collect())
+        nonlocal message
+        if batch == 1 and not message:
+            message = recreate(kdsl_kafka, topic, 500)
+        results.extend(row["text"] for row in rows.collect())
 
     def run() -> None:
         df = read_stream(spark, read_plan(topic, max_records=max_records), cluster)
@@ -55,22 +55,22 @@ def test_a_stream_whose_topic_is_created_again_after_a_batch_was_planned_gives_n
     kdsl_kafka.produce(topic, *(f"old-{n}" for n in range(20, 100)))
     with pytest.raises(Exception) as raised:  # Spark's own
         run()
-    assert told in str(raised.value)
+    assert message in str(raised.value)
     assert "TopicRecreatedError" in str(raised.value)
 
-    assert sorted(found) == sorted(f"old-{n}" for n in range(20))
+    assert sorted(results) == sorted(f"old-{n}" for n in range(20))
 
 
-def test_a_batch_read_whose_topic_is_created_again_after_planning_gives_no_record_of_the_new_one(
+def test_a_batch_read_whose_topic_is_created_again_after_planning_returns_no_record_of_the_new_one(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
 ) -> None:
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *(f"old-{n}" for n in range(100)))
     rows: Any = read(spark, read_plan(topic), Cluster(kdsl_kafka.bootstrap_servers))
     rows._jdf.queryExecution().executedPlan().execute().getNumPartitions()  # plans the tasks, and runs none
-    told = recreate(kdsl_kafka, topic, 500)
+    message = recreate(kdsl_kafka, topic, 500)
 
     with pytest.raises(Exception) as raised:  # Spark's own
         rows.collect()
 
-    assert told in str(raised.value)
+    assert message in str(raised.value)

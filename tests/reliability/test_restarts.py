@@ -42,7 +42,7 @@ from tests.run.write_plans import part
 from tests.transactions import settle
 
 LANES, EACH = 4, 1_500
-"""So many partitions with so many records make a task each, where as many are allowed."""
+"""With this many partitions and records, the number of tasks is the allowed one."""
 
 DEATHS = {
     "before begin": BEGINNING,
@@ -68,16 +68,16 @@ class Circumstances:
     tasks: int | None = None
     writers: int | None = None
 
-    def applied(self, job: Job, more: Mapping[str, Any]) -> None:
+    def apply_to(self, job: Job, more: Mapping[str, Any]) -> None:
         """Give a job these circumstances."""
         job.spark = {"spark.master": f"local[{self.cores}]"}
         source, target = job.tables["tables"]
         reading = {**more, **({"scan.parallelism": self.tasks} if self.tasks else {})}
         writing = {"sink.parallelism": self.writers} if self.writers else {}
         options = {name: value for name, value in source["options"].items() if name != "scan.parallelism"}
-        kept = {name: value for name, value in target["options"].items() if name != "sink.parallelism"}
+        by_name = {name: value for name, value in target["options"].items() if name != "sink.parallelism"}
         job.tables = {
-            "tables": [{**source, "options": {**options, **reading}}, {**target, "options": {**kept, **writing}}]
+            "tables": [{**source, "options": {**options, **reading}}, {**target, "options": {**by_name, **writing}}]
         }
 
 
@@ -90,7 +90,7 @@ class Combination:
         before: Its circumstances.
         after: Those of the next lives.
         query: What is made of the rows; None leaves the plan narrow.
-        gap: How many records at the head of which partition are deleted after the first life; None deletes none.
+        gap: The partition and the number of its first records that are deleted after the first life; None deletes none.
         late: Whether tasks of the first life come late, after the second one has claimed the ids and died.
     """
 
@@ -154,7 +154,7 @@ def dies_and_starts_again(
     source, target = make("in", partitions=LANES), make("out", partitions=1)
     sent = send(kafka, source, marks("p", LANES, count=LANES * EACH))
     job = Job(folder / "job", copy_tables(kafka, source, target, writing=exactly_once(target)), query=how.query)
-    how.before.applied(job, {})
+    how.before.apply_to(job, {})
     first = job.run(Kill(DEATHS[how.death]))
     assert first.killed, first.log[-4000:]
     tokens = last_tokens(kafka, target)
@@ -164,7 +164,7 @@ def dies_and_starts_again(
         lane, count = how.gap
         kafka.delete_records(source, {lane: count})
         lost = {mark for mark in sent if mark.lane == lane and mark.seq < count}
-    how.after.applied(job, {"properties.auto.offset.reset": "earliest"})
+    how.after.apply_to(job, {"properties.auto.offset.reset": "earliest"})
     if how.late:
         second = job.run(Kill(Point(BEGINNING.function, "before")))
         # It comes to its end by itself where nothing of the batch is left to be written.
@@ -195,7 +195,7 @@ def dies_and_starts_again(
     ],
     ids=["gap", "gap-and-cores", "cores", "more-tasks", "fewer-tasks", "writers"],
 )
-def test_a_half_written_batch_is_finished_behind_a_gap_and_with_other_cores_tasks_and_writers(
+def test_a_half_written_batch_is_finished_after_a_gap_and_with_other_cores_tasks_and_writers(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,

@@ -15,7 +15,7 @@ from tests.reliability.harness import Checkpoint, copy_tables
 from tests.reliability.oracle import Mark, judge, look, marks, send
 
 
-def test_a_run_that_fails_on_a_record_is_planned_alike_though_partitions_came(
+def test_a_run_that_fails_on_a_record_is_planned_again_unchanged_after_new_partitions(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """W6. Every retry ends at the same record, not while planning; once the record is let through, all goes on."""

@@ -15,8 +15,8 @@ from kdsl.testing import RunningKafka, SparkCluster
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability import harness
 from tests.reliability.harness import ROOT, Job, Kill, Point, copy_tables
-from tests.reliability.oracle import Mark, ended_exactly_once, judge, look, marks, send
-from tests.reliability.test_exactly_once import MANY, POINTS, copied, copied_by
+from tests.reliability.oracle import Mark, check_exactly_once, judge, look, marks, send
+from tests.reliability.test_exactly_once import MANY, POINTS, make_copy_job, make_copy_job_of
 
 CORE = [
     "tests/test_examples.py",
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.reliability
 
 @pytest.mark.timeout(2400)
 @pytest.mark.parametrize("tests", CORE)
-def test_what_holds_in_one_jvm_holds_on_a_cluster(
+def test_guarantees_of_one_jvm_hold_on_a_cluster(
     kdsl_kafka: RunningKafka, kdsl_spark_cluster: SparkCluster, tests: str
 ) -> None:
     """Section 10 of the design: nothing leans on one process. The examples, and the tests of source and sink."""
@@ -69,31 +69,31 @@ def test_an_executor_that_dies_in_a_transaction_leaves_each_record_once(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, kdsl_spark_cluster: SparkCluster, tmp_path: Path, at: str
 ) -> None:
     """K1 on a cluster: the next executor fences what the dead one began, or finds its token."""
-    job, sent, target = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job, sent, target = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=4)
     job.spark = kdsl_spark_cluster.settings
 
     life = job.run(Kill(POINTS[at], committed=1, action="kill-executor"))
 
     assert life.killed
     assert "Lost executor" in life.log
-    ended_exactly_once(life, sent, kdsl_kafka, target)
+    check_exactly_once(life, sent, kdsl_kafka, target)
 
 
 def test_an_executor_that_dies_before_its_sink_has_all_rows_leaves_each_record_once(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, kdsl_spark_cluster: SparkCluster, tmp_path: Path
 ) -> None:
     """K1 on a cluster: the Python worker of the sink outlives its executor for a moment, and must not commit a part."""
-    job, sent, target = copied_by(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
+    job, sent, target = make_copy_job_of(MANY, kdsl_kafka, kdsl_topic, tmp_path, batches=4)
     job.spark = kdsl_spark_cluster.settings
 
     life = job.run(Kill(harness.READING, committed=1, action="kill-executor"))
 
     assert life.killed
     assert "Lost executor" in life.log
-    ended_exactly_once(life, sent, kdsl_kafka, target)
+    check_exactly_once(life, sent, kdsl_kafka, target)
 
 
-def judged(kafka: RunningKafka, job: Job, sent: list[Mark], strikes: int) -> None:
+def check_result(kafka: RunningKafka, job: Job, sent: list[Mark], strikes: int) -> None:
     """Nothing is lost; duplicates are of no more batches than were struck. (A task that is tried again after others of
     its lane have not, keeps the lane's order: the first appearances are in order.)"""
     verdict = judge(sent, look(kafka, job.topic("target")))
@@ -114,7 +114,7 @@ def test_an_executor_that_dies_in_a_task_loses_nothing_and_repeats_at_most_the_o
     assert life.killed
     assert "Lost executor" in life.log
     assert life.code == 0, life.log[-4000:]
-    judged(kdsl_kafka, job, sent, strikes=1)
+    check_result(kdsl_kafka, job, sent, strikes=1)
 
 
 def test_executors_that_die_at_any_time_are_replaced(
@@ -152,4 +152,4 @@ def test_executors_that_die_at_any_time_are_replaced(
 
     assert life.code == 0, life.log[-4000:]
     assert life.log.count("Lost executor") >= 3
-    judged(kdsl_kafka, job, sent, strikes=4)
+    check_result(kdsl_kafka, job, sent, strikes=4)

@@ -6,13 +6,16 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import Job, copy_tables
 from tests.reliability.oracle import judge, look, marks, send
 
 
-def test_a_driver_that_is_terminated_ends_soon_and_leaves_nothing_open_and_nobody_behind(
+@pytest.mark.reliability
+def test_a_terminated_driver_ends_soon_and_leaves_nothing_open_and_no_process(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """W7. SIGTERM reaches the Python driver alone, as from a supervisor; JVM and workers must follow it."""

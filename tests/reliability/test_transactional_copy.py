@@ -12,7 +12,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import Job, copy_tables
-from tests.reliability.oracle import Mark, Seen, ended_exactly_once, judge, marks, send
+from tests.reliability.oracle import Mark, Seen, check_exactly_once, judge, marks, send
 from tests.transactions import settle
 
 RECORDS, SIZE, KILLS = 100_000, 750, 20
@@ -75,16 +75,16 @@ def test_a_copy_that_is_killed_twenty_times_is_a_copy(
     for _ in range(KILLS):
         aim = job.checkpoint.planned + chance.randint(1, 5)
         wait = chance.random() < 0.5
-        life = job.run(until=lambda: _reached(job, aim, open_=wait), timeout=300)  # noqa: B023
+        life = job.run(until=lambda: _has_reached(job, aim, open_=wait), timeout=300)  # noqa: B023
         assert life.killed, life.log[-4000:]
     last = job.run(timeout=1800)
 
-    ended_exactly_once(last, sent, kdsl_kafka, target)
+    check_exactly_once(last, sent, kdsl_kafka, target)
     along = judge(sent, reader.end())
     assert along.exactly_once, str(along)
 
 
-def _reached(job: Job, batch: int, *, open_: bool) -> bool:
+def _has_reached(job: Job, batch: int, *, open_: bool) -> bool:
     """Whether a batch is planned (and is open, which is in the middle of it), or is done."""
     checkpoint = job.checkpoint
     return checkpoint.planned >= batch if open_ else checkpoint.committed >= batch

@@ -18,15 +18,15 @@ from tests.reliability.harness import Job, Kill, Point
 from tests.reliability.test_exactly_once import POINTS as OF_TRANSACTIONS, exactly_once
 from tests.reliability.upserts import (
     Upsert,
-    expected,
     key_text,
     random_upserts,
+    read_versions,
+    repeat_some,
     replays,
     send,
     send_changes,
-    sent_again,
     upsert_tables,
-    written,
+    versions_of_upserts,
     wrong,
 )
 from tests.transactions import settle
@@ -49,7 +49,7 @@ COUNTS = "SELECT id, count(*) AS version FROM source GROUP BY id"
 LANES, PER_BATCH, KEYS = 4, 200, 40
 
 
-def copied(
+def make_copy_job(
     kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, seed: int, **writing: Any
 ) -> tuple[Job, list[Upsert]]:
     """A job that reads an upsert table as a full changelog, and writes it to another one."""
@@ -59,7 +59,7 @@ def copied(
     return Job(folder / "job", upsert_tables(kafka, source, target, per_batch=PER_BATCH, writing=writing)), sent
 
 
-def counted(
+def make_count_job(
     kafka: RunningKafka, make: MakeTopic, folder: Path, batches: int, seed: int, **writing: Any
 ) -> tuple[Job, list[Upsert]]:
     """A job that counts the records of each key, and writes the counts as upserts."""
@@ -75,13 +75,13 @@ def counts(kafka: RunningKafka, job: Job) -> dict[int, list[int | None]]:
     keys = {key_text(key).encode(): key for key in range(KEYS)}
     of = {(m.partition(), m.offset()): keys[m.key() or b""] for m in kafka.read(job.topic("source"))}
     total: Counter[int] = Counter()
-    found: dict[int, list[int | None]] = {}
+    results: dict[int, list[int | None]] = {}
     for batch in range(job.checkpoint.committed + 1):
         read = [of[r.partition, at] for r in job.checkpoint.ranges(batch) for at in range(r.start, r.end)]
         total.update(read)
         for key in set(read):
-            found.setdefault(key, []).append(total[key])
-    return found
+            results.setdefault(key, []).append(total[key])
+    return results
 
 
 def put_to_the_end(job: Job) -> None:
@@ -91,10 +91,10 @@ def put_to_the_end(job: Job) -> None:
     assert job.checkpoint.open is None
 
 
-def judged(kafka: RunningKafka, job: Job, sent: list[Upsert], *, gathered: bool = False) -> None:
+def check_result(kafka: RunningKafka, job: Job, sent: list[Upsert], *, gathered: bool = False) -> None:
     """Each key has become what it was to become, and the topic, read as a table, is the truth."""
-    target, truth = job.topic("target"), expected(sent)
-    seen = written(kafka, target)
+    target, truth = job.topic("target"), versions_of_upserts(sent)
+    seen = read_versions(kafka, target)
     assert wrong(truth, seen, gathered=gathered) == {}
     assert {k: v[-1] for k, v in seen.items()} == {k: v[-1] for k, v in truth.items()}
     homes = {m.key(): m.partition() for m in kafka.read(job.topic("source"))}
@@ -125,39 +125,40 @@ class TestJudge:
         assert replays([1, 2, None, 3], seen, gathered=True) is right
 
     def test_repeats_and_deletes_of_unknown_keys_are_nothing(self) -> None:
-        assert expected([(1, None), (1, 5), (1, 5), (1, None), (1, None), (1, 6), (2, None)]) == {1: [5, None, 6]}
+        assert versions_of_upserts([(1, None), (1, 5), (1, 5), (1, None), (1, None), (1, 6), (2, None)]) == {
+            1: [5, None, 6]
+        }
 
 
+@pytest.mark.reliability
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "names",
-    [("while keeping rows",), pytest.param(tuple(POINTS), marks=pytest.mark.reliability)],
-    ids=["one death", "all deaths"],
-)
-def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_right(
+@pytest.mark.parametrize("names", [("while keeping rows",), tuple(POINTS)], ids=["one death", "all deaths"])
+def test_a_driver_killed_at_any_point_of_a_changelog_leaves_each_key_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     """K10. State, before-images and tombstones come through the deaths: what is written again is the same."""
-    job, sent = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1)
+    job, sent = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=1)
 
     for at, name in enumerate(names):
         life = job.run(Kill(POINTS[name], committed=2 * at + 1, skip=2 if name == "while keeping rows" else 0))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
-    judged(kdsl_kafka, job, sent)
-    assert None in {v for versions in expected(sent).values() for v in versions}, "no tombstone was to be written"
+    check_result(kdsl_kafka, job, sent)
+    assert None in {v for versions in versions_of_upserts(sent).values() for v in versions}, (
+        "no tombstone was to be written"
+    )
 
 
 @pytest.mark.reliability
 @pytest.mark.timeout(3000)
-def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_right(
+def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K10. Change data against the last row of each key: keys alone before changes, and events that come again."""
     names = [name for _ in range(3) for name in POINTS][:20]
     source, target = kdsl_topic("in", partitions=LANES), kdsl_topic("out", partitions=LANES)
-    sent = sent_again(random_upserts((2 * len(names) + 2) * PER_BATCH, KEYS, seed=6), seed=6)
+    sent = repeat_some(random_upserts((2 * len(names) + 2) * PER_BATCH, KEYS, seed=6), seed=6)
     send_changes(kdsl_kafka, source, sent, seed=6)
     tables = upsert_tables(kdsl_kafka, source, target, per_batch=PER_BATCH, changes=True)
     job = Job(tmp_path / "job", tables)
@@ -167,42 +168,42 @@ def test_a_driver_killed_twenty_times_over_change_data_leaves_each_key_right(
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
-    judged(kdsl_kafka, job, sent)
+    check_result(kdsl_kafka, job, sent)
 
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
-def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_right(
+def test_a_driver_killed_at_any_point_of_an_aggregation_leaves_each_count_correct(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """K10. An aggregation is upserted: the counts of each batch, and again those of a batch that was open."""
     points = {**POINTS, "before the commit log": harness.BATCH_WRITTEN}
     del points["while keeping rows"]
     names = list(points)
-    job, sent = counted(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=2)
+    job, sent = make_count_job(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(names) + 2, seed=2)
 
     for at, name in enumerate(names):
         life = job.run(Kill(points[name], committed=2 * at + 1))
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"
     put_to_the_end(job)
 
-    seen = written(kdsl_kafka, job.topic("target"))
+    seen = read_versions(kdsl_kafka, job.topic("target"))
     assert wrong(counts(kdsl_kafka, job), seen) == {}
     assert {key: versions[-1] for key, versions in seen.items()} == Counter(key for key, _ in sent)
 
 
 @pytest.mark.reliability
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("made", [copied, counted], ids=["a changelog", "an aggregation"])
+@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
 def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, made: Any
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, value: Any
 ) -> None:
     """K10, with the transactional sink: nothing is written twice, no tombstone either."""
     staged = {harness.WRITTEN: harness.BATCH_WRITTEN}
     own = OF_TRANSACTIONS.values()
-    points = [*own, CHANGED] if made is copied else [staged.get(point, point) for point in own]
+    points = [*own, CHANGED] if value is make_copy_job else [staged.get(point, point) for point in own]
     promised = exactly_once(kdsl_topic("prefix"))
-    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
+    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=2 * len(points) + 2, seed=3, **promised)
 
     for at, point in enumerate(points):
         life = job.run(Kill(point, committed=2 * at + 1))
@@ -210,8 +211,8 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     put_to_the_end(job)
 
     settle(kdsl_kafka, job.topic("target"))
-    seen = written(kdsl_kafka, job.topic("target"))
-    assert seen == (expected(sent) if made is copied else counts(kdsl_kafka, job))
+    seen = read_versions(kdsl_kafka, job.topic("target"))
+    assert seen == (versions_of_upserts(sent) if value is make_copy_job else counts(kdsl_kafka, job))
 
 
 @pytest.mark.reliability
@@ -220,35 +221,35 @@ def test_an_exactly_once_query_that_is_killed_upserts_each_change_once(
     [{"max-rows": 10, "interval": "100 s"}, {"max-rows": 100_000, "interval": "1 ms"}],
     ids=["by rows", "by time"],
 )
-def test_what_a_killed_sink_had_gathered_is_written_by_the_next_life(
+def test_rows_buffered_by_a_killed_sink_are_written_by_the_next_run(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, buffer: dict[str, Any]
 ) -> None:
     """K10. A buffer is empty at the end of a batch, so that a death loses nothing of it."""
     writing = {f"sink.buffer-flush.{name}": value for name, value in buffer.items()}
-    job, sent = copied(kdsl_kafka, kdsl_topic, tmp_path, batches=7, seed=4, **writing)
+    job, sent = make_copy_job(kdsl_kafka, kdsl_topic, tmp_path, batches=7, seed=4, **writing)
 
     for at, name in enumerate(("while keeping rows", "while writing", "before the commit log")):
         assert job.run(Kill(POINTS[name], committed=2 * at + 1)).killed, name
     put_to_the_end(job)
 
-    judged(kdsl_kafka, job, sent, gathered=True)
+    check_result(kdsl_kafka, job, sent, gathered=True)
 
 
 @pytest.mark.reliability
 @pytest.mark.parametrize("name", ["while reading", "while keeping rows", "while writing"])
-@pytest.mark.parametrize("made", [copied, counted], ids=["a changelog", "an aggregation"])
-def test_an_executor_that_dies_in_a_task_leaves_each_key_right(
+@pytest.mark.parametrize("value", [make_copy_job, make_count_job], ids=["a changelog", "an aggregation"])
+def test_an_executor_that_dies_in_a_task_leaves_each_key_correct(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     kdsl_spark_cluster: SparkCluster,
     tmp_path: Path,
-    made: Any,
+    value: Any,
     name: str,
 ) -> None:
     """K10 on a cluster: the next executor finds the state of the batch before."""
-    if made is counted and name == "while keeping rows":
+    if value is make_count_job and name == "while keeping rows":
         pytest.skip("an aggregation keeps its counts in Java")
-    job, sent = made(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
+    job, sent = value(kdsl_kafka, kdsl_topic, tmp_path, batches=4, seed=5)
     job.spark = kdsl_spark_cluster.settings
 
     life = job.run(Kill(POINTS[name], committed=1, action="kill-executor"))
@@ -256,14 +257,14 @@ def test_an_executor_that_dies_in_a_task_leaves_each_key_right(
     assert life.killed
     assert "Lost executor" in life.log
     assert life.code == 0, life.log[-4000:]
-    if made is copied:
-        judged(kdsl_kafka, job, sent)
+    if value is make_copy_job:
+        check_result(kdsl_kafka, job, sent)
     else:
-        assert wrong(counts(kdsl_kafka, job), written(kdsl_kafka, job.topic("target"))) == {}
+        assert wrong(counts(kdsl_kafka, job), read_versions(kdsl_kafka, job.topic("target"))) == {}
 
 
 @pytest.mark.reliability
-def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_gone(
+def test_a_compacted_topic_is_the_same_table_after_records_and_tombstones_are_removed(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """S17. Read from the beginning before and after, in a batch and as a stream, and on from a checkpoint of before."""
@@ -277,7 +278,7 @@ def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_g
 
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
 
-    def streamed(name: str, before: dict[int, int]) -> dict[int, int]:
+    def stream_batches(name: str, before: dict[int, int]) -> dict[int, int]:
         batches = [before]
         rows = Kept.read_stream(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path / name))
         writer = rows.foreachBatch(lambda df, _: batches.append(final(batches[-1], df.toArrow().to_pylist())))
@@ -286,9 +287,9 @@ def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_g
 
     upserts = [*random_upserts(2000, 30, seed=6), *((key, None) for key in range(10))]
     send(kdsl_kafka, topic, upserts)
-    truth = {key: versions[-1] for key, versions in expected(upserts).items() if versions[-1] is not None}
-    kept = streamed("old", {})
-    assert kept == truth
+    truth = {key: versions[-1] for key, versions in versions_of_upserts(upserts).items() if versions[-1] is not None}
+    result = stream_batches("old", {})
+    assert result == truth
     assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
 
     until, version = time.monotonic() + 300, 0
@@ -299,18 +300,18 @@ def test_a_compacted_topic_is_the_same_table_though_records_and_tombstones_are_g
         time.sleep(1)
     truth[999] = version
 
-    assert streamed("old", kept) == truth
-    assert streamed("new", {}) == truth
+    assert stream_batches("old", result) == truth
+    assert stream_batches("new", {}) == truth
     assert final({}, Kept.read(spark, cluster).toArrow().to_pylist()) == truth
 
 
 def final(before: dict[int, int], changes: list[dict[str, Any]]) -> dict[int, int]:
     """What is there after some changes, whose before-images are what was there."""
-    found = dict(before)
+    results = dict(before)
     for row in changes:
         if row[ROW_KIND] in ("+I", "+U"):
-            assert row["id"] not in found
-            found[row["id"]] = row["version"]
+            assert row["id"] not in results
+            results[row["id"]] = row["version"]
         else:
-            assert found.pop(row["id"]) == row["version"]
-    return found
+            assert results.pop(row["id"]) == row["version"]
+    return results

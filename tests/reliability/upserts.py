@@ -83,19 +83,19 @@ def random_upserts(count: int, keys: int, seed: int) -> list[Upsert]:
     """Upserts with equal repeats, deletes, deletes of unknown keys, and keys that come again."""
     chance = random.Random(seed)
     last: dict[int, int] = {}
-    made: list[Upsert] = []
+    results: list[Upsert] = []
     for version in range(count):
         key = chance.randrange(keys)
         what = chance.random()
         if what < 0.2:
-            made.append((key, None))
+            results.append((key, None))
             last.pop(key, None)
         elif what < 0.35 and key in last:
-            made.append((key, last[key]))
+            results.append((key, last[key]))
         else:
-            made.append((key, version))
+            results.append((key, version))
             last[key] = version
-    return made
+    return results
 
 
 def send(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert]) -> None:
@@ -104,15 +104,15 @@ def send(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert]) -> None:
     kafka.produce(topic, *records)
 
 
-def sent_again(upserts: Sequence[Upsert], seed: int) -> list[Upsert]:
+def repeat_some(upserts: Sequence[Upsert], seed: int) -> list[Upsert]:
     """Upserts with parts that come again, as of a connector that was killed and goes on from an older offset."""
     chance = random.Random(seed)
-    made: list[Upsert] = []
+    results: list[Upsert] = []
     for upsert in upserts:
-        made.append(upsert)
+        results.append(upsert)
         if chance.random() < 0.01:
-            made += made[-chance.randrange(5, 100) :]
-    return made
+            results += results[-chance.randrange(5, 100) :]
+    return results
 
 
 def send_changes(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert], seed: int) -> None:
@@ -128,19 +128,19 @@ def send_changes(kafka: RunningKafka, topic: str, upserts: Iterable[Upsert], see
     kafka.produce(topic, *records)
 
 
-def expected(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
+def versions_of_upserts(upserts: Iterable[Upsert]) -> dict[int, list[int | None]]:
     """What each key becomes: its versions and tombstones, without repeats and deletes of what is not there."""
-    found: dict[int, list[int | None]] = {}
+    results: dict[int, list[int | None]] = {}
     for key, version in upserts:
-        so_far = found.setdefault(key, [])
+        so_far = results.setdefault(key, [])
         if (so_far[-1] if so_far else None) != version:
             so_far.append(version)
-    return {key: versions for key, versions in found.items() if versions}
+    return {key: versions for key, versions in results.items() if versions}
 
 
-def written(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
+def read_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
     """What was written of each key, in order; each is in one partition alone, and says its key in the value, too."""
-    found: dict[int, list[int | None]] = {}
+    results: dict[int, list[int | None]] = {}
     places: dict[int, int] = {}
     for message in kafka.read(topic):
         key = json.loads(message.key() or b"")["id"]
@@ -148,8 +148,8 @@ def written(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
         value = message.value()
         row = None if value is None else json.loads(value)
         assert row is None or row["id"] == key
-        found.setdefault(key, []).append(None if row is None else row["version"])
-    return found
+        results.setdefault(key, []).append(None if row is None else row["version"])
+    return results
 
 
 def replays(expected: Sequence[int | None], seen: Sequence[int | None], *, gathered: bool = False) -> bool:

@@ -1,4 +1,4 @@
-"""A table that holds, of which each test changes one thing; and the problems that it then has."""
+"""A valid table, changed in one way by each test, and its problems."""
 
 from __future__ import annotations
 

@@ -16,24 +16,24 @@ BOTH: tuple[Direction, ...] = ("read", "write")
 @pytest.mark.parametrize("direction", BOTH)
 class TestEachFormat:
     def test_a_primary_key_is_allowed(self, name: str, direction: Direction) -> None:
-        made = table(options={"format": name}, primary_key=("id",))
+        result = table(options={"format": name}, primary_key=("id",))
 
-        assert codes(made, direction) == []
-        assert resolve(made, direction).changelog
+        assert codes(result, direction) == []
+        assert resolve(result, direction).changelog
 
-    def test_it_is_no_key_format(self, name: str, direction: Direction) -> None:
-        (found,) = errors(table(options={"key.format": name, "key.fields": "id"}), direction)
+    def test_it_is_not_a_key_format(self, name: str, direction: Direction) -> None:
+        (result,) = errors(table(options={"key.format": name, "key.fields": "id"}), direction)
 
-        assert found.code == "key-format-changes"
-        assert repr(name) in found.message
-        assert found.fix == "use a format that only inserts rows, such as json, csv or raw"
+        assert result.code == "key-format-changes"
+        assert repr(name) in result.message
+        assert result.fix == "use a format that only inserts rows, such as json, csv or raw"
 
     def test_no_column_takes_the_name_of_the_row_kind(self, name: str, direction: Direction) -> None:
-        (found,) = errors(table("id INT", "_ROW_kind STRING", options={"format": name}), direction)
+        (result,) = errors(table("id INT", "_ROW_kind STRING", options={"format": name}), direction)
 
-        assert (found.code, found.fix) == ("row-kind", "rename this column")
+        assert (result.code, result.fix) == ("row-kind", "rename this column")
 
-    def test_all_its_metadata_can_be_read_as_its_own_type_and_none_is_written(
+    def test_all_its_metadata_can_be_read_as_its_own_type_but_not_written(
         self, name: str, direction: Direction
     ) -> None:
         columns = [
@@ -46,22 +46,22 @@ class TestEachFormat:
         assert codes(plain, direction) == ([] if direction == "read" else ["metadata-read-only"] * len(columns))
 
 
-def test_an_insert_only_table_is_no_changelog_and_may_name_a_column_so() -> None:
+def test_an_insert_only_table_is_not_a_changelog_and_may_have_a_column_of_that_name() -> None:
     assert codes(table("id INT", "_row_kind STRING")) == []
     assert not resolve(table("id INT"), "read").changelog
 
 
-def test_metadata_without_the_prefix_is_unknown_and_the_nearest_is_told() -> None:
-    (found,) = errors(table("id INT", "m STRING METADATA FROM source.database", options={"format": "debezium-json"}))
+def test_metadata_without_the_prefix_is_unknown_and_reported_with_a_suggestion() -> None:
+    (result,) = errors(table("id INT", "m STRING METADATA FROM source.database", options={"format": "debezium-json"}))
 
-    assert found.code == "metadata-key"
-    assert "did you mean 'value.source.database'?" in found.message
+    assert result.code == "metadata-key"
+    assert "did you mean 'value.source.database'?" in result.message
 
 
 def test_metadata_of_another_format_is_refused() -> None:
-    made = table("id INT", "m STRING METADATA FROM value.database", options={"format": "ogg-json"})
+    result = table("id INT", "m STRING METADATA FROM value.database", options={"format": "ogg-json"})
 
-    assert codes(made) == ["metadata-key"]
+    assert codes(result) == ["metadata-key"]
 
 
 def test_metadata_of_a_key_format_is_not_offered() -> None:
@@ -83,25 +83,25 @@ def test_metadata_of_a_key_format_is_not_offered() -> None:
     ],
 )
 def test_metadata_of_a_format_is_cast_as_kafkas_is(column: str, right: bool) -> None:
-    made = table("id INT", f"m {column} VIRTUAL", options={"format": "debezium-json"})
+    result = table("id INT", f"m {column} VIRTUAL", options={"format": "debezium-json"})
 
-    assert codes(made) == ([] if right else ["metadata-type"])
+    assert codes(result) == ([] if right else ["metadata-type"])
 
 
 def test_a_schema_is_not_written() -> None:
-    made = table(options={"format": "debezium-json", "debezium-json.schema-include": True})
+    result = table(options={"format": "debezium-json", "debezium-json.schema-include": True})
 
-    assert codes(made) == []
-    assert codes(made, "write") == ["format-read-only"]
-    assert warnings(made, "write") == []
+    assert codes(result) == []
+    assert codes(result, "write") == ["format-read-only"]
+    assert warnings(result, "write") == []
 
 
-def test_the_filters_of_canal_are_looked_at_where_they_filter() -> None:
-    made = table(
+def test_the_filters_of_canal_are_checked_where_they_filter() -> None:
+    actual = table(
         options={"format": "canal-json", "canal-json.database.include": "[a", "canal-json.table.include": ".*"}
     )
-    (found,) = errors(made)
+    (result,) = errors(actual)
 
-    assert found.code == "canal-json-include"
-    assert "database.include = '[a', which is not a regular expression" in found.message
-    assert codes(made, "write") == []
+    assert result.code == "canal-json-include"
+    assert "database.include = '[a', which is not a regular expression" in result.message
+    assert codes(actual, "write") == []

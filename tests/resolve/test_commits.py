@@ -55,7 +55,7 @@ def test_a_stream_commits_to_a_declared_group_and_to_the_default_one_that_it_sta
     assert Table(definition).read_plan().commits is commits
 
 
-def test_a_start_given_at_launch_does_not_take_the_group_away() -> None:
+def test_a_start_at_launch_does_not_remove_the_group() -> None:
     definition = table(without=("properties.group.id",))
     launched, _ = launch_start(definition, "earliest")
 
@@ -70,5 +70,5 @@ def test_the_default_group_of_a_start_at_its_offsets_needs_no_declaration_for_co
     assert codes(definition) == []
 
 
-def test_no_group_and_no_switch_is_no_problem() -> None:
+def test_no_group_and_no_switch_is_not_a_problem() -> None:
     assert codes(table(without=("properties.group.id",))) == []

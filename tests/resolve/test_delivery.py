@@ -62,8 +62,8 @@ class TestDelivery:
 
     @pytest.mark.parametrize(("acks", "counts"), [("1", "before its replicas have it"), ("0", "as soon as it is sent")])
     def test_at_least_once_without_acknowledgements_of_all_may_lose_records(self, acks: str, counts: str) -> None:
-        given: dict[str, Scalar] = {"properties.acks": acks, "properties.enable.idempotence": "false"}
-        (problem,) = problems(table(options=given), "write")
+        settings: dict[str, Scalar] = {"properties.acks": acks, "properties.enable.idempotence": "false"}
+        (problem,) = problems(table(options=settings), "write")
 
         assert (problem.code, problem.severity) == ("at-least-once-acks", "warning")
         assert problem.message == (
@@ -73,14 +73,14 @@ class TestDelivery:
         assert problem.fix == (
             "remove 'acks' (all is the default), or write 'sink.delivery-guarantee': 'none' if loss is acceptable"
         )
-        assert list(problems(table(options={**given, "sink.delivery-guarantee": "none"}), "write")) == []
-        assert list(problems(table(options={**given, "properties.acks": "-1"}), "write")) == []
+        assert list(problems(table(options={**settings, "sink.delivery-guarantee": "none"}), "write")) == []
+        assert list(problems(table(options={**settings, "properties.acks": "-1"}), "write")) == []
 
-    def test_the_old_name_works_and_is_odd(self) -> None:
+    def test_the_old_name_works_with_a_warning(self) -> None:
         definition = table(options={"sink.semantic": "none"})
-        found = [p.message for p in problems(definition, "write")]
+        results = [p.message for p in problems(definition, "write")]
 
-        assert found == ["'sink.semantic' is the old name of 'sink.delivery-guarantee'"]
+        assert results == ["'sink.semantic' is the old name of 'sink.delivery-guarantee'"]
         assert resolve(definition, "write").delivery == "none"
 
     def test_the_two_names_may_not_contradict_each_other(self) -> None:
@@ -90,7 +90,7 @@ class TestDelivery:
             "'sink.semantic': 'none' and 'sink.delivery-guarantee': 'exactly-once' contradict each other"
         )
 
-    def test_a_prefix_without_exactly_once_is_odd(self) -> None:
+    def test_a_prefix_without_exactly_once_causes_a_warning(self) -> None:
         definition = table(options={"sink.transactional-id-prefix": "p"})
 
         assert warnings(definition, "write") == ["exactly-once-unused"]
@@ -98,7 +98,7 @@ class TestDelivery:
 
 class TestPartitioner:
     @pytest.mark.parametrize("name", ["default", "fixed", "round-robin", "shop.routing:by_customer"])
-    def test_those_that_there_are(self, name: str) -> None:
+    def test_the_existing_guarantees(self, name: str) -> None:
         assert errors(table(options={"sink.partitioner": name}), "write") == []
 
     @pytest.mark.parametrize("name", ["", "FIXED", "org.mycompany.MyPartitioner", "a:b:c", "a b:c"])
@@ -120,16 +120,14 @@ class TestPartitioner:
         assert problem.message == f"'{option}' has the value 0"
 
     @pytest.mark.parametrize(("option", "other"), [("sink.parallelism", "read"), ("scan.parallelism", "write")])
-    def test_a_number_that_is_no_parallelism_only_warns_in_the_other_direction(
-        self, option: str, other: Direction
-    ) -> None:
-        given = table(options={option: 0})
+    def test_an_invalid_parallelism_only_warns_in_the_other_direction(self, option: str, other: Direction) -> None:
+        result = table(options={option: 0})
 
-        assert errors(given, other) == []
-        (warning,) = [p for p in problems(given, other) if p.code == "option-value"]
+        assert errors(result, other) == []
+        (warning,) = [p for p in problems(result, other) if p.code == "option-value"]
         assert warning.message == f"'{option}' has the value 0"
 
     @pytest.mark.parametrize("option", ["sink.parallelism", "scan.parallelism"])
     @pytest.mark.parametrize("side", ["read", "write"])
-    def test_what_is_no_number_stops_both(self, option: str, side: Direction) -> None:
+    def test_a_value_that_is_not_a_number_stops_both(self, option: str, side: Direction) -> None:
         assert [p.code for p in errors(table(options={option: "many"}), side)] == ["option-value"]

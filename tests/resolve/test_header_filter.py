@@ -1,4 +1,4 @@
-"""The header filter of seed 000."""
+"""The header filter (docs/connector.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.resolve.tables import errors, table
         (" a : b:c | ! d :", (HeaderCondition("a", "b:c"), HeaderCondition("d", "", negated=True, joined="|"))),
     ],
 )
-def test_conditions_are_read_from_left_to_right(text: str, conditions: tuple[HeaderCondition, ...]) -> None:
+def test_conditions_are_evaluated_from_left_to_right(text: str, conditions: tuple[HeaderCondition, ...]) -> None:
     assert parse_header_filter(text) == conditions
 
 

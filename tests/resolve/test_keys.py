@@ -1,4 +1,4 @@
-"""The key/value split: RULES KEY-1 to KEY-12, and the value prefix of seed 000."""
+"""The key/value split (RULES KEY-1 to KEY-12), and the prefix of value fields."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TestSplit:
         assert names(resolved.key) == ("address", "name")
         assert names(resolved.value) == ("id", "name", "age", "address")
 
-    def test_the_prefix_is_gone_on_the_wire(self) -> None:
+    def test_the_prefix_is_removed_on_the_wire(self) -> None:
         resolved = resolve(table("k_id INT", "k_name STRING", "id INT", options=PREFIXED), "read")
 
         assert names(resolved.key) == ("id", "name")
@@ -60,7 +60,7 @@ class TestSplit:
 
         assert names(resolved.value) == ()
 
-    def test_the_value_prefix_is_gone_on_the_wire(self) -> None:
+    def test_the_value_prefix_is_removed_on_the_wire(self) -> None:
         options: dict[str, Scalar] = {
             "key.format": "json",
             "key.fields": "key_id",
@@ -73,7 +73,7 @@ class TestSplit:
         assert names(resolved.key) == ("id",)
         assert names(resolved.value) == ("name",)
 
-    def test_metadata_and_computed_columns_stand_in_neither(self) -> None:
+    def test_metadata_and_computed_columns_are_in_neither(self) -> None:
         resolved = resolve(
             table("id INT", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp", "twice INT AS id * 2"), "read"
         )
@@ -89,13 +89,13 @@ class TestKeyFormatAndFields:
         assert problem.message == "'id' is in the message key, but there is no key format"
         assert problem.fix == "add one, such as 'key.format': json"
 
-    @pytest.mark.parametrize("given", [{}, {"key.fields": ""}])
-    def test_a_key_format_needs_key_fields(self, given: dict[str, Scalar]) -> None:
-        assert codes(table(options={"key.format": "json", **given})) == ["key-fields"]
+    @pytest.mark.parametrize("settings", [{}, {"key.fields": ""}])
+    def test_a_key_format_needs_key_fields(self, settings: dict[str, Scalar]) -> None:
+        assert codes(table(options={"key.format": "json", **settings})) == ["key-fields"]
 
 
 class TestKeyFieldsExist:
-    def test_an_unknown_field_is_told_with_the_nearest(self) -> None:
+    def test_an_unknown_field_is_reported_with_a_suggestion(self) -> None:
         (problem,) = errors(table(options={"key.format": "json", "key.fields": "nam"}))
 
         assert problem.message == "the key field 'nam' is not a column of the table (did you mean 'name'?)"
@@ -113,7 +113,7 @@ class TestKeyFieldsExist:
 
 
 class TestPrefixes:
-    def test_the_good_one_holds(self) -> None:
+    def test_a_valid_prefix_is_accepted(self) -> None:
         assert codes(table("k_id INT", "k_name STRING", "id INT", options=PREFIXED)) == []
 
     def test_a_key_column_without_the_prefix(self) -> None:
@@ -131,12 +131,12 @@ class TestPrefixes:
         assert problem.code == "key-prefix-all"
         assert "'key.fields-prefix': 'k_' and 'value.fields-include': 'ALL' exclude each other" in problem.message
 
-    def test_both_problems_of_a_prefix_are_told(self) -> None:
+    def test_both_problems_of_a_prefix_are_reported(self) -> None:
         options: dict[str, Scalar] = {"key.format": "json", "key.fields": "nope", "key.fields-prefix": "k_"}
 
         assert codes(table(options=options)) == ["key-field", "key-prefix-all"]
 
-    def test_a_prefix_without_a_key_is_only_odd(self) -> None:
+    def test_a_prefix_without_a_key_only_causes_a_warning(self) -> None:
         options: dict[str, Scalar] = {"key.fields-prefix": "k_", "value.fields-include": "EXCEPT_KEY"}
 
         assert codes(table(options=options)) == []

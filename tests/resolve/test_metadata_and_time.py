@@ -16,7 +16,7 @@ class TestKeys:
     def test_every_key_can_be_read_as_its_own_type(self, key: str) -> None:
         assert codes(table("id INT", f"m {METADATA[key].type} METADATA FROM {key}")) == []
 
-    def test_an_unknown_key_is_told_with_the_nearest(self) -> None:
+    def test_an_unknown_key_is_reported_with_a_suggestion(self) -> None:
         (problem,) = errors(table("id INT", "m BIGINT METADATA FROM ofset"))
 
         assert problem.code == "metadata-key"
@@ -32,7 +32,7 @@ class TestKeys:
     def test_a_virtual_column_of_an_unknown_key_does_not_stop_a_write(self) -> None:
         assert codes(table("id INT", "m INT METADATA FROM nope VIRTUAL"), "write") == []
 
-    def test_key_and_value_are_no_metadata(self) -> None:
+    def test_key_and_value_are_not_metadata(self) -> None:
         assert codes(table("id INT", "key BYTES METADATA")) == ["metadata-key"]
 
 
@@ -81,7 +81,7 @@ class TestWrittenOnce:
 
 
 class TestRawKeyAndValue:
-    def test_a_raw_key_stands_alone(self) -> None:
+    def test_a_raw_key_is_the_only_column_of_its_side(self) -> None:
         options: dict[str, Scalar] = {"key.format": "json", "key.fields": "id"}
 
         assert codes(table("id INT", "k BYTES METADATA FROM __raw_key__", options=options), "write") == ["raw-key"]
@@ -96,7 +96,7 @@ class TestRawKeyAndValue:
         resolved = resolve(table(raw, options={"format": "raw"}), "write")
         assert (resolved.value, [c.name for c in resolved.metadata]) == (None, ["v"])
 
-    def test_a_raw_value_stands_alone(self) -> None:
+    def test_a_raw_value_is_the_only_column_of_its_side(self) -> None:
         column = "v BYTES METADATA FROM __raw_value__"
 
         assert codes(table("id INT", column), "write") == ["raw-value"]
@@ -118,26 +118,26 @@ class TestPrimaryKey:
     def test_it_names_columns(self) -> None:
         assert codes(table(primary_key=("nope",))) == ["primary-key-column", "primary-key"]
 
-    def test_its_place_is_that_of_the_column(self) -> None:
-        (found,) = read_tables(
+    def test_its_location_is_that_of_the_column(self) -> None:
+        (tables,) = read_tables(
             "name: a\nprimary_key: [x]\ncolumns:\n  - {name: x, type: INT}\n"
             "options: {connector: kafka, topic: a, format: json}\n"
         )
 
-        assert [p.where.line for p in problems(found, "read")] == [4]
+        assert [p.where.line for p in problems(tables, "read")] == [4]
 
 
 class TestWatermark:
     TIME = "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp"
 
     @pytest.mark.parametrize("text", [TIME, "ts TIMESTAMP(3)", "ts TIMESTAMP(3) AS now()"])
-    def test_it_stands_on_a_column_of_time(self, text: str) -> None:
+    def test_it_needs_a_time_column(self, text: str) -> None:
         assert codes(table("id INT", text, watermark=WatermarkConfig(column="ts", delay="5 seconds"))) == []
 
     def test_not_on_another_type(self) -> None:
         assert codes(table(watermark=WatermarkConfig(column="id", delay="5 s"))) == ["watermark-type"]
 
-    def test_not_on_a_column_that_is_not_there(self) -> None:
+    def test_a_watermark_needs_an_existing_column(self) -> None:
         (problem,) = errors(table("id INT", self.TIME, watermark=WatermarkConfig(column="t", delay="5 s")))
 
         assert problem.code == "watermark-column"
@@ -148,24 +148,24 @@ class TestWatermark:
             "watermark-delay"
         ]
 
-    @pytest.mark.parametrize(("drift", "found"), [("5 s", []), ("6 s", ["alignment"])])
-    def test_partitions_that_drift_apart_by_more_than_rows_may_be_late_are_odd(
-        self, drift: str, found: list[str]
+    @pytest.mark.parametrize(("drift", "values"), [("5 s", []), ("6 s", ["alignment"])])
+    def test_a_drift_of_partitions_above_the_allowed_lateness_causes_a_warning(
+        self, drift: str, values: list[str]
     ) -> None:
-        given: dict[str, Scalar] = {
+        settings: dict[str, Scalar] = {
             "scan.watermark.alignment.group": "g",
             "scan.watermark.alignment.max-drift": drift,
         }
         watermark = WatermarkConfig(column="ts", delay="5 s")
 
-        assert warnings(table("id INT", self.TIME, options=given, watermark=watermark)) == found
+        assert warnings(table("id INT", self.TIME, options=settings, watermark=watermark)) == values
 
 
 class TestColumns:
     def test_a_name_is_declared_once(self) -> None:
         assert codes(table("id INT", "id STRING")) == ["column-repeated"]
 
-    def test_names_that_differ_in_case_only_are_odd(self) -> None:
+    def test_names_that_differ_only_in_case_cause_a_warning(self) -> None:
         assert warnings(table("id INT", "ID STRING")) == ["column-case"]
 
     def test_members_of_a_row_that_differ_in_case(self) -> None:
@@ -175,18 +175,18 @@ class TestColumns:
         assert codes(table("id INT", " INT")) == ["column-name"]
 
     def test_an_expression_that_is_empty(self) -> None:
-        given = TableConfig(
+        config = TableConfig(
             name="a",
             columns=[ColumnConfig(name="x", type="INT"), ColumnConfig(name="y", type="INT", computed=" ")],
             options={"connector": "kafka", "topic": "a", "format": "json"},
         )
 
-        assert codes(given.definition()) == ["computed"]
+        assert codes(config.definition()) == ["computed"]
 
     def test_a_sink_has_something_to_write(self) -> None:
         assert codes(table("o BIGINT METADATA FROM offset VIRTUAL"), "write") == ["nothing-to-write"]
 
-    def test_digits_beyond_microseconds_are_odd(self) -> None:
+    def test_digits_beyond_microseconds_cause_a_warning(self) -> None:
         assert warnings(table("a ROW<x TIMESTAMP(9)>")) == ["precision"]
 
 
@@ -208,13 +208,13 @@ class TestFormats:
 
         assert problem.where.column == "a"
 
-    def test_a_wrong_format_option_is_told_in_the_users_spelling(self) -> None:
+    def test_a_wrong_format_option_is_reported_in_the_users_spelling(self) -> None:
         (problem,) = errors(table(options={"json.ignore-parse-errors": "maybe"}))
 
         assert problem.message.startswith("'json.ignore-parse-errors' has the value 'maybe'")
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     definition = table(
         "id INT",
         "m INT METADATA FROM nope",

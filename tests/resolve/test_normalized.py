@@ -35,15 +35,15 @@ OPTIONS = {"connector": "kafka", "topic": "users", "format": "debezium-json", "c
 
 
 def ddl(columns: str = "id BIGINT, name STRING", key: str | None = "id", **options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    clause = ", ".join(f"'{name}' = '{value}'" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
     return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str) -> TableDef:
-    given = OPTIONS | options
-    lines = "\n".join(f"  {name}: {value}" for name, value in given.items())
+    sample = OPTIONS | options
+    lines = "\n".join(f"  {name}: {value}" for name, value in sample.items())
     (table,) = read_tables(
         f"name: users\ncolumns: [{{name: id, type: BIGINT}}, {{name: name, type: STRING}}]\nprimary_key: [id]\n"
         f"options:\n{lines}\n"
@@ -66,7 +66,7 @@ def change_data(value: Format | None = None, **arguments: Any) -> TableDef:
     return Users.definition()
 
 
-def told(table: TableDef) -> list[Problem]:
+def problems_of(table: TableDef) -> list[Problem]:
     return [p for p in problems(table, "read") if p.code != "group"]
 
 
@@ -76,7 +76,7 @@ def told(table: TableDef) -> list[Problem]:
 def test_each_format_of_change_data_can_be_compared_with_state(value: Format) -> None:
     table = change_data(value)
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert table.normalized
     assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=True, buckets=64, events=True)
 
@@ -84,25 +84,25 @@ def test_each_format_of_change_data_can_be_compared_with_state(value: Format) ->
 def test_the_three_spellings_mean_the_same() -> None:
     tables = (change_data(), ddl(), yaml())
 
-    assert [told(table) for table in tables] == [[], [], []]
+    assert [problems_of(table) for table in tables] == [[], [], []]
     assert [read_plan(resolve(table, "read")).upserts for table in tables] == [Upserts(("id",), events=True)] * 3
     assert not any(table.columns[0].type.nullable for table in tables)
 
 
-def test_how_keys_are_kept_is_said_as_for_upsert_tables() -> None:
+def test_options_of_the_state_are_those_of_upsert_tables() -> None:
     table = change_data(changelog="upsert", changelog_buckets=8)
 
     assert read_plan(resolve(table, "read")).upserts == Upserts(("id",), images=False, buckets=8, events=True)
 
 
-def test_without_the_option_nothing_is_kept() -> None:
+def test_without_the_option_there_is_no_state() -> None:
     table = ddl(cdc_events_duplicate=None)
 
     assert not table.normalized
     assert read_plan(resolve(table, "read")).upserts is None
 
 
-def test_a_plan_shows_by_what_rows_are_kept() -> None:
+def test_a_plan_shows_the_key_of_the_state() -> None:
     shown = show(read_plan(resolve(ddl("a INT, b INT, v STRING", "b, a"), "read")))
 
     assert "by b, a; of rows before a change only the key counts" in shown
@@ -113,7 +113,7 @@ def test_a_primary_key_is_needed() -> None:
     class Users(KafkaTable, topic="users", value=DebeziumJson(), cdc_events_duplicate=True):
         id: Col[int]
 
-    (in_python,), (in_sql,) = told(Users.definition()), told(ddl(key=None))
+    (in_python,), (in_sql,) = problems_of(Users.definition()), problems_of(ddl(key=None))
 
     assert in_python.code == in_sql.code == "cdc-duplicate-key"
     assert in_python.message == (
@@ -127,33 +127,33 @@ def test_a_primary_key_is_needed() -> None:
 
 
 def test_a_format_that_only_inserts_has_no_changes() -> None:
-    found = told(ddl(format="json", key=None))
+    actual = problems_of(ddl(format="json", key=None))
 
-    assert [p.code for p in found] == ["cdc-duplicate-format", "cdc-duplicate-key"]
-    assert found[0].message.endswith("but the value format 'json' only inserts rows")
-    assert "upsert table" in found[0].fix
+    assert [p.code for p in actual] == ["cdc-duplicate-format", "cdc-duplicate-key"]
+    assert actual[0].message.endswith("but the value format 'json' only inserts rows")
+    assert "upsert table" in actual[0].fix
 
 
-def test_the_places_of_records_name_no_rows() -> None:
+def test_positions_of_records_do_not_identify_rows() -> None:
     columns = "id BIGINT, p INT METADATA FROM 'partition' VIRTUAL, t STRING METADATA FROM 'topic' VIRTUAL"
     table = f"{columns}, s STRING METADATA FROM 'value.source.table' VIRTUAL"
-    (found,) = told(ddl(table, "id, p"))
+    (actual,) = problems_of(ddl(table, "id, p"))
 
-    assert (found.code, found.where.column) == ("cdc-duplicate-key", "p")
-    assert found.message == "the primary key has the record's partition, which does not identify a row of the source"
-    assert told(ddl(table, "id, t, s")) == []
+    assert (actual.code, actual.where.column) == ("cdc-duplicate-key", "p")
+    assert actual.message == "the primary key has the record's partition, which does not identify a row of the source"
+    assert problems_of(ddl(table, "id, t, s")) == []
 
 
 @pytest.mark.parametrize(("option", "value"), [("scan__changelog__mode", "upsert"), ("scan__changelog__buckets", "8")])
-def test_options_of_kept_rows_without_kept_rows(option: str, value: str) -> None:
-    (found,) = told(ddl(cdc_events_duplicate=None, **{option: value}))
+def test_options_of_the_state_without_state(option: str, value: str) -> None:
+    (actual,) = problems_of(ddl(cdc_events_duplicate=None, **{option: value}))
 
-    assert found.code == "changelog-option"
+    assert actual.code == "changelog-option"
     assert (
-        found.message
+        actual.message
         == f"'{option.replace('__', '.')}' = '{value}', but the table does not keep rows by key".replace("'8'", "8")
     )
-    assert "'cdc-events-duplicate' = 'true'" in found.fix
+    assert "'cdc-events-duplicate' = 'true'" in actual.fix
 
 
 def test_real_time_mode_keeps_no_rows() -> None:
@@ -172,8 +172,8 @@ def test_a_watermark_on_a_computed_column_needs_the_mode_without_state() -> None
 
         return Users.definition()
 
-    assert [p.code for p in told(table())] == ["upsert-watermark"]
-    assert told(table(changelog="upsert")) == []
+    assert [p.code for p in problems_of(table())] == ["upsert-watermark"]
+    assert problems_of(table(changelog="upsert")) == []
 
 
 def test_a_sink_does_not_look_at_it() -> None:
@@ -182,20 +182,20 @@ def test_a_sink_does_not_look_at_it() -> None:
 
 def test_upsert_tables_always_keep_rows() -> None:
     table = ddl(connector="upsert-kafka", format=None, key__format="json", value__format="json")
-    (found,) = problems(table, "read")
+    (actual,) = problems(table, "read")
 
-    assert (found.code, found.fix) == (
+    assert (actual.code, actual.fix) == (
         "option-unknown",
         "remove it: an upsert table always keeps the last row of each key",
     )
 
 
-def test_message_keys_may_hold_the_primary_key() -> None:
+def test_message_keys_may_contain_the_primary_key() -> None:
     table = ddl(key__format="json", key__fields="id")
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert read_plan(resolve(table, "read")).key is not None
-    assert told(ddl(key__format="json", key__fields="id", value__fields_include="EXCEPT_KEY")) == []
+    assert problems_of(ddl(key__format="json", key__fields="id", value__fields_include="EXCEPT_KEY")) == []
 
 
 def test_the_key_of_a_choice_of_columns_is_read_too() -> None:
@@ -208,24 +208,24 @@ def test_the_key_of_a_choice_of_columns_is_read_too() -> None:
 
 
 class TestTruncates:
-    def test_rows_can_be_deleted_where_they_are_kept(self) -> None:
-        assert told(change_data(DebeziumJson(truncate="apply"))) == []
-        assert told(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
-        (found,) = told(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
-        assert (found.code, found.message) == (
+    def test_rows_can_be_deleted_with_state(self) -> None:
+        assert problems_of(change_data(DebeziumJson(truncate="apply"))) == []
+        assert problems_of(change_data(DebeziumAvroConfluent(url="http://registry", truncate="apply"))) == []
+        (actual,) = problems_of(ddl(cdc_events_duplicate=None, debezium_json__truncate="apply"))
+        assert (actual.code, actual.message) == (
             "debezium-truncate",
-            "the format 'debezium-json' has truncate = 'apply', which deletes each row that is there, but the table "
-            "keeps no rows",
+            "the format 'debezium-json' has truncate = 'apply', which deletes every existing row, but the table does "
+            "not keep rows",
         )
-        assert "'cdc-events-duplicate'" in found.fix
+        assert "'cdc-events-duplicate'" in actual.fix
 
     def test_the_mode_without_state_keeps_none(self) -> None:
-        (found,) = told(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
+        (actual,) = problems_of(change_data(DebeziumJson(truncate="apply"), changelog="upsert"))
 
-        assert (found.code, found.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
+        assert (actual.code, actual.fix) == ("cdc-duplicate-truncate", "set changelog='full', or truncate = 'skip'")
 
-    def test_of_several_topics_nothing_says_which_rows_are_gone(self) -> None:
-        (found,) = told(ddl(topic="a;b", debezium_json__truncate="apply"))
+    def test_deletes_cannot_be_identified_across_several_topics(self) -> None:
+        (actual,) = problems_of(ddl(topic="a;b", debezium_json__truncate="apply"))
 
-        assert found.code == "cdc-duplicate-truncate"
-        assert "with several topics" in found.message
+        assert actual.code == "cdc-duplicate-truncate"
+        assert "with several topics" in actual.message

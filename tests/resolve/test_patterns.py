@@ -64,7 +64,7 @@ def test_what_only_java_has_keeps_its_meaning(pattern: str) -> None:
 
 
 @pytest.mark.parametrize("pattern", SAME)
-def test_what_both_languages_have_stays_as_it_is_written(pattern: str) -> None:
+def test_the_common_syntax_of_both_languages_is_unchanged(pattern: str) -> None:
     assert python_pattern(pattern) == pattern
 
 

@@ -35,67 +35,67 @@ def table(value: Any = None, topic: str | list[str] = "orders", **options: Any) 
     return Table(Orders.definition())
 
 
-def told(made: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
+def problems_of(actual: Table, direction: str = "write", cluster: Cluster | None = None) -> list[tuple[str, str]]:
     try:
-        made.write_plan(cluster) if direction == "write" else made.read_plan(cluster=cluster)
+        actual.write_plan(cluster) if direction == "write" else actual.read_plan(cluster=cluster)
     except ResolveError as e:
         return [(p.problem.code, p.problem.message) for p in e.exceptions if hasattr(p, "problem")]
     return []
 
 
 class TestTheRegistry:
-    def test_without_one_both_ways_to_give_it_are_named(self) -> None:
-        made = table(AvroConfluent())
+    def test_without_one_both_ways_to_set_it_are_named(self) -> None:
+        result = table(AvroConfluent())
         with pytest.raises(ResolveError) as caught:
-            made.read_plan(cluster=Cluster("k:1"))
+            result.read_plan(cluster=Cluster("k:1"))
         (error,) = caught.value.exceptions
         text = str(error)
 
-        assert "needs a schema registry: it has no 'url', and the cluster has no registry" in text
+        assert "needs a schema registry: neither the format ('url') nor the cluster has one" in text
         assert "AvroConfluent(url='http://HOST:PORT')" in text
         assert "Cluster(…, registry='http://HOST:PORT')" in text
 
-    def test_a_table_that_names_its_brokers_needs_no_cluster_to_be_told(self) -> None:
-        made = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
+    def test_a_table_that_names_its_brokers_needs_no_cluster(self) -> None:
+        result = table(AvroConfluent(), properties={"bootstrap.servers": "k:1"})
 
-        assert [code for code, _ in told(made)] == ["registry-missing"]
+        assert [code for code, _ in problems_of(result)] == ["registry-missing"]
 
     def test_a_plan_needs_none_as_long_as_the_cluster_is_not_known(self) -> None:
-        assert told(table(AvroConfluent())) == []
+        assert problems_of(table(AvroConfluent())) == []
 
     @pytest.mark.parametrize("direction", ["read", "write"])
     def test_that_of_the_cluster_will_do(self, direction: str) -> None:
-        assert told(table(AvroConfluent()), direction, Cluster("k:1", registry=URL)) == []
+        assert problems_of(table(AvroConfluent()), direction, Cluster("k:1", registry=URL)) == []
 
     def test_its_settings_are_judged_too(self) -> None:
         cluster = Cluster("k:1", registry=Registry(URL, {"basic.auth.credentials.source": "USER_INFO"}))
 
-        assert [code for code, _ in told(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
+        assert [code for code, _ in problems_of(table(AvroConfluent()), "read", cluster)] == ["registry-login"]
 
     def test_the_format_s_own_settings_win(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "1"})
 
-        own = AvroConfluent(properties={"max.retries": 3}).registry(given)
+        own = AvroConfluent(properties={"max.retries": 3}).registry(registry)
 
         assert own == Registry(URL, {"basic.auth.user.info": "a:b", "max.retries": "3"})
 
     def test_a_login_of_the_format_s_replaces_that_of_the_cluster(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b", "bearer.auth.logical.cluster": "c"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b", "bearer.auth.logical.cluster": "c"})
         wanted = Registry(URL, {"bearer.auth.logical.cluster": "c", "bearer-auth.token": "t"})
 
-        assert AvroConfluent(bearer_auth_token="t").registry(given) == wanted
-        assert AvroConfluent(url=URL, bearer_auth_token="t").registry(given) == wanted
+        assert AvroConfluent(bearer_auth_token="t").registry(registry) == wanted
+        assert AvroConfluent(url=URL, bearer_auth_token="t").registry(registry) == wanted
 
     def test_a_login_of_the_cluster_s_goes_to_no_other_address(self) -> None:
-        given = Registry(URL, {"basic.auth.user.info": "a:b"})
+        registry = Registry(URL, {"basic.auth.user.info": "a:b"})
 
-        assert AvroConfluent(url="http://other").registry(given) == Registry("http://other")
-        assert AvroConfluent(url=URL).registry(given) == given
+        assert AvroConfluent(url="http://other").registry(registry) == Registry("http://other")
+        assert AvroConfluent(url=URL).registry(registry) == registry
 
 
 class TestTheSubject:
     @pytest.mark.parametrize(
-        ("made", "use", "subject"),
+        ("value", "use", "subject"),
         [
             (AvroConfluent(), Use(topics=("orders",)), "orders-value"),
             (AvroConfluent(), Use("key", topics=("orders",)), "orders-key"),
@@ -105,25 +105,23 @@ class TestTheSubject:
             (DebeziumAvroConfluent(), Use(topics=("orders",)), "orders-value"),
         ],
     )
-    def test_it_is_called_after_the_topic_unless_told_otherwise(
-        self, made: RegistryFormat, use: Use, subject: str
-    ) -> None:
-        assert made.subject_of(use, "shop.Order") == subject
+    def test_it_is_named_after_the_topic_by_default(self, value: RegistryFormat, use: Use, subject: str) -> None:
+        assert value.subject_of(use, "shop.Order") == subject
 
-    @pytest.mark.parametrize("made", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
-    def test_a_sink_whose_topic_is_not_known_needs_it(self, made: RegistryFormat) -> None:
-        several = table(made, topic=["a", "b"])
+    @pytest.mark.parametrize("value", [AvroConfluent(url=URL), DebeziumAvroConfluent(url=URL)])
+    def test_a_sink_whose_topic_is_not_known_needs_it(self, value: RegistryFormat) -> None:
+        several = table(value, topic=["a", "b"])
 
-        assert "registry-subject" in [code for code, _ in told(several)]
-        assert told(several, "read") == []
+        assert "registry-subject" in [code for code, _ in problems_of(several)]
+        assert problems_of(several, "read") == []
 
-    def test_one_that_is_given_will_do_for_several_topics(self) -> None:
-        codes = [code for code, _ in told(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
+    def test_a_declared_schema_suffices_for_several_topics(self) -> None:
+        codes = [code for code, _ in problems_of(table(AvroConfluent(url=URL, subject="s"), topic=["a", "b"]))]
 
         assert "registry-subject" not in codes
 
     @pytest.mark.parametrize(
-        ("made", "part"),
+        ("value", "part"),
         [
             (
                 AvroConfluent(url=URL, subject="s", subject_name_strategy="record", schema=ORDER),
@@ -133,16 +131,16 @@ class TestTheSubject:
             (AvroConfluent(url=URL, use_latest_version=True, schema=ORDER), "use-latest-version"),
         ],
     )
-    def test_options_that_contradict_each_other_are_told(self, made: AvroConfluent, part: str) -> None:
-        ((_, message),) = told(table(made))
+    def test_contradictory_options_are_reported(self, value: AvroConfluent, part: str) -> None:
+        ((_, message),) = problems_of(table(value))
 
         assert part in message
-        assert told(table(made), "read") == []
+        assert problems_of(table(value), "read") == []
 
 
 class TestTheSchema:
     def test_it_fits_the_table(self) -> None:
-        assert told(table(AvroConfluent(url=URL, schema=ORDER))) == []
+        assert problems_of(table(AvroConfluent(url=URL, schema=ORDER))) == []
 
     @pytest.mark.parametrize(
         ("schema", "part"),
@@ -150,10 +148,10 @@ class TestTheSchema:
             ("{", "this is not"),
             ('"long"', "cannot be used"),
             (ORDER.replace('"id"', '"idd"'), "it has no 'id'; the table has no 'idd'"),
-            (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, and BIGINT NOT NULL in the table"),
+            (ORDER.replace('"long"', '"int"'), "'id' is INT NOT NULL in it, but BIGINT NOT NULL in the table"),
             (
                 ORDER.replace('["null","string"]', '"string"'),
-                "'note' is STRING NOT NULL in it, and STRING in the table",
+                "'note' is STRING NOT NULL in it, but STRING in the table",
             ),
             (
                 '{"type":"record","name":"A","fields":[{"name":"note","type":["null","string"]},{"name":"id","type":"long"}]}',
@@ -161,22 +159,22 @@ class TestTheSchema:
             ),
         ],
     )
-    def test_one_that_does_not_is_told_with_the_difference(self, schema: str, part: str) -> None:
-        ((code, message),) = told(table(AvroConfluent(url=URL, schema=schema)))
+    def test_a_mismatch_is_reported_with_the_difference(self, schema: str, part: str) -> None:
+        ((code, message),) = problems_of(table(AvroConfluent(url=URL, schema=schema)))
 
         assert code == "registry-schema"
         assert part in message
 
-    def test_that_of_changes_holds_the_envelope(self) -> None:
-        ((_, message),) = told(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
+    def test_the_schema_of_changes_contains_the_envelope(self) -> None:
+        ((_, message),) = problems_of(table(DebeziumAvroConfluent(url=URL, schema=ORDER)))
 
         assert "it has no 'before', 'after', 'op'; the table has no 'id', 'note'" in message
 
-    def test_columns_that_avro_cannot_hold_are_told(self) -> None:
+    def test_columns_that_avro_cannot_represent_are_reported(self) -> None:
         class Odd(KafkaTable, topic="t", value=AvroConfluent(url=URL)):
             counts: dict[int, str]
 
-        assert told(Table(Odd.definition()), "read") != []
+        assert problems_of(Table(Odd.definition()), "read") != []
 
 
 class TestSecrets:
@@ -189,7 +187,7 @@ class TestSecrets:
         assert "HUSH" not in "".join(texts)
         assert plan == table(self.SECRET).write_plan()
 
-    def test_literals_travel_beside_the_text_and_are_put_back(self) -> None:
+    def test_literals_travel_separately_and_are_restored(self) -> None:
         plan = table(self.SECRET).write_plan()
         apart, literals = split_secrets(plan)
 
@@ -204,12 +202,12 @@ class TestSecrets:
         "options",
         [{"transport": "jvm"}, {"exactly_once": "staged", "delivery": "exactly-once", "transactional_id_prefix": "p"}],
     )
-    def test_one_that_is_written_out_is_refused_where_it_cannot_travel_unseen(self, options: dict[str, Any]) -> None:
-        found = told(table(self.SECRET, **options))
+    def test_a_literal_secret_is_refused_where_it_would_be_visible(self, options: dict[str, Any]) -> None:
+        problems = problems_of(table(self.SECRET, **options))
 
-        assert [code for code, _ in found] == ["secret-literal"] * 2
-        assert "HUSH" not in str(found)
-        assert told(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
+        assert [code for code, _ in problems] == ["secret-literal"] * 2
+        assert "HUSH" not in str(problems)
+        assert problems_of(table(AvroConfluent(url=URL, basic_auth_user_info="${env:INFO}"), **options)) == []
 
     @pytest.mark.parametrize(
         ("value", "settings", "sent"),
@@ -222,10 +220,10 @@ class TestSecrets:
             (Json(), {"basic-auth.user-info": "me:HUSH"}, None),
         ],
     )  # fmt: skip
-    def test_one_that_no_format_uses_stays_behind(self, value: Any, settings: Any, sent: Any) -> None:
-        found = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
+    def test_an_unused_registry_is_not_sent(self, value: Any, settings: Any, sent: Any) -> None:
+        result = without_literal_secrets(table(value).read_plan(), Registry(URL, settings))
 
-        assert found == (None if sent is None else Registry(URL, sent))
+        assert result == (None if sent is None else Registry(URL, sent))
 
     @pytest.mark.parametrize(
         ("value", "settings", "name"),
@@ -252,18 +250,18 @@ def test_a_key_may_have_one_too() -> None:
         id: Key[int]
         note: str | None
 
-    made = Table(Keyed.definition())
+    actual = Table(Keyed.definition())
 
-    assert [code for code, _ in told(made, "write", Cluster("k:1"))] == ["registry-missing"]
-    assert told(made, "write", Cluster("k:1", registry=URL)) == []
+    assert [code for code, _ in problems_of(actual, "write", Cluster("k:1"))] == ["registry-missing"]
+    assert problems_of(actual, "write", Cluster("k:1", registry=URL)) == []
 
 
-def test_a_query_may_go_on_with_another_login_but_not_with_another_schema() -> None:
+def test_a_query_may_continue_with_another_login_but_not_with_another_schema() -> None:
     before = table(AvroConfluent(url=URL, basic_auth_user_info="me:HUSH", bearer_auth_token="${env:T}")).write_plan()
-    kept = Manifest(plan=plan_text(before))
+    manifest = Manifest(plan=plan_text(before))
     after = table(AvroConfluent(url="http://other", basic_auth_user_info="me:NEW")).write_plan()
 
-    assert kept.check_change(before, "place", False) == []
-    assert kept.check_change(after, "place", False) != []
+    assert manifest.check_change(before, "place", False) == []
+    assert manifest.check_change(after, "place", False) != []
     with pytest.raises(CheckpointError, match="not every change is safe"):
-        kept.check_change(table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)
+        manifest.check_change(table(AvroConfluent(url=URL, schema=ORDER)).write_plan(), "place", False)

@@ -1,4 +1,4 @@
-"""``dew.*``: options whose values are keys at a secrets provider (seeds 001 and 004)."""
+"""``dew.*``: options whose values are keys at a secrets provider."""
 
 from __future__ import annotations
 
@@ -51,40 +51,40 @@ def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     resolving._load_provider.cache_clear()
 
 
-def declared(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:
-    made = table()
+def declare(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:
+    result = table()
     return attrs.evolve(
-        made,
-        options=KafkaOptions(topic=made.options.topic, **options),  # type: ignore[arg-type]
+        result,
+        options=KafkaOptions(topic=result.options.topic, **options),  # type: ignore[arg-type]
         properties=Properties(properties),
     )
 
 
-def told(made: TableDef) -> list[str]:
-    return [str(p) for p in problems(made, "read") if p.code == "decrypt-fields"]
+def problems_of(actual: TableDef) -> list[str]:
+    return [str(p) for p in problems(actual, "read") if p.code == "decrypt-fields"]
 
 
 @pytest.mark.usefixtures("dew")
 def test_the_named_options_are_references_to_the_provider() -> None:
-    properties = declared().properties
+    properties = declare().properties
 
     query = "endpoint=kms.example.com&secret_name=kafka&version=v1"
     assert properties["sasl.jaas.config"] == f"${{dew:login?{query}}}"
     assert properties["ssl.truststore.password"] == f"${{dew:store?{query}}}"
     assert properties["ssl.truststore.location"] == "/x/trust.jks"
     assert resolve(str(properties["sasl.jaas.config"])) == LOGIN
-    assert problems(declared(), "read") == []
+    assert problems(declare(), "read") == []
 
 
 @pytest.mark.usefixtures("dew")
 def test_they_stay_references_when_the_table_is_changed() -> None:
-    made = declared()
+    result = declare()
 
-    assert attrs.evolve(made, name="Other").properties == made.properties
+    assert attrs.evolve(result, name="Other").properties == result.properties
 
 
-def test_without_the_provider_it_is_told_how_to_get_one() -> None:
-    (text,) = told(declared())
+def test_a_missing_provider_is_reported_with_how_to_get_one() -> None:
+    (text,) = problems_of(declare())
 
     assert "needs the secrets provider 'dew', which is not installed" in text
     assert "the entry-point group 'kdsl.secrets', a function (key, endpoint, secret_name, version) -> secret" in text
@@ -103,8 +103,8 @@ def test_without_the_provider_it_is_told_how_to_get_one() -> None:
         ),
     ],
 )
-def test_half_of_it_is_told(options: dict[str, str], reason: str) -> None:
-    (text,) = told(declared(options))
+def test_an_incomplete_setting_is_reported(options: dict[str, str], reason: str) -> None:
+    (text,) = problems_of(declare(options))
 
     assert reason in text
 

@@ -29,10 +29,10 @@ class TestTopics:
 
     @pytest.mark.parametrize("direction", ["read", "write"])
     def test_not_both(self, direction: str) -> None:
-        found = errors(table(options={"topic-pattern": "o.*"}), direction)  # type: ignore[arg-type]
+        result = errors(table(options={"topic-pattern": "o.*"}), direction)  # type: ignore[arg-type]
 
-        assert found[0].code == "topic-and-pattern"
-        assert "'topic': 'orders' and 'topic-pattern': 'o.*' are both set" in found[0].message
+        assert result[0].code == "topic-and-pattern"
+        assert "'topic': 'orders' and 'topic-pattern': 'o.*' are both set" in result[0].message
 
     def test_one_of_them(self) -> None:
         assert codes(table(without=("topic",))) == ["topic-missing"]
@@ -60,7 +60,7 @@ class TestTopics:
         assert codes(definition, "write") == ["sink-topic"]
         assert codes(definition, "read") == []
 
-    def test_a_sink_of_several_topics_with_a_topic_column_holds(self) -> None:
+    def test_a_sink_of_several_topics_with_a_topic_column_is_valid(self) -> None:
         assert codes(table("id INT", "topic STRING METADATA", options={"topic": "a;b"}), "write") == []
 
 
@@ -72,7 +72,7 @@ class TestStartup:
         assert resolved.group_id == "KafkaSource-orders"
 
     @pytest.mark.parametrize(
-        ("given", "start"),
+        ("settings", "start"),
         [
             ({"scan.startup.mode": "earliest-offset"}, Start("earliest")),
             ({"scan.startup.mode": "LATEST-OFFSET"}, Start("latest")),
@@ -87,8 +87,8 @@ class TestStartup:
             ({"properties.auto.offset.reset": "Earliest"}, Start("group-offsets", reset="earliest")),
         ],
     )
-    def test_every_mode(self, given: dict[str, Scalar], start: Start) -> None:
-        assert resolve(table(options=given), "read").start == start
+    def test_every_mode(self, settings: dict[str, Scalar], start: Start) -> None:
+        assert resolve(table(options=settings), "read").start == start
 
     def test_an_unknown_mode(self) -> None:
         (problem,) = errors(table(options={"scan.startup.mode": "earliest"}))
@@ -99,18 +99,18 @@ class TestStartup:
     def test_timestamp_needs_a_time(self) -> None:
         assert codes(table(options={"scan.startup.mode": "timestamp"})) == ["startup-timestamp"]
 
-    def test_a_time_in_seconds_is_odd(self) -> None:
-        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200}
+    def test_a_time_in_seconds_causes_a_warning(self) -> None:
+        settings: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200}
 
-        assert warnings(table(options=given)) == ["startup-seconds"]
+        assert warnings(table(options=settings)) == ["startup-seconds"]
 
     @pytest.mark.parametrize("millis", ["-1", str(1 << 63)])
     def test_a_time_that_no_record_has(self, millis: str) -> None:
-        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
+        settings: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": millis}
 
-        assert codes(table(options=given)) == ["startup-timestamp"]
+        assert codes(table(options=settings)) == ["startup-timestamp"]
 
-    def test_an_early_time_of_a_class_is_told_in_the_words_of_a_class(self) -> None:
+    def test_an_early_time_of_a_class_is_reported_in_terms_of_the_class(self) -> None:
         class Early(KafkaTable, topic="a", value="json", startup=datetime(1970, 1, 1, tzinfo=UTC)):
             x: Col[int]
 
@@ -122,9 +122,13 @@ class TestStartup:
         assert codes(table(options=SPECIFIC)) == ["startup-offsets"]
 
     def test_specific_offsets_need_one_topic(self) -> None:
-        given: dict[str, Scalar] = {**SPECIFIC, "scan.startup.specific-offsets": "partition:0,offset:1", "topic": "a;b"}
+        settings: dict[str, Scalar] = {
+            **SPECIFIC,
+            "scan.startup.specific-offsets": "partition:0,offset:1",
+            "topic": "a;b",
+        }
 
-        assert codes(table(options=given)) == ["startup-topics"]
+        assert codes(table(options=settings)) == ["startup-topics"]
 
     @pytest.mark.parametrize(
         "text",
@@ -146,21 +150,21 @@ class TestStartup:
         assert problem.fix == "write 'scan.startup.specific-offsets' = 'partition:0,offset:42;partition:1,offset:300'"
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "message"),
         [
             ("partition:0,offset:9223372036854775808", "the offset 9223372036854775808 is above Kafka's largest, 9223"),
             ("partition:2147483648,offset:0", "the partition 2147483648 is above Kafka's largest, 2147483647"),
         ],
     )
-    def test_numbers_that_kafka_does_not_have(self, text: str, told: str) -> None:
+    def test_numbers_that_kafka_does_not_have(self, text: str, message: str) -> None:
         (problem,) = errors(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}))
 
-        assert told in problem.message
+        assert message in problem.message
 
     def test_a_trailing_semicolon_and_a_repeated_partition_pass(self) -> None:
         assert dict(offset_pairs("partition:0,offset:1;partition:0,offset:2;")) == {0: 2}
 
-    def test_two_offsets_of_one_partition_are_told_with_the_one_that_counts(self) -> None:
+    def test_two_offsets_of_one_partition_are_reported_with_the_effective_one(self) -> None:
         text = "partition:0,offset:1;partition:1,offset:5;partition:0,offset:2"
         (problem,) = problems(table(options={**SPECIFIC, "scan.startup.specific-offsets": text}), "read")
 
@@ -168,16 +172,16 @@ class TestStartup:
         assert problem.message == "'scan.startup.specific-offsets' sets the offsets 1 and 2 for partition 0; 2 is used"
 
     @pytest.mark.parametrize("value", ["2024-01-01", "1.5", ""])
-    def test_a_time_that_cannot_be_read_is_told_once(self, value: str) -> None:
-        given: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": value}
+    def test_an_unreadable_time_is_reported_once(self, value: str) -> None:
+        settings: dict[str, Scalar] = {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": value}
 
-        assert codes(table(options=given)) == ["option-value"]
+        assert codes(table(options=settings)) == ["option-value"]
 
     def test_options_of_another_mode_have_no_effect(self) -> None:
-        given: dict[str, Scalar] = {"scan.startup.timestamp-millis": 1, "scan.startup.specific-offsets": "garbage"}
+        settings: dict[str, Scalar] = {"scan.startup.timestamp-millis": 1, "scan.startup.specific-offsets": "garbage"}
 
-        assert codes(table(options=given)) == []
-        assert warnings(table(options=given)) == ["startup-unused", "startup-unused"]
+        assert codes(table(options=settings)) == []
+        assert warnings(table(options=settings)) == ["startup-unused", "startup-unused"]
 
     def test_the_reset_policy_is_one_of_kafkas(self) -> None:
         (problem,) = errors(table(options={"properties.auto.offset.reset": "erliest"}))
@@ -194,7 +198,7 @@ class TestBounded:
         assert resolve(table(), "read").stop == Stop()
 
     @pytest.mark.parametrize(
-        ("given", "stop"),
+        ("settings", "stop"),
         [
             ({"scan.bounded.mode": "LATEST-offset"}, Stop("latest")),
             ({"scan.bounded.mode": "group-offsets"}, Stop("group-offsets")),
@@ -208,11 +212,11 @@ class TestBounded:
             ),
         ],
     )
-    def test_every_mode(self, given: dict[str, Scalar], stop: Stop) -> None:
-        assert resolve(table(options=given), "read").stop == stop
+    def test_every_mode(self, settings: dict[str, Scalar], stop: Stop) -> None:
+        assert resolve(table(options=settings), "read").stop == stop
 
     @pytest.mark.parametrize(
-        ("given", "message"),
+        ("settings", "message"),
         [
             ({"scan.bounded.mode": "earliest-offset"}, "'scan.bounded.mode' has the value 'earliest-offset'"),
             ({"scan.bounded.mode": "timestamp"}, "'scan.bounded.mode' is 'timestamp', but no time is set"),
@@ -231,19 +235,19 @@ class TestBounded:
             ),
         ],
     )
-    def test_what_a_mode_needs(self, given: dict[str, Scalar], message: str) -> None:
-        (problem,) = errors(table(options=given))
+    def test_what_a_mode_needs(self, settings: dict[str, Scalar], message: str) -> None:
+        (problem,) = errors(table(options=settings))
 
         assert message in problem.message
 
-    def test_a_value_that_no_mode_uses_is_odd(self) -> None:
+    def test_an_unused_value_causes_a_warning(self) -> None:
         definition = table(options={"scan.bounded.timestamp-millis": 1655395200000})
-        found = [p.message for p in problems(definition, "read")]
+        results = [p.message for p in problems(definition, "read")]
 
-        assert found == ["'scan.bounded.timestamp-millis' has no effect, because 'scan.bounded.mode' is 'unbounded'"]
+        assert results == ["'scan.bounded.timestamp-millis' has no effect, because 'scan.bounded.mode' is 'unbounded'"]
 
     @pytest.mark.parametrize(
-        ("start", "end", "told"),
+        ("start", "end", "message"),
         [
             (
                 {"scan.startup.mode": "timestamp", "scan.startup.timestamp-millis": 1655395200009},
@@ -261,13 +265,15 @@ class TestBounded:
             ),
         ],
     )
-    def test_an_end_before_the_start_is_odd(self, start: dict[str, Scalar], end: dict[str, Scalar], told: str) -> None:
+    def test_an_end_before_the_start_causes_a_warning(
+        self, start: dict[str, Scalar], end: dict[str, Scalar], message: str
+    ) -> None:
         (problem,) = problems(table(options={**start, **end}), "read")
 
         assert problem.severity == "warning"
-        assert problem.message == f"{told}: the read ends before it starts, and returns nothing"
+        assert problem.message == f"{message}: the read ends before it starts, and returns nothing"
 
-    def test_a_class_says_it_in_one_argument(self) -> None:
+    def test_a_class_sets_it_in_one_argument(self) -> None:
         class Orders(KafkaTable, topic="orders", value="raw", bounded=datetime(2022, 6, 16, 16, tzinfo=UTC)):
             value: Col[str]
 
@@ -275,7 +281,7 @@ class TestBounded:
 
 
 class TestLaunch:
-    """A start that is given when a read begins takes the place of the declared one (seed 000)."""
+    """A start that is passed to a read replaces the declared one."""
 
     @pytest.mark.parametrize(
         ("value", "start"),
@@ -317,7 +323,7 @@ class TestLaunch:
             ({0: -1}, "start_at= is {0: -1}, but partitions and offsets are", "write start_at={0: 42, 1: 300}"),
         ],
     )
-    def test_what_is_no_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
+    def test_an_invalid_start_is_refused_as_in_a_class(self, value: Any, message: str, fix: str) -> None:
         with pytest.raises(ResolveError) as raised:
             launch_start(table(), value)
 
@@ -334,7 +340,7 @@ class TestLaunch:
             "start_at= 'specific-offsets' sets offsets by partition, which requires a single"
         )
 
-    def test_an_early_time_is_odd(self) -> None:
+    def test_an_early_time_causes_a_warning(self) -> None:
         _, (odd,) = launch_start(table(), datetime(1970, 1, 20, tzinfo=UTC))
 
         assert odd.message == "start_at= is 1641600000 ms after 1970, which is before March 1973"
@@ -355,10 +361,10 @@ class TestDiscovery:
     def test_zero_or_less_is_never(self, off: str) -> None:
         assert discovery_of(table(options={"properties.partition.discovery.interval.ms": off})) is None
 
-    def test_what_is_bounded_is_not_looked_through_for_more(self) -> None:
+    def test_a_bounded_read_does_not_discover_partitions(self) -> None:
         assert discovery_of(table(options={"scan.bounded.mode": "latest-offset"})) is None
 
-    def test_an_option_and_a_property_that_disagree_are_odd(self) -> None:
+    def test_a_conflicting_option_and_property_cause_a_warning(self) -> None:
         option, setting = "scan.topic-partition-discovery.interval", "properties.partition.discovery.interval.ms"
 
         assert warnings(table(options={setting: "2000", option: "10 s"})) == ["discovery"]

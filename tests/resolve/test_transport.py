@@ -1,4 +1,4 @@
-"""What each transport can do, and what real-time mode can (design 4)."""
+"""What each transport can do, and what real-time mode can."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class TestKerberos:
         "properties.connector.kerberos.keytab": "/etc/ann.keytab",
     }
 
-    def test_it_chooses_the_transport_jvm_and_says_why(self) -> None:
+    def test_it_chooses_the_transport_jvm_with_a_reason(self) -> None:
         resolved = resolve(table(options=self.KERBEROS), "read")
 
         assert read_plan(resolved).transport == "jvm"
@@ -242,13 +242,13 @@ class TestClientProperties:
 
 class TestRealtime:
     @pytest.mark.parametrize("kind", ["STRING", "BYTES", "VARCHAR(10)", "STRING NOT NULL"])
-    def test_raw_texts_and_bytes(self, kind: str) -> None:
+    def test_raw_strings_and_bytes(self, kind: str) -> None:
         definition = table(f"text {kind}", options=REALTIME)
 
         assert codes(definition) == codes(definition, "write") == []
 
     @pytest.mark.parametrize(
-        ("column", "options", "told"),
+        ("column", "options", "message"),
         [
             ("id INT", {"format": "json"}, "the format 'json' needs it"),
             ("id INT", {"format": "csv"}, "the format 'csv' needs it"),
@@ -257,11 +257,11 @@ class TestRealtime:
             ("text STRING", {"raw.line-delimiter": ";"}, "the option 'line-delimiter' needs it"),
         ],
     )
-    def test_a_format_that_python_decodes(self, column: str, options: dict[str, Scalar], told: str) -> None:
+    def test_a_format_that_python_decodes(self, column: str, options: dict[str, Scalar], message: str) -> None:
         (problem,) = errors(table(column, options={**REALTIME, **options}))
 
         assert problem.code == "realtime-format"
-        assert told in problem.message
+        assert message in problem.message
         assert "with the format 'raw'" in problem.fix
 
     def test_metadata_in_its_own_type(self) -> None:

@@ -32,28 +32,28 @@ OPTIONS = {"connector": "upsert-kafka", "topic": "users", "key.format": "json", 
 
 
 def ddl(key: str | None = "id", columns: str = "id BIGINT, name STRING", **options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    clause = ", ".join(f"'{name}' = '{value}'" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    clause = ", ".join(f"'{name}' = '{value}'" for name, value in sample.items() if value is not None)
     end = f", PRIMARY KEY ({key}) NOT ENFORCED" if key else ""
     return statement_definition(f"CREATE TABLE users ({columns}{end}) WITH ({clause})")
 
 
 def yaml(**options: str | None) -> TableDef:
-    given = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
-    lines = "\n".join(f"  {name}: {value}" for name, value in given.items() if value is not None)
+    sample = OPTIONS | {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
+    lines = "\n".join(f"  {name}: {value}" for name, value in sample.items() if value is not None)
     (table,) = read_tables(
         f"name: users\ncolumns: [{{name: id, type: BIGINT}}]\nprimary_key: [id]\noptions:\n{lines}\n"
     )
     return table
 
 
-def told(table: TableDef, direction: Direction = "read") -> list[tuple[str, str]]:
+def problems_of(table: TableDef, direction: Direction = "read") -> list[tuple[str, str]]:
     return [(p.code, p.fix) for p in problems(table, direction)]
 
 
-def test_a_good_table_has_no_problems() -> None:
+def test_a_valid_table_has_no_problems() -> None:
     for table in (ddl(), yaml()):
-        assert told(table) == told(table, "write") == []
+        assert problems_of(table) == problems_of(table, "write") == []
         assert (table.primary_key, table.message_key) == (("id",), ("id",))
         assert not table.columns[0].type.nullable
 
@@ -64,21 +64,23 @@ def test_without_a_primary_key() -> None:
     class Users(UpsertTable, topic="users", key=Json(), value=Json()):
         id: Col[int]
 
-    fixes = {fix for table in (Users.definition(), ddl(key=None)) for code, fix in told(table) if code == "upsert-key"}
+    fixes = {
+        fix for table in (Users.definition(), ddl(key=None)) for code, fix in problems_of(table) if code == "upsert-key"
+    }
     document = read_tables(
         "name: users\ncolumns: [{name: id, type: BIGINT}]\noptions: {connector: upsert-kafka, topic: users, "
         "key.format: json, value.format: json}"
     )
 
     assert fixes == {"declare the columns of the key as PrimaryKey[...]", "add PRIMARY KEY (...) NOT ENFORCED"}
-    assert told(document[0])[0] == ("upsert-key", "add primary_key: [...]")
+    assert problems_of(document[0])[0] == ("upsert-key", "add primary_key: [...]")
 
 
 @pytest.mark.parametrize("side", ["key", "value"])
 def test_without_one_of_the_formats(side: str) -> None:
     """UP-2."""
     without: dict[str, Any] = {f"{side}__format": None}
-    ((code, fix),) = told(ddl(**without))
+    ((code, fix),) = problems_of(ddl(**without))
 
     assert (code, fix) == (f"{side}-format", f"add one, such as '{side}.format' = 'json'")
 
@@ -97,7 +99,7 @@ def test_without_one_of_the_formats(side: str) -> None:
 def test_what_it_does_not_have(option: str, value: str, fix: str) -> None:
     """UP-3, UP-4."""
     for table in (ddl(**{option: value}), yaml(**{option: value})):
-        ((code, shown),) = told(table)
+        ((code, shown),) = problems_of(table)
         assert code == "option-unknown"
         assert shown.startswith(fix)
 
@@ -105,10 +107,10 @@ def test_what_it_does_not_have(option: str, value: str, fix: str) -> None:
 @pytest.mark.parametrize(("side", "code"), [("key", "key-format-changes"), ("value", "upsert-format")])
 def test_formats_that_carry_changes(side: str, code: str) -> None:
     """UP-5, UP-6."""
-    found = problems(ddl(**{f"{side}__format": "debezium-json"}), "read")
+    actual = problems(ddl(**{f"{side}__format": "debezium-json"}), "read")
 
-    assert [p.code for p in found] == [code]
-    assert "debezium-json" in found[0].message
+    assert [p.code for p in actual] == [code]
+    assert "debezium-json" in actual[0].message
 
 
 def test_the_key_has_the_order_of_the_columns() -> None:
@@ -116,7 +118,7 @@ def test_the_key_has_the_order_of_the_columns() -> None:
     table = ddl(key="b, a", columns="a INT, c INT, b INT")
 
     assert (table.primary_key, table.message_key) == (("b", "a"), ("a", "b"))
-    assert told(table) == []
+    assert problems_of(table) == []
 
 
 @pytest.mark.parametrize(
@@ -130,15 +132,15 @@ def test_the_buffer_has_both_of_its_options_or_none(rows: str | None, interval: 
     """UP-8, UP-9: the source does not look at it."""
     table = ddl(sink__buffer_flush__max_rows=rows, sink__buffer_flush__interval=interval)
 
-    assert told(table) == []
-    assert [code for code, _ in told(table, "write")] == ([] if good else ["upsert-buffer"])
+    assert problems_of(table) == []
+    assert [code for code, _ in problems_of(table, "write")] == ([] if good else ["upsert-buffer"])
 
 
 def test_a_group_is_not_needed() -> None:
     """UP-10: the group that a bound is of has a name where none is given."""
     table = ddl(scan__bounded__mode="group-offsets")
 
-    assert told(table) == []
+    assert problems_of(table) == []
     assert read_plan(resolve(table, "read")).group_id == "KafkaSource-users"
 
 
@@ -172,11 +174,11 @@ def test_real_time_mode_gathers_nothing() -> None:
 
 
 def test_a_watermark_on_a_computed_column() -> None:
-    """It is told at its place, in words of the declaration; without rows before, or in a sink, nothing is wrong."""
+    """It is reported at its location, in terms of the declaration; without before-images, or in a sink, it is valid."""
     columns = "id BIGINT, seen TIMESTAMP_LTZ(3) METADATA FROM 'timestamp', later AS seen + INTERVAL '1' SECOND, "
     table = ddl(columns=columns + "WATERMARK FOR later AS later")
     without_images = ddl(columns=columns + "WATERMARK FOR later AS later", scan__changelog__mode="upsert")
-    (found,) = problems(table, "read")
+    (actual,) = problems(table, "read")
 
     class Users(UpsertTable, topic="users", key=Json(), value=Json()):
         id: PrimaryKey[int]
@@ -186,21 +188,25 @@ def test_a_watermark_on_a_computed_column() -> None:
         def at(self) -> datetime:
             return self.seen
 
-    assert (found.code, found.where.table, found.where.column) == ("upsert-watermark", "users", "later")
-    assert found.where.line is not None
-    assert found.message.startswith(
+    assert (actual.code, actual.where.table, actual.where.column) == ("upsert-watermark", "users", "later")
+    assert actual.where.line is not None
+    assert actual.message.startswith(
         "the watermark is declared on a computed column, but the changes of an upsert table"
     )
-    assert found.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
+    assert actual.fix.endswith("remove it, or set 'scan.changelog.mode' = 'upsert', which keeps no rows")
     assert [(p.code, "set changelog='upsert'" in p.fix) for p in problems(Users.definition(), "read")] == [
         ("upsert-watermark", True)
     ]
-    for good in (told(table, "write"), told(without_images), told(ddl(columns=columns + "WATERMARK FOR seen AS seen"))):
+    for good in (
+        problems_of(table, "write"),
+        problems_of(without_images),
+        problems_of(ddl(columns=columns + "WATERMARK FOR seen AS seen")),
+    ):
         assert good == []
 
 
 class TestTheOtherKindOfTable:
-    """What belongs to one connector, told where it stands at the other."""
+    """What belongs to one connector, reported where the other has it."""
 
     def first(self, table: TableDef) -> Problem:
         return problems(table, "read")[0]
@@ -209,25 +215,25 @@ class TestTheOtherKindOfTable:
         class Users(KafkaTable, topic="users", value=Json(), buffer_rows=1):  # type: ignore[call-arg]  # pyright: ignore[reportGeneralTypeIssues, reportCallIssue]
             id: Col[int]
 
-        found = self.first(Users.definition())
+        result = self.first(Users.definition())
 
-        assert found.message == "a KafkaTable has no argument buffer_rows="
-        assert found.fix == "remove it, or declare an UpsertTable, which has it"
+        assert result.message == "a KafkaTable has no argument buffer_rows="
+        assert result.fix == "remove it, or declare an UpsertTable, which has it"
 
     def test_options_of_upsert_tables(self) -> None:
         options: dict[str, Any] = {"connector": "kafka", "key__format": None, "sink__buffer_flush__max_rows": "1"}
-        found = self.first(ddl(key=None, **options))
+        result = self.first(ddl(key=None, **options))
 
-        assert found.message == "the connector 'kafka' has no option 'sink.buffer-flush.max-rows'"
-        assert found.fix == "remove it, or use the connector 'upsert-kafka', which has it"
+        assert result.message == "the connector 'kafka' has no option 'sink.buffer-flush.max-rows'"
+        assert result.fix == "remove it, or use the connector 'upsert-kafka', which has it"
 
     def test_a_primary_key_over_rows_that_are_only_new(self) -> None:
         class Users(KafkaTable, topic="users", value=Json(), startup="earliest"):
             id: PrimaryKey[int]
 
-        found = problems(Users.definition(), "read")
+        actual = problems(Users.definition(), "read")
 
-        assert any("declare an UpsertTable" in p.fix for p in found)
+        assert any("declare an UpsertTable" in p.fix for p in actual)
 
     def test_change_data_in_an_upsert_table(self) -> None:
         class Users(UpsertTable, topic="users", key=Json(), value=DebeziumJson()):

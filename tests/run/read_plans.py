@@ -68,16 +68,16 @@ def read_plan(
         column: parse_type(types[column]) if types and column in types else METADATA[name].type
         for column, name in (metadata or {}).items()
     }
-    found: dict[str, t.DataType] = dict(shown)
+    results: dict[str, t.DataType] = dict(shown)
     for one in (key, value):
         if one is not None:
-            found |= {column: f.type for column, f in zip(one.columns, one.row.fields, strict=True)}
-    kept = t.Row(tuple(t.Field(name, found[name]) for name in (columns or sorted(found))), nullable=False)
+            results |= {column: f.type for column, f in zip(one.columns, one.row.fields, strict=True)}
+    result = t.Row(tuple(t.Field(name, results[name]) for name in (columns or sorted(results))), nullable=False)
     return ReadPlan(
         table="Orders",
         topics=Topics(pattern=pattern) if pattern else Topics(topics or ("orders",)),
-        columns=kept,
-        output=kept,
+        columns=result,
+        output=result,
         start=start if isinstance(start, Start) else Start(start),
         group_id=rest.pop("group_id", "orders-group"),
         key=key,
@@ -116,10 +116,10 @@ def batch_tasks(
     plan: ReadPlan, cluster: Cluster, *, parallelism: int = 4
 ) -> list[tuple[tuple[Range, ...], list[dict[str, Any]]]]:
     """The ranges and the rows of each task of a bounded read."""
-    given = {**write_options(plan, cluster), PARALLELISM: str(parallelism)}
-    reader = batch_reader(given, source_schema(given))
+    settings = {**write_options(plan, cluster), PARALLELISM: str(parallelism)}
+    reader = batch_reader(settings, source_schema(settings))
     tasks = [task for task in reader.partitions() if isinstance(task, Task)]
-    return [(task.ranges, [r for found in _arrow(reader.read(task)) for r in found.to_pylist()]) for task in tasks]
+    return [(task.ranges, [r for item in _arrow(reader.read(task)) for r in item.to_pylist()]) for task in tasks]
 
 
 def _arrow(batches: Iterable[Any]) -> Iterator[pa.RecordBatch]:
@@ -178,6 +178,6 @@ class Query:
         return Offsets.from_json(self.log[-1]) if self.log else self._stream.initial()
 
 
-def texts(rows: Iterable[Mapping[str, Any]] | None) -> list[str]:
+def sort_strings(rows: Iterable[Mapping[str, Any]] | None) -> list[str]:
     """The column ``text``, sorted."""
     return sorted(values["text"] for values in rows or ())

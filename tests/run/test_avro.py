@@ -39,11 +39,11 @@ def test_rows_become_records_and_rows_again(spark: SparkSession) -> None:
     ]
     df = Orders.rows(values, spark=spark)
     records = table.encode(df)
-    found = table.decode(records.selectExpr("key", "value", "'orders' AS topic", "0 AS partition", "0L AS offset"))
+    decoded = table.decode(records.selectExpr("key", "value", "'orders' AS topic", "0 AS partition", "0L AS offset"))
 
     first = records.where("key = X'00'").collect()[0]
     assert bytes(first["value"]) == b"\x04\x00\x96\x02\x06\xc3\xa90" + long(1_714_564_800_000)
-    assert sorted(found.collect()) == sorted(df.collect())
+    assert sorted(decoded.collect()) == sorted(df.collect())
 
 
 def test_a_body_that_ends_early_names_its_record(spark: SparkSession) -> None:

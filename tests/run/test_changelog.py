@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kdsl.formats import Format
 
 FORMATS: tuple[Format, ...] = (DebeziumJson(), CanalJson(), MaxwellJson(), OggJson())
-each_format = pytest.mark.parametrize("made", FORMATS, ids=lambda made: made.identifier)
+each_format = pytest.mark.parametrize("format_", FORMATS, ids=lambda value: value.identifier)
 
 
 @pytest.fixture
@@ -45,10 +45,10 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def products(topic: str, made: Format, **more: Any) -> type[Any]:
+def products(topic: str, value: Format, **more: Any) -> type[Any]:
     """A table class with a key, of a topic and a value format."""
 
-    class Products(KafkaTable, topic=topic, key=Json(), value=made, startup="earliest-offset", **more):
+    class Products(KafkaTable, topic=topic, key=Json(), value=value, startup="earliest-offset", **more):
         id: Key[int]
         name: kdsl.Col[str | None]
         weight: kdsl.Col[float]
@@ -88,28 +88,28 @@ WRITTEN = [  # an update is written as a row that goes and one that comes, as Fl
 
 class TestTables:
     @each_format
-    def test_what_typed_rows_say_is_written_and_read_back(
-        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, made: Format
+    def test_kinds_of_typed_rows_are_written_and_read(
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, format_: Format
     ) -> None:
-        table = products(kdsl_topic(), made)
+        table = products(kdsl_topic(), format_)
         df = table.rows(changes(table), spark=spark)
         assert df.columns == [ROW_KIND, "id", "name", "weight"]
         table.write(df.coalesce(1), cluster)
-        found = table.read(spark, cluster)
+        actual = table.read(spark, cluster)
 
-        assert found.columns == [ROW_KIND, "id", "name", "weight", "offset", "heavy"]
-        assert found.schema.simpleString() == table.schema().simpleString()
-        assert lines(found.orderBy("offset").drop("offset", "heavy")) == WRITTEN
-        rows = table.collect(found.orderBy("offset"))
+        assert actual.columns == [ROW_KIND, "id", "name", "weight", "offset", "heavy"]
+        assert actual.schema.simpleString() == table.schema().simpleString()
+        assert lines(actual.orderBy("offset").drop("offset", "heavy")) == WRITTEN
+        rows = table.collect(actual.orderBy("offset"))
         assert [(row_kind(r), r.id, r.heavy) for r in rows][:3] == [("+I", 1, False), ("+I", 2, True), ("-D", 1, False)]
         assert lines(table.read(spark, cluster, columns=["name"]).where("name IS NULL")) == ["+I[null]"]
 
     @each_format
-    def test_a_stream_goes_on_in_the_middle_of_a_topic(
-        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, made: Format, tmp_path: Path
+    def test_a_stream_continues_in_the_middle_of_a_topic(
+        self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, format_: Format, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
-        limited = products(topic, made, max_records_per_trigger=2)
+        limited = products(topic, format_, max_records_per_trigger=2)
         limited.write(limited.rows(changes(limited), spark=spark).coalesce(1), cluster)
         seen: list[tuple[int, list[str]]] = []
 
@@ -181,19 +181,19 @@ class TestTables:
         for note in (checkpoint / "commits" / "0", checkpoint / "commits" / ".0.crc"):
             note.unlink(missing_ok=True)  # as after a crash before Spark's own note
         run()
-        found = sink.collect(sink.read(spark, cluster).orderBy("offset"))
+        actual = sink.collect(sink.read(spark, cluster).orderBy("offset"))
 
-        assert Counter((row_kind(r), r.name) for r in found) == Counter((row_kind(r), r.name) for r in rows)
+        assert Counter((row_kind(r), r.name) for r in actual) == Counter((row_kind(r), r.name) for r in rows)
         for key in range(5):
-            assert [r.name for r in found if r.id == key] == [r.name for r in rows if r.id == key]
+            assert [r.name for r in actual if r.id == key] == [r.name for r in rows if r.id == key]
 
     def test_peek_shows_the_row_kind_first(self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic) -> None:
         table = products(kdsl_topic(), OggJson())
         table.write(table.rows(changes(table), spark=spark).coalesce(1), cluster)
-        found = last_records(table.as_table().read_plan(), cluster, 2)
+        records = last_records(table.as_table().read_plan(), cluster, 2)
 
-        assert found.column_names[0] == ROW_KIND
-        assert list(changelog_lines(found.drop_columns(["offset"]))) == WRITTEN[-2:]
+        assert records.column_names[0] == ROW_KIND
+        assert list(changelog_lines(records.drop_columns(["offset"]))) == WRITTEN[-2:]
 
 
 class TestDecodeAndEncode:
@@ -213,15 +213,15 @@ class TestDecodeAndEncode:
     def test_changes_become_records_without_a_broker(self, spark: SparkSession) -> None:
         table = products("unused", OggJson())
         df = table.rows(changes(table), spark=spark)
-        found = table.encode(df).collect()
+        rows = table.encode(df).collect()
 
         gone = b'{"before":{"id":1,"name":"scooter","weight":3.5},"after":null,"op_type":"D"}'
-        assert bytes(found[2]["value"]) == gone
-        assert bytes(found[2]["key"]) == b'{"id":1}'
+        assert bytes(rows[2]["value"]) == gone
+        assert bytes(rows[2]["key"]) == b'{"id":1}'
         plain = table.encode(df.drop(ROW_KIND)).collect()
         assert b'"op_type":"I"' in bytes(plain[2]["value"])
 
-    def test_the_watermark_stands_on_metadata_of_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_the_watermark_uses_metadata_of_the_format(self, spark: SparkSession, tmp_path: Path) -> None:
         class Products(KafkaTable, topic="unused", value=DebeziumJson()):
             id: kdsl.Col[int]
             at: kdsl.Virtual[datetime | None] = virtual("value.source.timestamp", watermark="5 seconds")
@@ -257,7 +257,7 @@ class TestRefused:
         assert "upsert" in problem.fix
         assert "debezium-json" in problem.fix
 
-    def test_typed_rows_of_a_table_that_only_inserts_say_nothing_else(self, spark: SparkSession) -> None:
+    def test_typed_rows_of_an_insert_only_table_are_inserts(self, spark: SparkSession) -> None:
         table = products("b", Json())
         gone = with_row_kind(table(id=1, name="x", weight=1.0), "-D")
         with pytest.raises(
@@ -265,7 +265,7 @@ class TestRefused:
         ):
             table.rows([table(id=1, name="x", weight=1.0), gone], spark=spark)
 
-    def test_a_row_kind_that_there_is_not(self) -> None:
+    def test_an_unknown_row_kind(self) -> None:
         table = products("b", DebeziumJson())
         with pytest.raises(ValueError, match="there is no row kind 'D'; the row kinds are"):
             with_row_kind(table(id=1, name="x", weight=1.0), "D")  # type: ignore[arg-type]

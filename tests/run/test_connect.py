@@ -44,7 +44,7 @@ def test_batch_stream_and_decode_work_in_a_connect_session(
 
     printed = connect.run(SCRIPT, kdsl_kafka.bootstrap_servers, topic, str(tmp_path / "checkpoint"), folder=tmp_path)
 
-    found = json.loads(printed.splitlines()[-1])
-    error = found.pop("error")
-    assert found == {"batch": ["a", "b", "c"], "stream": ["a", "b", "c"], "batches": 2, "decoded": ["x"]}
+    document = json.loads(printed.splitlines()[-1])
+    error = document.pop("error")
+    assert document == {"batch": ["a", "b", "c"], "stream": ["a", "b", "c"], "batches": 2, "decoded": ["x"]}
     assert "Orders: the cluster has no topic 'no-such-topic'" in error

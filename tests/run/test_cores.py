@@ -29,11 +29,9 @@ from kdsl.run.session import count_cores
         ({"spark.default.parallelism": "5"}, 0, 5),
     ],
 )
-def test_the_cores_that_are_asked_for_count_before_they_are_there(
-    settings: dict[str, str], seen: int, expected: int
-) -> None:
+def test_requested_cores_count_before_they_are_available(settings: dict[str, str], seen: int, expected: int) -> None:
     assert count_cores(settings.get, seen) == expected
 
 
-def test_a_session_that_tells_nothing_has_the_cores_of_this_machine() -> None:
+def test_a_session_without_information_has_the_cores_of_this_machine() -> None:
     assert count_cores({"spark.master": "local[*]"}.get) == os.cpu_count()

@@ -26,9 +26,9 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 def users(topic: str, value: DebeziumJson | None = None, **arguments: Any) -> type[Any]:
-    given: dict[str, Any] = {"cdc_events_duplicate": True, "startup": "earliest", **arguments}
+    settings: dict[str, Any] = {"cdc_events_duplicate": True, "startup": "earliest", **arguments}
 
-    class Users(KafkaTable, topic=topic, key=Json(), value=value or DebeziumJson(), **given):
+    class Users(KafkaTable, topic=topic, key=Json(), value=value or DebeziumJson(), **settings):
         id: PrimaryKey[int]
         name: Col[str]
         note: Col[str | None]
@@ -94,26 +94,26 @@ def test_changes_are_those_between_rows_over_batches_and_restarts(
     assert table.as_table().snapshot(spark, cluster).collect() == []
 
 
-def test_a_sum_over_events_that_come_again_is_right(
+def test_a_sum_over_repeated_events_is_correct(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """An aggregation follows in the same stream; without the option it counts each event."""
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *(event("c", None, row(n, f"n{n % 2}")) for n in range(6)))
     kdsl_kafka.produce(topic, *(event("c", None, row(n, f"n{n % 2}")) for n in range(4)))
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     sign = "IF(_row_kind IN ('+I', '+U'), 1, -1)"
     signed = users(topic).read_stream(spark, cluster).selectExpr("name", f"{sign} AS one")
     writer = signed.groupBy("name").sum("one").toDF("name", "count").writeStream.outputMode("update")
     query = (
-        writer.foreachBatch(lambda df, _: found.update((r["name"], r["count"]) for r in df.collect()))
+        writer.foreachBatch(lambda df, _: results.update((r["name"], r["count"]) for r in df.collect()))
         .option("checkpointLocation", str(tmp_path))
         .trigger(availableNow=True)
         .start()
     )
     assert query.awaitTermination(300)
 
-    assert found == {"n0": 3, "n1": 3}
+    assert results == {"n0": 3, "n1": 3}
 
 
 def test_a_value_that_no_row_has_is_an_error_or_null(
@@ -122,10 +122,10 @@ def test_a_value_that_no_row_has_is_an_error_or_null(
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, event("u", None, row(1, "a", "here")), event("u", None, row(2, "b", PLACEHOLDER)))
 
-    with pytest.raises(StreamingQueryException, match="column 'note' has no value") as told:
+    with pytest.raises(StreamingQueryException, match="column 'note' has no value") as error:
         Stream(tmp_path / "error").run(users(topic).read_stream(spark, cluster))
-    assert f"topic {topic}, partition 0, offset 1" in str(told.value)
-    assert "DebeziumJson(unavailable='null')" in str(told.value)
+    assert f"topic {topic}, partition 0, offset 1" in str(error.value)
+    assert "DebeziumJson(unavailable='null')" in str(error.value)
     lenient = users(topic, DebeziumJson(unavailable="null"))
     assert sorted(Stream(tmp_path / "null").run(lenient.read_stream(spark, cluster))) == [
         "+I[1, a, here]",
@@ -149,8 +149,8 @@ def test_a_checkpoint_of_the_mode_without_state_is_refused(
     stream.run(plain.read_stream(spark, cluster))
     kdsl_kafka.produce(topic, event("c", None, row(1, "a")))
 
-    with pytest.raises(StreamingQueryException) as told:
+    with pytest.raises(StreamingQueryException) as error:
         stream.run(users(topic, transport=transport).read_stream(spark, cluster))
     # On the transport jvm Spark says it, with the operators that the checkpoint does not know.
-    assert "a new checkpoint" in str(told.value)
-    assert ("cdc-events-duplicate" in str(told.value)) == (transport == "librdkafka")
+    assert "a new checkpoint" in str(error.value)
+    assert ("cdc-events-duplicate" in str(error.value)) == (transport == "librdkafka")

@@ -24,6 +24,7 @@ from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t
 from kdsl.types.spark import spark_schema
+from tests.outages import wait_for_connection
 from tests.run.read_plans import part, read_plan, row
 
 if TYPE_CHECKING:
@@ -41,8 +42,8 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 def rows(df: DataFrame, *columns: str) -> list[Any]:
     """The rows, sorted; of one column the values."""
     wanted = df.select(*columns) if columns else df
-    found = sorted((tuple(r) for r in wanted.collect()), key=repr)
-    return [values[0] for values in found] if len(wanted.columns) == 1 else found
+    results = sorted((tuple(r) for r in wanted.collect()), key=repr)
+    return [values[0] for values in results] if len(wanted.columns) == 1 else results
 
 
 class Runner:
@@ -159,7 +160,7 @@ class TestBatch:
         ],
         ids=lambda value: value.mode if isinstance(value, Start) else "",
     )
-    def test_it_starts_where_the_plan_says(
+    def test_it_starts_where_the_plan_declares(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -241,7 +242,7 @@ class TestBatch:
 
 
 class TestStream:
-    def test_a_restart_goes_on_where_the_checkpoint_ends(
+    def test_a_restart_continues_where_the_checkpoint_ends(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -252,7 +253,7 @@ class TestStream:
         assert runner.run(read_plan(topic)) == [(1, ["c"])]
         assert runner.run(read_plan(topic)) == []
 
-    def test_limits_cut_what_is_there_into_batches(
+    def test_limits_split_the_backlog_into_batches(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic()
@@ -264,7 +265,7 @@ class TestStream:
             (2, ["g"]),
         ]
 
-    def test_the_limit_for_each_partition_holds_alone(
+    def test_the_limit_for_each_partition_applies_alone(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -275,7 +276,7 @@ class TestStream:
             ["c"],
         ]
 
-    def test_a_batch_that_was_not_committed_is_read_again_alike(
+    def test_an_uncommitted_batch_is_read_again_unchanged(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -363,7 +364,7 @@ class TestStream:
             runner.run(read_plan(topic, value=part("json", {"n": "BIGINT"})))
         assert f"cannot read the record at topic {topic}, partition 0, offset 1: " in str(raised.value)
 
-    def test_progress_tells_offsets_that_a_person_can_read(
+    def test_progress_contains_readable_offsets(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic()
@@ -378,7 +379,7 @@ class TestStream:
         )
         assert '"offsets":{"0":3}' in source.latestOffset.replace(" ", "")
 
-    def test_a_watermark_stands_on_its_column(
+    def test_a_watermark_is_set_on_its_column(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -405,6 +406,7 @@ class TestOutage:
             yield kafka
 
     @pytest.mark.kafka
+    @pytest.mark.reliability
     def test_a_broker_that_is_killed_in_the_middle_of_a_batch_and_comes_back(
         self, spark: SparkSession, own_kafka: LocalKafka, tmp_path: Path
     ) -> None:
@@ -418,28 +420,32 @@ class TestOutage:
         plan = read_plan("orders", metadata={"at": "offset", "partition": "partition"})
         patient = {"default.api.timeout.ms": "300000"}
         df = read(spark, plan, Cluster(own_kafka.bootstrap_servers, properties=patient))
-        begun = tmp_path / "begun"
+        begun, killed = tmp_path / "begun", tmp_path / "killed"
 
-        def slowly(batches: Any) -> Any:
+        def through_the_outage(batches: Any) -> Any:
             for batch in batches:
                 begun.touch()
-                time.sleep(0.3)
+                until = time.monotonic() + 120
+                while not killed.exists():
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
                 yield batch
 
         def outage() -> None:
             wait_for(begun.exists)
             own_kafka.kill()
-            time.sleep(2)
+            killed.touch()
+            wait_for_connection(own_kafka.bootstrap_servers)
             own_kafka.start_broker()
 
         with ThreadPoolExecutor(1) as pool:
             away = pool.submit(outage)
-            found = df.mapInArrow(slowly, df.schema).groupBy("partition").agg({"at": "count", "*": "count"}).collect()
+            actual = df.mapInArrow(through_the_outage, df.schema).groupBy("partition").agg({"at": "count"}).collect()
             away.result()
 
-        assert sorted((r["partition"], r["count(at)"]) for r in found) == [(0, 150_000), (1, 150_000)]
+        assert sorted((r["partition"], r["count(at)"]) for r in actual) == [(0, 150_000), (1, 150_000)]
 
-    def test_no_broker_is_an_error_soon_that_names_where_it_looked(self, spark: SparkSession) -> None:
+    def test_missing_brokers_are_soon_an_error_with_the_addresses(self, spark: SparkSession) -> None:
         with pytest.raises(Exception) as raised:  # Spark's own
             read(spark, read_plan("orders"), Cluster("127.0.0.1:1")).collect()
         text = str(raised.value)
@@ -463,10 +469,10 @@ class TestDecode:
             types={"ts": "STRING", "h": "MAP<STRING, STRING>"},
         )
 
-        found = decode(df, plan)
+        decoded = decode(df, plan)
 
-        assert found.schema == spark_schema(plan.columns)
-        assert rows(found, "k", "n", "at", "ts", "kind", "h") == [
+        assert decoded.schema == spark_schema(plan.columns)
+        assert rows(decoded, "k", "n", "at", "ts", "kind", "h") == [
             (1, 1, 7, "2024-05-01 12:00:00.123", "CreateTime", {"a": "1"}),
             (None, 2, 8, None, "LogAppendTime", {}),
         ]
@@ -483,25 +489,25 @@ class TestDecode:
             decode(df, read_plan(metadata={"ts": "timestamp"}))
 
     @pytest.mark.parametrize(
-        ("column", "told"),
+        ("column", "message"),
         [
-            ("1 as value", "'value' of the DataFrame of raw records is int, but a record has binary or string there"),
+            ("1 as value", "'value' of the DataFrame of raw records is int, but in a record it is binary or string"),
             ("named_struct('n', 1) as value", "'value' of the DataFrame of raw records is struct<n:int>"),
-            ("map('a', binary('1')) as headers", "array<struct<key:string,value:binary>> there; cast it"),
-            ("0L as timestamp", "is bigint, but a record has timestamp or timestamp_ntz there"),
-            ("'7' as offset", "is string, but a record has tinyint or smallint or int or bigint there"),
+            ("map('a', binary('1')) as headers", "array<struct<key:string,value:binary>>; cast it"),
+            ("0L as timestamp", "is bigint, but in a record it is timestamp or timestamp_ntz"),
+            ("'7' as offset", "is string, but in a record it is tinyint or smallint or int or bigint"),
         ],
     )
     def test_a_column_that_no_record_has_so_is_refused_before_anything_runs(
-        self, spark: SparkSession, column: str, told: str
+        self, spark: SparkSession, column: str, message: str
     ) -> None:
         name = column.rpartition(" ")[2]
         plan = read_plan(value=part("raw", {"n": "STRING"})) if name == "value" else read_plan(metadata={"m": name})
 
-        with pytest.raises(KdslError, match=re.escape(told)):
+        with pytest.raises(KdslError, match=re.escape(message)):
             decode(spark.sql(f"select {column}"), plan)
 
-    def test_texts_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
+    def test_strings_and_nulls_are_keys_and_values(self, spark: SparkSession) -> None:
         df = spark.sql("select null as key, '{\"n\": 1}' as value, 3Y as partition, null as headers")
         plan = read_plan(
             key=part("json", {"k": "BIGINT"}),
@@ -525,15 +531,15 @@ class TestDecode:
     def test_archived_records_decode_as_a_stream(self, spark: SparkSession, tmp_path: Path) -> None:
         spark.createDataFrame([(b'{"n": 1}',), (b'{"n": 2}',)], "value binary").write.parquet(str(tmp_path / "archive"))
         archive = spark.readStream.schema("value binary").parquet(str(tmp_path / "archive"))
-        found: list[Any] = []
+        results: list[Any] = []
 
         query = (
             decode(archive, read_plan(value=part("json", {"n": "BIGINT"})))
-            .writeStream.foreachBatch(lambda df, _: found.extend(rows(df)))
+            .writeStream.foreachBatch(lambda df, _: results.extend(rows(df)))
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()
         )
         query.awaitTermination()
 
-        assert sorted(found) == [1, 2]
+        assert sorted(results) == [1, 2]

@@ -1,4 +1,4 @@
-"""What a session must be able to do is told while planning, in a sentence."""
+"""What a session must be able to do is reported while planning, in a sentence."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.spark
-def test_a_program_in_an_environment_that_is_not_activated_is_told_what_to_add(bare: Path) -> None:
+def test_a_program_in_an_inactive_environment_learns_what_to_add(bare: Path) -> None:
     away = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
     environment = {key: value for key, value in os.environ.items() if key not in away}
     environment |= {"PATH": f"{bare}{os.pathsep}{os.environ['PATH']}", "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -77,11 +77,11 @@ def test_what_keeps_a_python_from_running_the_tasks(bare: Path, monkeypatch: pyt
     other.write_text("#!/bin/sh\necho 2.6\n")
     other.chmod(0o755)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert _problem_of_python(str(other)) == f"Python 2.6, where the driver has {here}"
+    assert _problem_of_python(str(other)) == f"Python 2.6, but the driver has {here}"
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, sys.executable), ("/opt/python", "/opt/python")])
-def test_sessions_that_kdsl_starts_run_this_python_where_nothing_else_is_said(
+def test_sessions_that_kdsl_starts_run_this_python_by_default(
     before: str | None, after: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", before or "")

@@ -39,9 +39,9 @@ def test_a_table_from_sql_needs_nothing_else(
     topic = kdsl_topic()
     orders: Table = sql(ORDERS.format(topic=topic, servers=kdsl_kafka.bootstrap_servers))
     columns = "k_id long, amount decimal(10, 2), lines array<struct<sku: string, n: int>>, placed_at timestamp_ntz"
-    given: list[Any] = [(7, None, [("a", 1)], datetime(2025, 3, 1, 12))]  # TIMESTAMP has no zone
+    values: list[Any] = [(7, None, [("a", 1)], datetime(2025, 3, 1, 12))]  # TIMESTAMP has no zone
 
-    orders.write(spark.createDataFrame(given, columns))
+    orders.write(spark.createDataFrame(values, columns))
 
     (record,) = kdsl_kafka.read(topic)
     assert record.key() == b'{"id":7}'

@@ -33,12 +33,12 @@ def lines(df: DataFrame) -> list[str]:
     return list(changelog_lines(df.toArrow()))
 
 
-def by_key(found: list[str], place: int = 0) -> dict[str, list[str]]:
+def by_key(values: list[str], place: int = 0) -> dict[str, list[str]]:
     """The changes of each key in their order."""
-    made: dict[str, list[str]] = {}
-    for line in found:
-        made.setdefault(line[3:-1].split(", ")[place], []).append(line)
-    return made
+    results: dict[str, list[str]] = {}
+    for line in values:
+        results.setdefault(line[3:-1].split(", ")[place], []).append(line)
+    return results
 
 
 class Stream:
@@ -127,10 +127,10 @@ class TestWordCount:
             cluster,
         )
         signed = "CASE WHEN _row_kind IN ('+I', '+U') THEN 1 ELSE -1 END"
-        found: dict[int, int] = {}
+        results: dict[int, int] = {}
 
         def keep(rows: DataFrame, _: int) -> None:
-            found.update((row["count"], row["words"]) for row in rows.collect())
+            results.update((row["count"], row["words"]) for row in rows.collect())
 
         signs = counted.read_stream(spark, cluster).selectExpr("count", f"{signed} AS one")
         df = signs.groupBy("count").sum("one")
@@ -138,8 +138,8 @@ class TestWordCount:
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
 
-        assert {count: n for count, n in found.items() if n < 2} == {3: 1, 2: 1}
-        assert found[1] == 3
+        assert {count: n for count, n in results.items() if n < 2} == {3: 1, 2: 1}
+        assert results[1] == 3
 
 
 class TestKeysAndPrefixes:
@@ -165,11 +165,16 @@ class TestKeysAndPrefixes:
                 k_user_id=n, name=f"name {n}", timestamp=at, k_event_id=99 + n, user_id=40 + n, payload=payload
             )
 
-        given = [event(1, 8, "payload 1"), event(2, 9, "payload 2"), event(3, 10, "payload 3"), event(2, 11, "payload")]
-        Events.write(Events.rows(given, spark=spark).coalesce(1), cluster)
-        found = lines(Events.read(spark, cluster))
+        values = [
+            event(1, 8, "payload 1"),
+            event(2, 9, "payload 2"),
+            event(3, 10, "payload 3"),
+            event(2, 11, "payload"),
+        ]
+        Events.write(Events.rows(values, spark=spark).coalesce(1), cluster)
+        result = lines(Events.read(spark, cluster))
 
-        assert by_key(found) == {
+        assert by_key(result) == {
             "1": ["+I[1, name 1, 2020-03-08T13:12:11.123Z, 100, 41, payload 1]"],
             "2": [
                 "+I[2, name 2, 2020-03-09T13:12:11.123Z, 101, 42, payload 2]",
@@ -178,9 +183,9 @@ class TestKeysAndPrefixes:
             ],
             "3": ["+I[3, name 3, 2020-03-10T13:12:11.123Z, 102, 43, payload 3]"],
         }
-        assert by_key(Stream(tmp_path).run(Events.read_stream(spark, cluster))) == by_key(found)
+        assert by_key(Stream(tmp_path).run(Events.read_stream(spark, cluster))) == by_key(result)
 
-    def test_the_order_of_a_key_holds_whatever_the_number_of_writing_tasks(
+    def test_the_order_of_a_key_is_kept_whatever_the_number_of_writing_tasks(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         """ITCASES B6: rows of a key go to one task, in their order."""
@@ -190,8 +195,8 @@ class TestKeysAndPrefixes:
 
         last = {line for line in lines(counted.read(spark, cluster)) if line.startswith("+U")}
         assert {f"+U[w{n % 7}, {n}]" for n in range(7, 700)} == last
-        kept = by_key(lines(counted.read(spark, cluster)))
-        assert [changes[-1] for _, changes in sorted(kept.items())] == [f"+U[w{n % 7}, {n}]" for n in range(693, 700)]
+        result = by_key(lines(counted.read(spark, cluster)))
+        assert [changes[-1] for _, changes in sorted(result.items())] == [f"+U[w{n % 7}, {n}]" for n in range(693, 700)]
 
 
 class TestBuffer:
@@ -212,8 +217,8 @@ class TestBuffer:
         def at(day: int) -> datetime | None:
             return None if null else datetime(2020, 3, day, 13, 12, 11, 120000, tzinfo=UTC)
 
-        given = [(1, at(8), "payload 1"), (2, at(9), "payload 2"), (3, at(10), "payload 3"), (3, at(11), "payload")]
-        rows = [Payloads(k_id=k, ts=ts, payload=payload) for k, ts, payload in given]
+        values = [(1, at(8), "payload 1"), (2, at(9), "payload 2"), (3, at(10), "payload 3"), (3, at(11), "payload")]
+        rows = [Payloads(k_id=k, ts=ts, payload=payload) for k, ts, payload in values]
         Payloads.write(Payloads.rows(rows, spark=spark).coalesce(1), cluster)
 
         ends = [(1, 8, "payload 1"), (2, 9, "payload 2"), (3, 11, "payload")]
@@ -231,7 +236,7 @@ class TestBounds:
 
         return Behaviors
 
-    def given(self, table: Any, days: tuple[int, ...]) -> list[Any]:
+    def event_rows(self, table: Any, days: tuple[int, ...]) -> list[Any]:
         of = [(100, 1, "payload 1"), (101, 2, "payload 2"), (100, 1, "payload 1-new"), (101, 2, "payload 2-new")]
         return [
             table(event_id=e, user_id=u, payload=p, timestamp=datetime(2023, 3, day, 8, tzinfo=UTC))
@@ -262,10 +267,10 @@ class TestBounds:
         expected: dict[str, list[str]],
     ) -> None:
         table = self.table(kdsl_topic(), bounded=bounded)
-        table.write(table.rows(self.given(table, days), spark=spark).coalesce(1), cluster)
+        table.write(table.rows(self.event_rows(table, days), spark=spark).coalesce(1), cluster)
 
-        def short(found: list[str]) -> dict[str, list[str]]:
-            return {k: [f"{x[:2]} {x[3:-1].split(', ')[-1]}" for x in of] for k, of in by_key(found).items()}
+        def short(values: list[str]) -> dict[str, list[str]]:
+            return {k: [f"{x[:2]} {x[3:-1].split(', ')[-1]}" for x in of] for k, of in by_key(values).items()}
 
         assert short(lines(table.read(spark, cluster))) == expected
         seen: list[str] = []
@@ -275,7 +280,7 @@ class TestBounds:
 
 
 class TestStreams:
-    def test_changes_go_on_over_batches_and_restarts_and_deleted_keys_are_forgotten(
+    def test_changes_continue_over_batches_and_restarts_and_deleted_keys_are_forgotten(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -283,10 +288,10 @@ class TestStreams:
         stream = Stream(tmp_path)
 
         def put(*records: tuple[str, int | None]) -> None:
-            made = [
+            results = [
                 Record(None if n is None else f'{{"word":"{w}","count":{n}}}', f'{{"word":"{w}"}}') for w, n in records
             ]
-            kdsl_kafka.produce(topic, *made)
+            kdsl_kafka.produce(topic, *results)
 
         put(("a", 1), ("a", 1), ("gone", None), ("a", 2), ("b", 1))
         first = by_key(stream.run(table.read_stream(spark, cluster)))
@@ -329,12 +334,12 @@ class TestStreams:
         df = spark.createDataFrame(rows, f"{ROW_KIND} string, word string, count bigint").coalesce(1)
         table.write(df, cluster)
 
-        found = table.read_stream(spark, cluster)
-        assert found.schema["count"].nullable
-        assert sorted(Stream(tmp_path).run(found)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
+        actual = table.read_stream(spark, cluster)
+        assert actual.schema["count"].nullable
+        assert sorted(Stream(tmp_path).run(actual)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
-    def test_another_number_of_buckets_than_the_checkpoint_has_is_an_error_that_says_what_to_declare(
+    def test_another_number_of_buckets_than_the_checkpoints_is_an_error_with_a_fix(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -371,14 +376,14 @@ class TestStreams:
             ).coalesce(1),
             cluster,
         )
-        found = Users.read(spark, cluster, columns=["name"])
-        assert found.columns == [ROW_KIND, "name"]
-        assert lines(found) == ["+I[ann]", "-U[ann]", "+U[bob]"]
+        rows = Users.read(spark, cluster, columns=["name"])
+        assert rows.columns == [ROW_KIND, "name"]
+        assert lines(rows) == ["+I[ann]", "-U[ann]", "+U[bob]"]
 
 
 class TestSnapshots:
     @each_transport
-    def test_rows_that_are_left_are_told_by_the_primary_key_or_by_another_one(
+    def test_rows_are_identified_by_the_primary_key_or_another_one(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Any
     ) -> None:
         class Seats(UpsertTable, topic=kdsl_topic(partitions=2), key=Json(), value=Json(), transport=transport):
@@ -460,7 +465,7 @@ class TestWrites:
             "b": ["+I[b, 1]", "-U[b, 1]", "+U[b, 2]"],
         }
 
-    def test_a_topic_of_appends_says_that_an_upsert_table_takes_updates(
+    def test_an_append_only_table_suggests_an_upsert_table_for_updates(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Counts(KafkaTable, topic=kdsl_topic(), value=Json(), startup="earliest"):
@@ -473,10 +478,10 @@ class TestWrites:
             words(kdsl_topic()).write_stream(df, cluster, checkpoint=str(tmp_path), output_mode="complete")
 
 
-def test_the_orders_of_seed_004_as_its_page_shows_them(
+def test_orders_of_an_upsert_source_are_read_as_changes(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    """Example 1, with a restart in the middle (the page's own misprints are told in docs/differences.md)."""
+    """Example 1, with a restart in the middle (docs/differences.md lists the misprints of that page)."""
     topic = kdsl_topic()
     columns = ", ".join(
         f"{name} {kind}"
@@ -518,9 +523,7 @@ def test_the_orders_of_seed_004_as_its_page_shows_them(
     assert len(lines(table.read(spark))) == 4
 
 
-def test_a_start_that_is_given_at_launch_is_refused(
-    spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic
-) -> None:
+def test_a_start_at_launch_is_refused(spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic) -> None:
     with pytest.raises(ResolveError) as raised:
         words(kdsl_topic()).read(spark, cluster, start_at="latest")
     assert "an upsert table, which is always read from the beginning" in str(raised.value.problems[0])

@@ -142,7 +142,7 @@ def test_a_null_in_a_column_declared_not_null_fails_the_write(
     assert kdsl_kafka.read(topic) == []
 
 
-def test_what_a_task_raises_is_told_in_one_sentence(
+def test_the_exception_of_a_task_is_reported_in_one_sentence(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
@@ -159,7 +159,7 @@ def test_what_a_task_raises_is_told_in_one_sentence(
     assert "PYTHON_EXCEPTION" in str(caught.value.__cause__) or "Traceback" in str(caught.value.__cause__)
 
 
-def test_a_topic_that_does_not_exist_is_told_before_anything_runs(
+def test_a_topic_that_does_not_exist_is_reported_before_anything_runs(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic("orders")
@@ -169,7 +169,7 @@ def test_a_topic_that_does_not_exist_is_told_before_anything_runs(
         write(spark.range(1), plan, cluster)
 
 
-def test_brokers_that_cannot_be_reached_are_told_before_anything_runs(spark: SparkSession) -> None:
+def test_brokers_that_cannot_be_reached_are_reported_before_anything_runs(spark: SparkSession) -> None:
     nowhere = Cluster("127.0.0.1:1", properties={"default.api.timeout.ms": "2000"})
 
     with pytest.raises(KdslError, match=r"no broker of 127\.0\.0\.1:1 answered"):
@@ -209,7 +209,7 @@ def test_secrets_reach_the_tasks_and_show_nowhere(
 ) -> None:
     secret = "hunter-2-hunter"
     (tmp_path / "password").write_text(secret, encoding="utf-8")
-    given = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
+    value = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
     plan = write_plan({"id": "BIGINT NOT NULL"})
     with LocalKafka(security="sasl_plain", users={"writer": secret}, topics=["orders"]) as kafka:
         cluster = Cluster(
@@ -217,7 +217,7 @@ def test_secrets_reach_the_tasks_and_show_nowhere(
             properties={
                 "security.protocol": "SASL_PLAINTEXT",
                 "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{given}";',
+                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{value}";',
             },
         )
         write(spark.range(3), plan, cluster)
@@ -254,7 +254,7 @@ def test_encoding_leaves_out_what_the_plan_does_not_write(spark: SparkSession) -
     assert encode(spark.range(1), write_plan({"id": "BIGINT"})).collect() == [(None, b'{"id":0}', "orders")]
 
 
-def test_archived_records_can_be_kept_in_files(spark: SparkSession, tmp_path: Path) -> None:
+def test_archived_records_can_be_stored_in_files(spark: SparkSession, tmp_path: Path) -> None:
     folder = str(tmp_path / "archive")
 
     encode(spark.range(3), write_plan({"id": "BIGINT"})).write.parquet(folder)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,10 +12,11 @@ from pyspark.sql import DataFrame, SparkSession, functions as F
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
-from kdsl.plan.model import WritePlan
+from kdsl.plan.model import OutputMode, WritePlan
 from kdsl.run.write import write, write_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.outages import wait_for_connection
 from tests.run.listeners.queries import until
 from tests.run.write_plans import write_plan
 
@@ -72,7 +72,7 @@ def test_a_stream_is_written_batch_by_batch(
     assert ids(kdsl_kafka, topic) == dict.fromkeys(range(30), 1)
 
 
-def test_a_restart_goes_on_behind_what_was_written(
+def test_a_restart_continues_after_what_was_written(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, files: Path, tmp_path: Path
 ) -> None:
     topic = kdsl_topic()
@@ -105,9 +105,9 @@ def test_a_batch_that_was_cut_off_is_written_again(
         stream(spark, files), plan_for(topic), cluster, checkpoint=str(checkpoint), trigger=NOW
     ).awaitTermination(120)
 
-    found = ids(kdsl_kafka, topic)
-    assert set(found) == set(range(30))
-    assert {n for n, count in found.items() if count == 2} in (set(range(10)), set(range(10, 20)))
+    result = ids(kdsl_kafka, topic)
+    assert set(result) == set(range(30))
+    assert {n for n, count in result.items() if count == 2} in (set(range(10)), set(range(10, 20)))
 
 
 def test_a_row_that_cannot_be_written_stops_the_query_until_it_is_mended(
@@ -158,6 +158,7 @@ def test_foreach_batch_may_write(
     assert ids(kdsl_kafka, odd) == dict.fromkeys(range(1, 10, 2), 1)
 
 
+@pytest.mark.reliability
 def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: Path, tmp_path: Path) -> None:
     with LocalKafka(topics={"orders": 2}) as kafka:
         for start in range(0, 4000, 1000):
@@ -169,7 +170,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: P
         kafka.kill()
         for start in range(4000, 8000, 1000):
             put(files, range(start, start + 1000))
-        time.sleep(2)
+        wait_for_connection(kafka.bootstrap_servers)
         kafka.start_broker()
         query.processAllAvailable()
         query.stop()
@@ -181,7 +182,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(spark: SparkSession, files: P
     ("mode", "reason"), [("update", "emits a row again whenever it changes"), ("complete", "replaces the whole result")]
 )
 def test_other_output_modes_are_refused_with_the_reason(
-    spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path, mode: str, reason: str
+    spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path, mode: OutputMode, reason: str
 ) -> None:
     with pytest.raises(KdslError, match=f"the output mode '{mode}' {reason}.*use 'append'"):
         write_stream(
@@ -229,7 +230,7 @@ def test_a_batch_is_refused_by_a_stream_write(spark: SparkSession, cluster: Clus
         write_stream(spark.range(1), plan_for("orders"), cluster, checkpoint=str(tmp_path / "cp"))
 
 
-def test_a_topic_that_does_not_exist_is_told_before_the_query_starts(
+def test_a_topic_that_does_not_exist_is_reported_before_the_query_starts(
     spark: SparkSession, cluster: Cluster, files: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(KdslError, match="the cluster has no topic 'no-such-topic'"):

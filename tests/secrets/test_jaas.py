@@ -89,7 +89,7 @@ def test_control_flags_come_in_any_letter_case(flag: str) -> None:
         ),
     ],
 )
-def test_an_error_says_where_and_what_but_shows_no_content(text: str, message: str) -> None:
+def test_an_error_names_location_and_reason_without_content(text: str, message: str) -> None:
     with pytest.raises(JaasError) as e:
         parse_jaas(text)
 
@@ -113,7 +113,7 @@ def test_any_value_reads_back_from_its_quotation(value: str) -> None:
 
 
 def read(text: str) -> Login | int:
-    """The login of a text, or the position at which it is refused."""
+    """The login of a string, or the position at which it is refused."""
     try:
         return parse_jaas(text)
     except JaasError as e:
@@ -121,10 +121,10 @@ def read(text: str) -> Login | int:
 
 
 @given(st.text(alphabet=st.sampled_from("ab1\"'\\;= \n/*$.{}-"), max_size=30))
-def test_any_text_is_parsed_or_refused_at_a_place_within_it(text: str) -> None:
-    found = read(f"{PLAIN} required {text}")
+def test_any_string_is_parsed_or_refused_at_a_position_within_it(text: str) -> None:
+    rows = read(f"{PLAIN} required {text}")
 
-    assert found in range(1, len(PLAIN) + len(text) + 12) if isinstance(found, int) else read(found.text()) == found
+    assert rows in range(1, len(PLAIN) + len(text) + 12) if isinstance(rows, int) else read(rows.text()) == rows
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_the_printed_forms_show_references_and_no_secrets() -> None:
         ("unsecuredLoginStringClaim_sub", True),
     ],
 )
-def test_options_that_hold_secrets(name: str, secret: bool) -> None:
+def test_options_that_contain_secrets(name: str, secret: bool) -> None:
     assert is_secret_option(name) == secret
 
 
@@ -201,7 +201,7 @@ def test_quotes_with_backslashes_as_flink_s_pages_have_them_are_read(text: str, 
 
 
 @given(st.dictionaries(st.from_regex(r"[a-z]{1,8}", fullmatch=True), st.text(), min_size=1, max_size=3))
-def test_a_text_that_was_escaped_as_a_string_of_java_reads_as_before(values: dict[str, str]) -> None:
+def test_a_string_escaped_as_in_java_is_parsed_unchanged(values: dict[str, str]) -> None:
     text = Login(PLAIN, values).text()
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
 
@@ -216,7 +216,7 @@ def test_a_text_that_was_escaped_as_a_string_of_java_reads_as_before(values: dic
         (r'a.B required username="u" password=\"HUSH', 36),
     ],
 )
-def test_mixed_quotes_are_told_with_the_backslashes_and_the_place(text: str, position: int) -> None:
+def test_mixed_quotes_are_reported_with_the_backslashes_and_the_position(text: str, position: int) -> None:
     with pytest.raises(JaasError, match="escape all quotes, or better none") as e:
         parse_jaas(text)
 
@@ -224,7 +224,7 @@ def test_mixed_quotes_are_told_with_the_backslashes_and_the_place(text: str, pos
     assert "HUSH" not in str(e.value)
 
 
-def test_a_login_with_escaped_quotes_holds_a_secret_and_is_handed_on_in_java_s_spelling() -> None:
+def test_a_login_with_escaped_quotes_contains_a_secret_and_is_passed_on_in_java_s_spelling() -> None:
     text = rf"{PLAIN} required username=\"u\" password=\"HUSH\";"
 
     assert contains_secret("sasl.jaas.config", text)

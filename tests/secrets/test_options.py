@@ -46,11 +46,11 @@ def test_a_secret_that_is_written_out_never_shows() -> None:
 
 
 @pytest.mark.parametrize("address", ["me:hush@host", "http://host,me:hush@other", "http://a:b@host,me:hush@other"])
-def test_an_address_without_a_scheme_may_hold_a_password_too(address: str) -> None:
-    made = Door(url=address)
+def test_an_address_without_a_scheme_may_contain_a_password_too(address: str) -> None:
+    door = Door(url=address)
 
-    assert "hush" not in repr(made)
-    assert "hush" not in str(made.to_strings())
+    assert "hush" not in repr(door)
+    assert "hush" not in str(door.to_strings())
 
 
 def test_a_secret_that_is_written_out_is_not_pickled() -> None:
@@ -58,7 +58,7 @@ def test_a_secret_that_is_written_out_is_not_pickled() -> None:
         pickle.dumps(FULL)
 
 
-def test_a_reference_stays_text() -> None:
+def test_a_reference_stays_a_string() -> None:
     door = Door(url=f"http://me:{REFERENCE}@door", password=REFERENCE, more={"a.password": REFERENCE})
 
     assert (door.url, door.password, dict(door.more)) == (
@@ -103,12 +103,12 @@ def test_a_key_and_an_older_one_that_differ_are_refused() -> None:
     assert list(Door.from_strings({"url": "http://a", "old.url": "http://a"}).problems()) == []
 
 
-def test_free_keys_hold_texts_numbers_and_truth() -> None:
+def test_free_keys_accept_strings_numbers_and_booleans() -> None:
     assert dict(Door(more={"a": 1, "b": True, "c": "x"}).more) == {"a": "1", "b": "true", "c": "x"}
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("settings", "message"),
     [
         ({"password": [HUSH]}, "password= has the value ***; set password= to a string"),
         (
@@ -119,14 +119,14 @@ def test_free_keys_hold_texts_numbers_and_truth() -> None:
         ({"pasword": HUSH}, "the door has no option pasword= (did you mean 'password'?)"),
     ],
 )
-def test_what_is_wrong_is_told_without_the_secret(given: dict[str, Any], told: str) -> None:
-    problems = [str(p) for p in Door(**given).problems()]
+def test_mistakes_are_reported_without_the_secret(settings: dict[str, Any], message: str) -> None:
+    problems = [str(p) for p in Door(**settings).problems()]
 
-    assert any(text.startswith(told) for text in problems)
+    assert any(text.startswith(message) for text in problems)
     assert HUSH not in "".join(problems)
 
 
-def test_an_unknown_key_is_told_with_the_nearest() -> None:
+def test_an_unknown_key_is_reported_with_a_suggestion() -> None:
     (problem,) = Door.from_strings({"properti.size": "3"}).problems()
 
     assert "the door has no option 'properti.size'" in problem.message

@@ -63,7 +63,7 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "values"),
     [
         ("", []),
         ("plain $ { text", []),
@@ -77,19 +77,19 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("$${env:NAME} ${env:N}", [Reference("env", "N")]),
     ],
 )
-def test_references_are_found(text: str, found: list[Reference]) -> None:
-    assert list(references(text)) == found
-    assert has_reference(text) == bool(found)
+def test_references_are_found(text: str, values: list[Reference]) -> None:
+    assert list(references(text)) == values
+    assert has_reference(text) == bool(values)
 
 
 @pytest.mark.parametrize("text", ["${env:NAME}", "${file:/p}", "${file:/p:k}", "${secret_values.x}", "${given:k}"])
-def test_a_reference_is_written_as_it_is_read(text: str) -> None:
+def test_a_reference_is_written_as_it_was_read(text: str) -> None:
     assert [str(reference) for reference in references(text)] == [text]
     assert is_reference(text)
 
 
 @pytest.mark.parametrize("text", ["${HUSH}", "${}", "${env}", "${env:}", "${secret_values:HUSH}", "${kafka.HUSH}"])
-def test_what_is_no_reference_is_an_error_that_shows_nothing_of_it(text: str) -> None:
+def test_an_invalid_reference_is_an_error_that_does_not_show_it(text: str) -> None:
     with pytest.raises(SecretError) as e:
         list(references(text))
 
@@ -179,11 +179,37 @@ def test_a_missing_key_of_a_file_names_the_keys_and_no_values(tmp_path: Path) ->
     with pytest.raises(SecretError) as e:
         resolve(f"${{file:{path}:db.pasword}}")
 
-    assert "the file has no key 'db.pasword' (did you mean 'db.password'?); its keys are 'db.password'" in str(e.value)
+    assert "the file has no key 'db.pasword' (did you mean 'db.password'?); a file with a key" in str(e.value)
     assert "HUSH" not in str(e.value)
 
 
-def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        "HUSH",
+        "HUSH-key",
+        "HUSH key",
+        "HUSHkey==",
+        "db.password=hunter2\nHUSHkey=\n",
+        "-----BEGIN PRIVATE KEY-----\nMIIEvHUSH+key\nHUSHkey==\n-----END PRIVATE KEY-----\n",
+        '{"HUSH": "HUSHkey"}',
+        "Client { org.apache.kafka.PlainLoginModule required\n HUSH-key=HUSH; };",
+    ],
+)
+def test_of_a_file_without_properties_nothing_is_quoted(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "pw"
+    path.write_text(content, encoding="utf-8")
+
+    for key in ("password", "key", "hUSHkey", "HUSH-keys", "----BEGIN", "db.pasword"):
+        with pytest.raises(SecretError) as e:
+            resolve(f"${{file:{path}:{key}}}")
+        shown = str(e.value).replace(f":{key}}}", "").replace(repr(key), "").replace(f"line {key}=VALUE", "")
+        assert "HUSH" not in shown
+        assert "BEGIN" not in shown
+        assert f"${{file:{path}}} is the whole content of a file" in shown
+
+
+def test_a_binary_file_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "pw"
     path.write_bytes(b"\xffHUSH")
 
@@ -194,7 +220,7 @@ def test_a_file_that_is_no_text_is_an_error(tmp_path: Path) -> None:
 
 
 @given(st.text())
-def test_an_escaped_text_resolves_to_itself(text: str) -> None:
+def test_an_escaped_string_resolves_to_itself(text: str) -> None:
     assert resolve(escape_references(text)) == text
 
 
@@ -297,13 +323,13 @@ PLAIN = 'a.PlainLoginModule required username="u" password="{}";'
         ("linger.ms", "5", False),
     ],
 )
-def test_values_that_hold_a_secret(key: str, text: str, holds: bool) -> None:
+def test_values_that_contain_a_secret(key: str, text: str, holds: bool) -> None:
     assert contains_secret(key, text) == holds
     assert ("HUSH" in redact_value(key, text)) is False
 
 
-def test_a_redacted_mapping_keeps_what_is_no_secret() -> None:
-    given = {
+def test_a_redacted_mapping_keeps_values_that_are_not_secret() -> None:
+    settings = {
         "linger.ms": 5,
         "sasl.password": "HUSH",
         "ssl.key.password": "${env:PW}",
@@ -311,7 +337,7 @@ def test_a_redacted_mapping_keeps_what_is_no_secret() -> None:
         "registry": "https://u:HUSH@h,https://h2",
     }
 
-    assert redact(given) == {
+    assert redact(settings) == {
         "linger.ms": "5",
         "sasl.password": "***",
         "ssl.key.password": "${env:PW}",
@@ -356,7 +382,7 @@ def test_a_provider_is_asked_by_its_name() -> None:
 
 
 @pytest.mark.usefixtures("provider")
-def test_a_provider_is_handed_what_stands_behind_the_key() -> None:
+def test_a_provider_receives_what_follows_the_key() -> None:
     text = "${c-told:token?endpoint=kms.example%3A443&version=v1}"
 
     assert [str(reference) for reference in references(text)] == [text]
@@ -379,22 +405,22 @@ ODD = (
 """What a secret may hold; each is looked for by the word at its ends."""
 
 
-def odd(text: str) -> str:
+def make_secret(text: str) -> str:
     return f"HUSH{text}HUSH"
 
 
 def everything(thing: object) -> list[str]:
     """What can be seen of a thing, or of the error that it raises."""
     try:
-        found = thing() if callable(thing) else thing
+        result = thing() if callable(thing) else thing
     except Exception as e:  # noqa: BLE001
         seen = [repr(e), *format_exception(e), *(str(problem) for problem in getattr(e, "problems", ()))]
         with suppress(Exception):
             seen.append(pickle.dumps(e).decode("latin-1"))
         return seen
-    seen = [repr(found), str(found)]
-    if isinstance(found, bytes):
-        seen.append(found.decode("latin-1"))
+    seen = [repr(result), str(result)]
+    if isinstance(result, bytes):
+        seen.append(result.decode("latin-1"))
     return seen
 
 
@@ -411,7 +437,7 @@ def seen_of_a_cluster(cluster: Cluster, *, tables_too: bool) -> list[str]:
         cluster, cluster.properties, cluster.registry, cluster.split_literals()[0], lambda: cluster.problems(),
         lambda: cluster.problems("jvm"), lambda: pickle.dumps(cluster),
         lambda: pickle.dumps(cluster.split_literals()[0]),
-        lambda: cluster.check_references(), lambda: cluster.kdsl_settings(), lambda: copy.deepcopy(cluster),
+        lambda: cluster.check_references(), lambda: cluster.kdsl_settings, lambda: copy.deepcopy(cluster),
     ]  # fmt: skip
     things += [lambda: cluster.java("consumer"), lambda: consumer_settings(cluster.settings())]
     if cluster.registry is not None:
@@ -429,9 +455,11 @@ def seen_of_a_cluster(cluster: Cluster, *, tables_too: bool) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_secrets_show_in_nothing_that_a_cluster_gives(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_unusual_secrets_are_hidden_in_everything_that_a_cluster_returns(
+    text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("DEBUG")
-    secret = odd(text)
+    secret = make_secret(text)
     quoted = secret.replace("\\", "\\\\").replace('"', '\\"')
     in_url = quote(secret, safe="@:=&;,!*'") if any(c in text for c in '/?#%[]\\ {}|<>`\n\r\t"') else secret
     givens: tuple[dict[str, Value], ...] = (
@@ -478,18 +506,18 @@ def test_odd_secrets_show_in_nothing_that_a_cluster_gives(text: str, caplog: pyt
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_secrets_show_in_nothing_that_is_said_of_a_document(text: str, tmp_path: Path) -> None:
-    secret, bare = odd(text), odd(text).replace("\n", " ")
+def test_unusual_secrets_are_hidden_in_every_message_about_a_document(text: str, tmp_path: Path) -> None:
+    secret, bare = make_secret(text), make_secret(text).replace("\n", " ")
     login = f'a.PlainLoginModule required username="u" password="{secret}";'
     options = {"properties.sasl.jaas.config": login, "properties.ssl.key.password": secret, "topic": "t"}
-    given = ",\n".join(f"'{key}' = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items())
+    result = ",\n".join(f"'{key}' = '{value.replace(chr(39), chr(39) * 2)}'" for key, value in options.items())
     documents = {
         "good.yaml": yaml.safe_dump({"tables": [{"name": "t", "options": options}]}),
         "wrong.yaml": yaml.safe_dump({"tables": [{"name": "t", "options": {**options, "valu.format": "json"}}]}),
         "bare.yaml": f"tables:\n- name: t\n  options:\n    topic: t\n    properties.ssl.key.password: {secret}\n",
         "clusters.yaml": f"clusters:\n a:\n  bootstrap_servers: h:1\n  properties:\n   sasl.password: {secret}\n",
-        "good.sql": f"CREATE TABLE t (id BIGINT) WITH ('connector' = 'kafka',\n{given});",
-        "wrong.sql": f"CREATE TABLE t (id BIGIN) WITH ('connector' = 'kafka'\n{given} {given});",
+        "good.sql": f"CREATE TABLE t (id BIGINT) WITH ('connector' = 'kafka',\n{result});",
+        "wrong.sql": f"CREATE TABLE t (id BIGIN) WITH ('connector' = 'kafka'\n{result} {result});",
         "bare.sql": f"CREATE TABLE t (id INT) WITH ('properties.ssl.key.password' = {bare}, 'topic' = );",
         "broken.sql": f"CREATE TABLE t (id INT) WITH ('properties.ssl.key.password' = '{secret}",
     }
@@ -514,15 +542,17 @@ def test_odd_secrets_show_in_nothing_that_is_said_of_a_document(text: str, tmp_p
         "jdbc:h2:mem:x;PASSWORD={}", "jdbc:mysql://address=(host=h)(password={})/x",
     ],
 )  # fmt: skip
-def test_odd_secrets_show_in_nothing_that_is_said_of_a_jdbc_address(url: str, text: str) -> None:
-    secret = odd(text)
+def test_unusual_secrets_are_hidden_in_every_message_about_a_jdbc_address(url: str, text: str) -> None:
+    secret = make_secret(text)
     target = jdbc(url.format(secret), "t", {"password": secret, "user": "u"})
 
     assert "HUSH" not in f"{target!r} {target}"
     if "odd" not in url:
-        told = target._hide_secrets(f"cannot connect to {url.format(secret)}: {secret} {json.dumps(secret)} {secret!r}")
-        assert "HUSH" not in told
-        assert "cannot connect to" in told
+        message = target._hide_secrets(
+            f"cannot connect to {url.format(secret)}: {secret} {json.dumps(secret)} {secret!r}"
+        )
+        assert "HUSH" not in message
+        assert "cannot connect to" in message
 
 
 @pytest.mark.parametrize(
@@ -540,7 +570,7 @@ def test_odd_secrets_show_in_nothing_that_is_said_of_a_jdbc_address(url: str, te
         ("in JSON: a\\nbc", ["a\nbc"], "in JSON: ***"),
     ],
 )
-def test_secrets_in_a_text_of_somebody_else_are_hidden(text: str, secrets: list[str], expected: str) -> None:
+def test_secrets_in_messages_of_other_software_are_hidden(text: str, secrets: list[str], expected: str) -> None:
     assert hide_secrets(text, secrets) == expected
 
 

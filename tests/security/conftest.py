@@ -19,7 +19,7 @@ KINDS: tuple[Security, ...] = ("sasl_plain", "scram", "ssl", "mtls", "sasl_ssl",
 Declared = Callable[[LocalKafka], tuple[Security, dict[str, str]]]
 
 
-def unsecured_token(subject: str = USER) -> str:
+def make_unsecured_token(subject: str = USER) -> str:
     """A token that nobody signed, as a token provider of a user's would give one."""
     now = int(time.time())
     parts = ({"alg": "none"}, {"sub": subject, "iat": now - 60, "exp": now + 600})
@@ -28,19 +28,19 @@ def unsecured_token(subject: str = USER) -> str:
 
 def _stores(kafka: LocalKafka, kind: str, *, key: bool) -> dict[str, str]:
     keys = kafka.certificates
-    found = {
+    results = {
         "ssl.truststore.type": kind,
         "ssl.truststore.location": str(keys.trust_store(kind)),  # type: ignore[arg-type]
         "ssl.truststore.password": keys.password,
     }
     if key:
-        found["ssl.keystore.type"] = kind
-        found["ssl.keystore.location"] = str(keys.key_store(USER, kind))  # type: ignore[arg-type]
-        found["ssl.keystore.password"] = keys.password
-    return found
+        results["ssl.keystore.type"] = kind
+        results["ssl.keystore.location"] = str(keys.key_store(USER, kind))  # type: ignore[arg-type]
+        results["ssl.keystore.password"] = keys.password
+    return results
 
 
-def _texts(kafka: LocalKafka) -> dict[str, str]:
+def _pem_settings(kafka: LocalKafka) -> dict[str, str]:
     pair = kafka.certificates.user(USER)
     return {
         "security.protocol": "SSL",
@@ -77,7 +77,7 @@ DECLARED: dict[str, Declared] = {
         },
     ),
     "mutual TLS, PEM file": lambda kafka: ("mtls", kafka.through("mtls").java_properties),
-    "mutual TLS, PEM texts": lambda kafka: ("mtls", _texts(kafka)),
+    "mutual TLS, PEM texts": lambda kafka: ("mtls", _pem_settings(kafka)),
     "mutual TLS, JKS": lambda kafka: ("mtls", {"security.protocol": "SSL", **_stores(kafka, "JKS", key=True)}),
     "mutual TLS, PKCS12": lambda kafka: ("mtls", {"security.protocol": "SSL", **_stores(kafka, "PKCS12", key=True)}),
     "SCRAM within TLS, JKS": lambda kafka: (
@@ -100,7 +100,7 @@ DECLARED: dict[str, Declared] = {
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes of a login does not hang on how busy the machine is: nothing here is told because time has passed."""
+    """What comes of a login does not depend on how busy the machine is: no timeout is reported here."""
     monkeypatch.setattr("kdsl.run.admin.librdkafka_admin.FIRST_ANSWER", 60.0)
     monkeypatch.setattr("kdsl.run.admin.java_admin.FIRST_ANSWER", 60.0)
     monkeypatch.setattr("kdsl.run.reachability.login._SECONDS", 60.0)

@@ -12,6 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ document = json.loads(Path(sys.argv[1]).read_text())
 folder = Path(sys.argv[2])
 
 
-def shown(step: Callable[[], object]) -> None:
+def print_result(step: Callable[[], object]) -> None:
     """Print what a step gives, or all that its error says."""
     try:
         print(step())
@@ -40,7 +41,7 @@ def shown(step: Callable[[], object]) -> None:
             print(pickle.dumps(e))
 
 
-def printed(name: str, cluster: Cluster, table: type[KafkaTable]) -> None:
+def print_everything(name: str, cluster: Cluster, table: type[KafkaTable]) -> None:
     """What can be printed without Spark."""
     print("==", name)
     definition = table.definition()
@@ -48,14 +49,14 @@ def printed(name: str, cluster: Cluster, table: type[KafkaTable]) -> None:
         print(repr(thing), str(thing))
     detached, _ = cluster.split_literals()
     print(pickle.dumps(detached), repr(detached))
-    shown(lambda: pickle.dumps(cluster))
-    shown(lambda: table.explain(cluster=cluster))
-    shown(lambda: table.explain("write", cluster=cluster))
+    print_result(lambda: pickle.dumps(cluster))
+    print_result(lambda: table.explain(cluster=cluster))
+    print_result(lambda: table.explain("write", cluster=cluster))
     for make in (lambda: Table(definition).read_plan(cluster=cluster), lambda: Table(definition).write_plan(cluster)):
-        shown(lambda make=make: [(plan_text(make()), show(make()), repr(make()))])  # type: ignore[misc]
-        shown(lambda make=make: pickle.dumps(make()))  # type: ignore[misc]
-    for made in (cluster.java("consumer"), cluster.java("producer")):
-        print(repr(made), made.problems)
+        print_result(lambda make=make: [(plan_text(make()), show(make()), repr(make()))])  # type: ignore[misc]
+        print_result(lambda make=make: pickle.dumps(make()))  # type: ignore[misc]
+    for item in (cluster.java("consumer"), cluster.java("producer")):
+        print(repr(item), item.problems)
 
 
 def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable], place: Path) -> None:
@@ -92,15 +93,15 @@ def registry(spark: SparkSession, servers: str, secret: str) -> None:
         own = AvroConfluent(url=front.url, basic_auth_user_info=f"me:{secret}", properties={"a.secret": secret})
         formats = {"own": own, "token": AvroConfluent(url=front.url, bearer_auth_token=secret)}
         formats |= {"address": AvroConfluent(url=address), "cluster": AvroConfluent()}
-        for name, made in formats.items():
+        for name, item in formats.items():
 
-            class Typed(KafkaTable, topic="secret-registry", value=made, startup="earliest"):
+            class Typed(KafkaTable, topic="secret-registry", value=item, startup="earliest"):
                 id: Col[int]
 
             cluster = Cluster(servers, registry=Registry(address, {"bearer.auth.logical.cluster": "c"}), name=name)
-            printed(f"registry {name}", cluster, Typed)
+            print_everything(f"registry {name}", cluster, Typed)
             run(spark, name, cluster, Typed, folder / f"checkpoint-registry-{name}")
-            shown(lambda t=Typed, c=cluster: t.decode(spark.createDataFrame([(b"",)], "value binary"), c.registry))  # type: ignore[misc]
+            print_result(partial(Typed.decode, spark.createDataFrame([(b"",)], "value binary"), cluster.registry))
         for name, wrong in {
             "refused": AvroConfluent(url=front.url, properties={"basic.auth.user.inf": secret}),
             "gone": AvroConfluent(url=f"http://me:{secret}@127.0.0.1:9", properties={"max.retries": 0}),
@@ -112,9 +113,9 @@ def registry(spark: SparkSession, servers: str, secret: str) -> None:
                 id: Col[int]
 
             cluster = Cluster(servers, name=name)
-            printed(f"registry {name}", cluster, Failing)
+            print_everything(f"registry {name}", cluster, Failing)
             frame = spark.createDataFrame([(1,)], "id long")
-            shown(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
+            print_result(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
     print("ok registry")
 
 
@@ -130,7 +131,7 @@ def main() -> None:
             id: Col[int]
 
         cluster = Cluster(servers, properties=properties, name=name)
-        printed(name, cluster, Orders)
+        print_everything(name, cluster, Orders)
         run(spark, name, cluster, Orders, folder / f"checkpoint-{number}")
         print("ok", name)
     for number, (name, (servers, properties)) in enumerate(document["failing"].items()):
@@ -139,16 +140,16 @@ def main() -> None:
             id: Col[int]
 
         cluster = Cluster(servers, properties=properties, name=name)
-        printed(name, cluster, Failing)
+        print_everything(name, cluster, Failing)
         frame = Failing.rows([Failing(id=1)], spark=spark)
-        shown(lambda c=cluster, t=Failing: t.read(spark, c).collect())  # type: ignore[misc]
-        shown(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
+        print_result(lambda c=cluster, t=Failing: t.read(spark, c).collect())  # type: ignore[misc]
+        print_result(lambda c=cluster, t=Failing, f=frame: t.write(f, c))  # type: ignore[misc]
     for number, text in enumerate(document["yaml"]):
         path = folder / "given" / f"{number}.yaml"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-        shown(lambda p=path: [repr(table) + table.explain() for table in load_tables(p)])  # type: ignore[misc]
-        shown(lambda p=path: Cluster.from_yaml(p))  # type: ignore[misc]
+        print_result(lambda p=path: [repr(table) + table.explain() for table in load_tables(p)])  # type: ignore[misc]
+        print_result(lambda p=path: Cluster.from_yaml(p))  # type: ignore[misc]
         path.unlink()
     registry(spark, document["plaintext"], document["registry"])
     spark.stop()

@@ -48,14 +48,14 @@ def kafka() -> Iterator[LocalKafka]:
 
 def consume(kafka: LocalKafka, properties: dict[str, str], folder: Path, **environment: str) -> str:
     """The first record of the topic, by Kafka's own console consumer."""
-    made = java_settings(properties, "consumer")
-    assert made.problems == ()
+    settings = java_settings(properties, "consumer")
+    assert settings.problems == ()
     config = folder / "client.properties"
-    config.write_text(properties_text(dict(made.settings)))
+    config.write_text(properties_text(dict(settings.settings)))
     node = kafka.nodes[1]
     done = subprocess.run(
         [
-            *(str(node.java), *(f"-D{name}={text}" for name, text in made.system.items())),
+            *(str(node.java), *(f"-D{name}={text}" for name, text in settings.system.items())),
             *("-Dlog4j2.level=ERROR", "-cp", node.kafka.classpath, "org.apache.kafka.tools.consumer.ConsoleConsumer"),
             *("--bootstrap-server", kafka.bootstrap_servers, "--topic", "orders", "--from-beginning"),
             *("--max-messages", "1", "--timeout-ms", "120000", "--consumer.config", str(config)),
@@ -81,13 +81,13 @@ def test_a_ticket_of_kinit_logs_a_java_client_in(kafka: LocalKafka, tmp_path: Pa
     environment = {**kafka.realm.environment, "KRB5CCNAME": cache}
     kafka.produce("orders", '{"id": 1}')
     subprocess.run(["kinit", "-k", "-t", keytab, "ann"], env=environment, check=True)
-    given = {
+    settings = {
         "security.protocol": "SASL_PLAINTEXT",
         "security.kerberos.login.contexts": "KafkaClient",
         "connector.kerberos.krb5": str(kafka.realm.config),
     }
 
-    assert consume(kafka, given, tmp_path, KRB5CCNAME=cache).strip() == '{"id": 1}'
+    assert consume(kafka, settings, tmp_path, KRB5CCNAME=cache).strip() == '{"id": 1}'
 
 
 def test_librdkafka_refuses_it_while_planning_and_names_the_transport_that_has_it(kafka: LocalKafka) -> None:
@@ -124,9 +124,9 @@ def test_rows_are_written_and_read_through_the_transport_jvm(
 def test_the_builders_choose_the_transport_too(spark: SparkSession, kafka: LocalKafka) -> None:
     topic = kafka.create_topic("built")
     kafka.produce(topic, "one")
-    made = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
-    made.set_starting_offsets(OffsetsInitializer.earliest()).set_bounded(OffsetsInitializer.latest())
-    source = made.set_properties(kafka.java_properties).set_value_only_deserializer(SimpleStringSchema()).build()
+    result = KafkaSource.builder().set_bootstrap_servers(kafka.bootstrap_servers).set_topics(topic)
+    result.set_starting_offsets(OffsetsInitializer.earliest()).set_bounded(OffsetsInitializer.latest())
+    source = result.set_properties(kafka.java_properties).set_value_only_deserializer(SimpleStringSchema()).build()
 
     assert [row[0] for row in source.read(spark).collect()] == ["one"]
 
@@ -140,14 +140,14 @@ def test_the_example_reads_orders_by_their_key_as_a_changelog(
     kafka.produce(
         topic, *(Record(area and f'{{"order_id": "{key}", "area_id": "{area}"}}', key=key) for key, area in rows)
     )
-    given = kafka.java_properties
+    value = kafka.java_properties
     for printed, name in (
         ("user@EXAMPLE.COM", "connector.kerberos.principal"),
         ("/etc/krb5.conf", "connector.kerberos.krb5"),
         ("/etc/security/user.keytab", "connector.kerberos.keytab"),
     ):
         assert text.count(f"'{printed}'") == 1
-        text = text.replace(f"'{printed}'", f"'{given[name]}'")
+        text = text.replace(f"'{printed}'", f"'{value[name]}'")
     text = text.replace("'broker:9092'", f"'{kafka.bootstrap_servers}'")
 
     run_script(plan_script(read_script(text)), spark, RunOptions(once=True))
@@ -160,17 +160,17 @@ def test_the_example_reads_orders_by_their_key_as_a_changelog(
     assert [line for line in lines if "[o2" in line] == [f"+I[o2{null}, 2]", f"-D[o2{null}, 2]"]
 
 
-def test_a_printed_statement_runs_with_nothing_but_its_places_filled_in(
+def test_a_printed_statement_runs_with_only_its_placeholders_filled_in(
     spark: SparkSession, kafka: LocalKafka, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text = (PRINTED / "001-kerberos-plaintext.sql").read_text(encoding="utf-8")
-    given = kafka.java_properties
+    value = kafka.java_properties
     for printed, place in (
         ("KafkaTopic", kafka.create_topic("printed")),
         ("KafkaAddress1:KafkaPort,KafkaAddress2:KafkaPort", kafka.bootstrap_servers),
-        ("xx", given["connector.kerberos.principal"]),
-        ("obs://xx/krb5.conf", given["connector.kerberos.krb5"]),
-        ("obs://xx/user.keytab", given["connector.kerberos.keytab"]),
+        ("xx", value["connector.kerberos.principal"]),
+        ("obs://xx/krb5.conf", value["connector.kerberos.krb5"]),
+        ("obs://xx/user.keytab", value["connector.kerberos.keytab"]),
     ):
         assert text.count(f"'{printed}'") == 1
         text = text.replace(f"'{printed}'", f"'{place}'")
@@ -228,12 +228,12 @@ class TestCommands:
         unknown = CliRunner().invoke(app, ["lag", "--group", "ann-read", "--json", *arguments])
 
         assert done.exit_code == 0, done.output
-        found = json.loads(done.stdout[done.stdout.index("{") :])
-        assert [(p["partition"], p["current"], p["end"], p["lag"]) for p in found["partitions"]] == [
+        document = json.loads(done.stdout[done.stdout.index("{") :])
+        assert [(p["partition"], p["current"], p["end"], p["lag"]) for p in document["partitions"]] == [
             (0, 1, 3, 2),
             (1, 2, 2, 0),
         ]
-        assert found["seconds"] > 0
+        assert document["seconds"] > 0
         assert "did you mean 'ann-reads'" in str(unknown.exception)
 
     @pytest.mark.usefixtures("spark")
@@ -242,16 +242,16 @@ class TestCommands:
         done = CliRunner().invoke(app, ["verify", "looked-at", "half", "--json", *arguments])
 
         assert done.exit_code == 1, done.output
-        found = json.loads(done.stdout[done.stdout.index("{") :])
-        assert (found["read"], found["written"], found["lost"], found["foreign"]) == (5, 3, 2, 0)
+        document = json.loads(done.stdout[done.stdout.index("{") :])
+        assert (document["read"], document["written"], document["lost"], document["foreign"]) == (5, 3, 2, 0)
 
     @pytest.mark.usefixtures("spark")
     def test_doctor(self, orders: Path, arguments: list[str]) -> None:
         done = CliRunner().invoke(app, ["doctor", f"{orders}:Orders", "--json", *arguments])
 
-        found = json.loads(done.stdout[done.stdout.index("{") :])
-        assert done.exit_code == 0, found
-        states = {f["check"].split(" 127.")[0]: (f["state"], f["message"]) for f in found["findings"]}
+        document = json.loads(done.stdout[done.stdout.index("{") :])
+        assert done.exit_code == 0, document
+        states = {f["check"].split(" 127.")[0]: (f["state"], f["message"]) for f in document["findings"]}
         assert states["login"][0] == "ok"
         assert states["login"][1].startswith("accepted (GSSAPI), by Java's client; ")
         assert states["topic looked-at"] == ("ok", "2 partitions, 1 replica each, all in sync")
@@ -261,14 +261,14 @@ class TestCommands:
         assert not any(state == "skipped" for state, _ in states.values())
 
     @pytest.mark.usefixtures("spark")
-    def test_doctor_says_why_a_login_fails(self, kafka: LocalKafka, arguments: list[str], tmp_path: Path) -> None:
+    def test_doctor_explains_why_a_login_fails(self, kafka: LocalKafka, arguments: list[str], tmp_path: Path) -> None:
         missing = f"--property=connector.kerberos.keytab={tmp_path}/nothing.keytab"
 
         done = CliRunner().invoke(app, ["doctor", "--json", *arguments, missing])
 
         assert done.exit_code == 1
-        found = json.loads(done.stdout[done.stdout.index("{") :])["findings"]
-        assert (found[-1]["check"], found[-1]["state"]) == ("login", "error")
+        result = json.loads(done.stdout[done.stdout.index("{") :])["findings"]
+        assert (result[-1]["check"], result[-1]["state"]) == ("login", "error")
 
     @pytest.mark.usefixtures("spark")
     def test_codegen_reads_a_topic(self, orders: Path, arguments: list[str]) -> None:

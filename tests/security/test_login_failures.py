@@ -1,4 +1,4 @@
-"""Why a cluster lets nobody in is told apart, while planning and within seconds; no secret is in what is told."""
+"""The reasons why a cluster refuses a login are distinguished, while planning and within seconds, without secrets."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ DAY = timedelta(days=1)
 HERE = ("localhost", "127.0.0.1")
 
 
-def told(servers: str, properties: dict[str, str]) -> str:
-    """What is told when the brokers are asked for a topic."""
+def login_error(servers: str, properties: dict[str, str]) -> str:
+    """The error when the brokers are asked for a topic."""
     with pytest.raises(UnreachableError) as e:
         LibrdkafkaAdmin(Cluster(servers, properties=properties), "Orders").topics(["orders"])
     assert "HUSH" not in str(e.value)
@@ -112,10 +112,10 @@ CASES: dict[str, tuple[Case, str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_login_that_fails_says_why(secure_kafka: LocalKafka, name: str) -> None:
+def test_the_reason_of_a_failed_login_is_reported(secure_kafka: LocalKafka, name: str) -> None:
     case, reason = CASES[name]
 
-    assert reason in told(*case(secure_kafka))
+    assert reason in login_error(*case(secure_kafka))
 
 
 def trusting(pair: Pair) -> dict[str, str]:
@@ -156,9 +156,9 @@ def tls_server(pair: Pair, folder: Path) -> Iterator[str]:
         (("kafka.example",), (-DAY, DAY), "it is not valid for the host '127.0.0.1'; write one of its names"),
     ],
 )
-def test_what_is_wrong_with_a_certificate_is_told(
+def test_problems_of_a_certificate_are_reported(
     tmp_path: Path, hosts: tuple[str, ...], valid: tuple[timedelta, timedelta], reason: str
 ) -> None:
     root = make_pair("root", authority=True)
     with tls_server(make_pair("broker", root, hosts=hosts, valid=valid), tmp_path) as servers:
-        assert reason in told(servers, trusting(root))
+        assert reason in login_error(servers, trusting(root))

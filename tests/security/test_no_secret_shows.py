@@ -25,9 +25,9 @@ PROVIDER = "def give(key):\n    return {'kafka-password': 'pa55-of-the-user'}[ke
 
 
 def documents(kafka: LocalKafka, folder: Path) -> dict[str, object]:
-    """What the other process is told to use."""
+    """What the other process uses."""
     declared = {name: DECLARED[name](kafka) for name in CASES}
-    clusters = {name: (kafka.through(kind).bootstrap_servers, given) for name, (kind, given) in declared.items()}
+    clusters = {name: (kafka.through(kind).bootstrap_servers, item) for name, (kind, item) in declared.items()}
     (folder / "password").write_text(PASSWORD)
     plain = kafka.through("sasl_plain")
     for kind, reference in {
@@ -86,21 +86,21 @@ def secrets(kafka: LocalKafka) -> dict[str, str]:
 
 @pytest.mark.timeout(1500)
 def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) -> None:
-    given, out = tmp_path / "given", tmp_path / "out"
-    for folder in (given, out, out / "events"):
+    values, out = tmp_path / "given", tmp_path / "out"
+    for folder in (values, out, out / "events"):
         folder.mkdir()
-    info = given / "test_vault-1.dist-info"
+    info = values / "test_vault-1.dist-info"
     info.mkdir()
-    (given / "test_vault.py").write_text(PROVIDER)
+    (values / "test_vault.py").write_text(PROVIDER)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: test-vault\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[kdsl.secrets]\ntest-vault = test_vault:give\n")
-    (given / "declared.json").write_text(json.dumps(documents(secure_kafka, given)))
+    (values / "declared.json").write_text(json.dumps(documents(secure_kafka, values)))
     plaintext = secure_kafka.through("plaintext")
     plaintext.create_missing({f"{name}-{n}": 1 for name in ("secret", "failing") for n in (*range(8), "registry")})
 
-    path = [str(ROOT), str(ROOT / "formats"), str(given), os.environ.get("PYTHONPATH", "")]
+    path = [str(ROOT), str(ROOT / "formats"), str(values), os.environ.get("PYTHONPATH", "")]
     done = subprocess.run(
-        [sys.executable, str(ROOT / "tests" / "security" / "every_output.py"), str(given / "declared.json"), str(out)],
+        [sys.executable, str(ROOT / "tests" / "security" / "every_output.py"), str(values / "declared.json"), str(out)],
         env={
             **os.environ,
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
@@ -121,10 +121,10 @@ def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) ->
     assert any("events" in str(path) for path in files)
     texts = {"stdout": done.stdout, "stderr": done.stderr, "the brokers' log": secure_kafka.log()}
     texts |= {str(path.relative_to(out)): path.read_bytes().decode("latin-1") for path in files}
-    found = [
+    results = [
         f"{what} in {where}: …{text[max(0, text.index(secret) - 150) : text.index(secret)]}"
         for what, secret in secrets(secure_kafka).items()
         for where, text in texts.items()
         if secret in text
     ]
-    assert found == []
+    assert results == []

@@ -80,5 +80,5 @@ def test_a_note_that_cannot_be_read_is_named(state: Path) -> None:
 
 
 def test_a_name_stays_inside_the_folder() -> None:
-    with pytest.raises(LocalKafkaError, match=r"'\.\./x' cannot be a name"):
+    with pytest.raises(LocalKafkaError, match=r"'\.\./x' is not a valid name"):
         detached.find("../x")

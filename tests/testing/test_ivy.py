@@ -79,6 +79,18 @@ def test_a_host_that_does_not_answer_is_named(tmp_path: Path, java: Path, monkey
 
 
 @pytest.mark.spark  # a JVM runs Ivy
+def test_a_login_with_signs_of_addresses_is_not_quoted(
+    tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KDSL_MAVEN_REPOSITORY", "https://someone:pa@ss-hidden@127.0.0.1:1/maven2")
+
+    with pytest.raises(IvyError, match="cannot be fetched from https://127") as error:
+        _fetch(APP, tmp_path, java)
+    assert "hidden" not in str(error.value)
+    assert "ss-" not in str(error.value)
+
+
+@pytest.mark.spark  # a JVM runs Ivy
 def test_a_host_that_does_not_exist_is_named(tmp_path: Path, java: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDSL_MAVEN_REPOSITORY", "https://nowhere.invalid/maven2")
 
@@ -123,3 +135,20 @@ def test_a_repository_that_refuses_is_named_with_its_status() -> None:
     )
 
     assert "the repository answers HTTP 401; name a repository that you may read in MIRROR, or walk" in message
+
+
+@pytest.mark.parametrize("address", ["https://u:hidden@mirror.example/maven", "https://u:p@ss-hidden@mirror.example/m"])
+def test_logins_in_what_ivy_says_are_not_repeated(address: str) -> None:
+    lines = [
+        f"tried {address}/lib.pom",
+        f"Server access error at url {address}/lib.pom (java.net.ConnectException: {address} refused)",
+        f"CLIENT ERROR: HTTP response status: 401 url={address}/lib.pom",
+        f"\t\t:: org.example#lib;2.1: not found in {address}",
+        f"download failed: org.example#lib;2.1!lib.jar({address}/lib.jar)",
+    ]
+    for text in lines:
+        for output, error in ((text, ""), ("", text), (text, text)):
+            message = explain_failure(
+                output, error, subject="lib cannot be fetched", folder="ivy", mirror="MIRROR", alternative="walk"
+            )
+            assert "hidden" not in message

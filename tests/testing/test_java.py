@@ -45,7 +45,7 @@ def test_an_old_java_is_named_with_its_version(tmp_path: Path, monkeypatch: pyte
         find_java()
 
 
-def test_no_java_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_java_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -60,7 +60,7 @@ def test_a_java_home_without_java_is_named(tmp_path: Path, monkeypatch: pytest.M
         find_java()
 
 
-def test_a_java_that_only_says_that_there_is_none_is_quoted(tmp_path: Path) -> None:
+def test_the_message_of_a_java_stub_is_quoted(tmp_path: Path) -> None:
     stub = _java(tmp_path, "The operation could not be completed. Unable to locate a Java Runtime.", code=1)
 
     with pytest.raises(JavaError, match="Unable to locate a Java Runtime"):

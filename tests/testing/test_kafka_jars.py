@@ -16,24 +16,24 @@ WANTED = ["org.apache.kafka:kafka_2.13:9.9.9"]
 
 
 @pytest.fixture
-def published(publish: Publish) -> None:
+def publish_kafka(publish: Publish) -> None:
     publish("org.apache.kafka:kafka-clients:9.9.9")
     publish("org.apache.kafka:kafka_2.13:9.9.9", needs=["org.apache.kafka:kafka-clients:9.9.9"])
 
 
 @pytest.mark.spark
-def test_jars_are_fetched_once(published: None, java: Path) -> None:
-    told: list[str] = []
-    first = find_kafka(java=java, coordinates=WANTED, on_progress=told.append)
+def test_jars_are_fetched_once(publish_kafka: None, java: Path) -> None:
+    messages: list[str] = []
+    first = find_kafka(java=java, coordinates=WANTED, on_progress=messages.append)
     second = find_kafka(java=NO_JAVA, coordinates=WANTED)
 
     assert first == second
     assert first.version == "9.9.9"
-    assert told[0] == "fetching org.apache.kafka:kafka_2.13:9.9.9 (once)"
+    assert messages[0] == "fetching org.apache.kafka:kafka_2.13:9.9.9 (once)"
 
 
 @pytest.mark.spark
-def test_a_jar_that_was_damaged_is_fetched_again(published: None, java: Path) -> None:
+def test_a_jar_that_was_damaged_is_fetched_again(publish_kafka: None, java: Path) -> None:
     kafka = find_kafka(java=java, coordinates=WANTED)
     good = kafka.jars[0].read_bytes()
     kafka.jars[0].write_bytes(good[:10])
@@ -44,22 +44,22 @@ def test_a_jar_that_was_damaged_is_fetched_again(published: None, java: Path) ->
 
 
 @pytest.mark.spark
-def test_two_at_once_fetch_one_after_the_other(published: None, java: Path) -> None:
-    told: list[str] = []
+def test_two_at_once_fetch_one_after_the_other(publish_kafka: None, java: Path) -> None:
+    messages: list[str] = []
 
     def fetch(_: int) -> Path:
-        return find_kafka(java=java, coordinates=WANTED, on_progress=told.append).folder
+        return find_kafka(java=java, coordinates=WANTED, on_progress=messages.append).folder
 
     with ThreadPoolExecutor(2) as pool:
         folders = list(pool.map(fetch, range(2)))
 
     assert folders[0] == folders[1]
-    assert sum(line.startswith("fetching jar") for line in told) <= 2
+    assert sum(line.startswith("fetching jar") for line in messages) <= 2
 
 
 @pytest.mark.spark
 def test_coordinates_can_come_from_the_environment(
-    published: None, java: Path, monkeypatch: pytest.MonkeyPatch
+    publish_kafka: None, java: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KDSL_KAFKA_COORDINATES", ",".join(WANTED))
 
@@ -90,7 +90,7 @@ def test_a_folder_without_kafka_is_refused(tmp_path: Path) -> None:
         find_kafka(java=NO_JAVA, jars=tmp_path)
 
 
-def test_the_version_stands_in_the_coordinates_of_kafka_only() -> None:
+def test_only_kafkas_coordinates_contain_the_version() -> None:
     assert [text.format(version="V") for text in COORDINATES] == [
         "org.apache.kafka:kafka_2.13:V",
         "org.apache.kafka:kafka-tools:V@jar",

@@ -44,7 +44,7 @@ class TestOneBroker:
         assert kafka.bootstrap_servers == before
         assert _values(kafka, "kept") == [b"one", b"two"]
 
-    def test_a_paused_broker_answers_nobody_until_it_is_resumed(self, kafka: LocalKafka) -> None:
+    def test_a_paused_broker_does_not_answer_until_it_is_resumed(self, kafka: LocalKafka) -> None:
         stranger = AdminClient({**kafka.client_properties, "log_level": 0})
         kafka.pause()
         try:
@@ -108,7 +108,8 @@ def test_users_log_in_by_every_way_that_is_open_and_by_no_other() -> None:
         assert (kafka.data_dir / "server-1.properties").stat().st_mode & 0o077 == 0
 
 
-def test_three_brokers_go_on_when_one_dies() -> None:
+@pytest.mark.reliability
+def test_three_brokers_continue_when_one_dies() -> None:
     with LocalKafka(brokers=3) as kafka:
         kafka.create_topic("orders", partitions=3)
         assert len(kafka.bootstrap_servers.split(",")) == 3
@@ -123,7 +124,7 @@ def test_three_brokers_go_on_when_one_dies() -> None:
         assert kafka.running
 
 
-def test_a_broker_that_cannot_start_says_why_at_once(tmp_path: Path) -> None:
+def test_the_reason_why_a_broker_cannot_start_is_reported_at_once(tmp_path: Path) -> None:
     kafka = LocalKafka(data_dir=tmp_path / "data", properties={"num.io.threads": "none"})
 
     with pytest.raises(BrokerDiedError, match=r"Invalid value none for configuration num\.io\.threads"):

@@ -74,12 +74,12 @@ def test_it_ends_with_its_owner_also_when_that_is_killed() -> None:
     assert not Path(folder).exists()
 
 
-def test_a_port_that_is_in_use_is_told(kdsl_registry: LocalRegistry) -> None:
+def test_a_port_in_use_is_reported(kdsl_registry: LocalRegistry) -> None:
     with pytest.raises(LocalRegistryError, match=f"port={kdsl_registry.port}: the port is in use"):
         LocalRegistry(port=kdsl_registry.port).start()
 
 
-def test_a_folder_without_a_registry_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_without_a_registry_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KDSL_REGISTRY_APP", str(tmp_path))
 
     with pytest.raises(LocalRegistryError, match="unpack Apicurio's"):

@@ -8,7 +8,7 @@ from kdsl.testing.pytest_plugin import MakeTopic
 pytestmark = pytest.mark.kafka
 
 
-def test_records_come_back_as_they_were_written(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_records_are_read_as_written(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic(partitions=2)
     headers = [("trace", b"1"), ("trace", None), ("", b"")]
 
@@ -52,7 +52,7 @@ def test_a_topic_grows(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     assert kdsl_kafka.end_offsets(topic) == {0: 0, 1: 0, 2: 0}
 
 
-def test_a_topic_made_again_is_another_topic(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_a_topic_that_was_created_again_is_another_topic(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     first = kdsl_kafka.topic_id(topic)
 

@@ -31,7 +31,7 @@ def test_the_first_user_writes_and_reads_by_every_way(kafka: LocalKafka, kind: S
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ssl"])
-def test_another_user_has_the_rights_that_it_was_given(kafka: LocalKafka, kind: Security) -> None:
+def test_another_user_has_exactly_the_granted_rights(kafka: LocalKafka, kind: Security) -> None:
     kafka.create_topic(f"ann-{kind}")
     kafka.allow("ann", "READ", "WRITE", "DESCRIBE", topic=f"ann-{kind}")
     kafka.allow("ann", "READ", group="kdsl-*")
@@ -43,7 +43,7 @@ def test_another_user_has_the_rights_that_it_was_given(kafka: LocalKafka, kind: 
     assert "t" not in client.admin().list_topics(timeout=60).topics
 
 
-def test_tls_alone_is_nobody_and_may_do_everything(kafka: LocalKafka) -> None:
+def test_tls_alone_is_anonymous_and_may_do_everything(kafka: LocalKafka) -> None:
     assert "t" in kafka.through("ssl").admin().list_topics(timeout=60).topics
 
 
@@ -55,7 +55,7 @@ def test_a_client_without_a_certificate_is_refused_where_one_is_asked_for(kafka:
         AdminClient({**bare, "log_level": 0}).list_topics(timeout=2)
 
 
-def test_an_operation_that_is_none_is_told(kafka: LocalKafka) -> None:
+def test_an_unknown_operation_is_reported(kafka: LocalKafka) -> None:
     with pytest.raises(LocalKafkaError, match=r"There is no operation 'RAED' \(did you mean 'READ'\?\)"):
         kafka.allow("ann", "RAED", topic="t")
 

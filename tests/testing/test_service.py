@@ -96,7 +96,7 @@ def test_processes_can_outlive_the_service() -> None:
     folder, pid = service.data_dir, service.process.pid
     assert pid is not None
 
-    service.let_live()
+    service.detach()
 
     assert psutil.pid_exists(pid)
     assert folder.exists()

@@ -39,7 +39,7 @@ with SparkCluster(workers=2) as cluster:
 
 
 @pytest.mark.reliability
-def test_sessions_run_there_and_an_executor_that_is_killed_is_replaced() -> None:
+def test_sessions_run_on_it_and_a_killed_executor_is_replaced() -> None:
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", _SESSION], capture_output=True, text=True, timeout=300, check=False
     )
@@ -77,17 +77,17 @@ def test_it_ends_with_its_owner_even_when_that_is_killed() -> None:
 
 def processes_in(folder: str) -> list[int]:
     """The processes that work in a folder."""
-    found = []
+    results = []
     for process in psutil.process_iter():
         try:
             if process.cwd() == folder:
-                found.append(process.pid)
+                results.append(process.pid)
         except psutil.Error:
             continue
-    return found
+    return results
 
 
-def test_mistakes_are_told() -> None:
+def test_mistakes_are_reported() -> None:
     with pytest.raises(SparkClusterError, match="at least 1 of each"):
         SparkCluster(workers=0)
     with pytest.raises(SparkClusterError, match="not started; call start"):

@@ -33,14 +33,14 @@ sys.stdin.readline()  # whoever reads the number looks at the process before it 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "data"
-    made.mkdir()
-    (made / "log").touch()
-    return made
+    result = tmp_path / "data"
+    result.mkdir()
+    (result / "log").touch()
+    return result
 
 
 @pytest.fixture
-def marked() -> Iterator[list[psutil.Process]]:
+def processes() -> Iterator[list[psutil.Process]]:
     """The processes that a test may leave behind."""
     processes: list[psutil.Process] = []
     yield processes
@@ -49,7 +49,7 @@ def marked() -> Iterator[list[psutil.Process]]:
             process.kill()
 
 
-def _owner(folder: Path, then: str, marked: list[psutil.Process]) -> subprocess.Popen[str]:
+def _owner(folder: Path, then: str, processes: list[psutil.Process]) -> subprocess.Popen[str]:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER.format(then=then), str(folder)],
         stdin=subprocess.PIPE,
@@ -58,7 +58,7 @@ def _owner(folder: Path, then: str, marked: list[psutil.Process]) -> subprocess.
     )
     assert owner.stdin is not None
     assert owner.stdout is not None
-    marked.append(psutil.Process(int(owner.stdout.readline())))
+    processes.append(psutil.Process(int(owner.stdout.readline())))
     owner.stdin.write("\n")
     owner.stdin.flush()
     return owner
@@ -73,7 +73,7 @@ def _child(mark: str) -> subprocess.Popen[bytes]:
     return child
 
 
-def _gone(process: psutil.Process) -> bool:
+def _has_ended(process: psutil.Process) -> bool:
     for _ in range(2400):
         try:
             if process.status() == psutil.STATUS_ZOMBIE:  # whose parent has not noticed yet
@@ -94,45 +94,45 @@ def _wait_until_removed(folder: Path) -> bool:
 
 @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
 def test_what_was_started_ends_with_an_owner_that_is_killed(
-    folder: Path, marked: list[psutil.Process], death: signal.Signals
+    folder: Path, processes: list[psutil.Process], death: signal.Signals
 ) -> None:
-    with _owner(folder, "time.sleep(300)", marked) as owner:
+    with _owner(folder, "time.sleep(300)", processes) as owner:
         owner.send_signal(death)
         owner.wait(60)
 
-    assert _gone(marked[0])
+    assert _has_ended(processes[0])
     assert _wait_until_removed(folder)
 
 
-def test_what_was_started_ends_with_an_owner_that_just_ends(folder: Path, marked: list[psutil.Process]) -> None:
-    with _owner(folder, "", marked):
+def test_what_was_started_ends_with_an_owner_that_just_ends(folder: Path, processes: list[psutil.Process]) -> None:
+    with _owner(folder, "", processes):
         pass
 
-    assert _gone(marked[0])
+    assert _has_ended(processes[0])
     assert _wait_until_removed(folder)
 
 
-def test_a_forked_child_that_lives_longer_does_not_keep_it(folder: Path, marked: list[psutil.Process]) -> None:
+def test_a_longer_lived_forked_child_does_not_keep_it_alive(folder: Path, processes: list[psutil.Process]) -> None:
     fork = "import os\npid = os.fork()\nprint(pid, flush=True) if pid else None\ntime.sleep(300)"
-    with _owner(folder, fork, marked) as owner:
+    with _owner(folder, fork, processes) as owner:
         assert owner.stdout is not None
-        marked.append(psutil.Process(int(owner.stdout.readline())))
+        processes.append(psutil.Process(int(owner.stdout.readline())))
         owner.kill()
         owner.wait(60)
 
-    assert _gone(marked[0])
-    assert marked[1].is_running()
+    assert _has_ended(processes[0])
+    assert processes[1].is_running()
 
 
-def test_let_live_lets_it_live(folder: Path, marked: list[psutil.Process]) -> None:
-    with _owner(folder, "watchdog.let_live()", marked):
+def test_a_detached_process_continues(folder: Path, processes: list[psutil.Process]) -> None:
+    with _owner(folder, "watchdog.detach()", processes):
         pass
 
-    assert marked[0].is_running()
+    assert processes[0].is_running()
     assert folder.exists()
 
 
-def test_stop_ends_what_is_left_at_once(folder: Path, marked: list[psutil.Process]) -> None:
+def test_stop_ends_what_is_left_at_once(folder: Path, processes: list[psutil.Process]) -> None:
     watchdog = Watchdog()
     watchdog.start(remove=folder)
     with _child(watchdog.mark) as child:

@@ -39,11 +39,11 @@ def test_null_rows_with_members_that_are_not_null_are_cast(
     array = pa.array(values, kind)
     for laid_out in (array, in_spark_layout(array)):
         for start in range(len(values) + 1):
-            made = cast_array(laid_out[start:], to)
+            result = cast_array(laid_out[start:], to)
 
-            made.validate(full=True)
-            assert made.type == to
-            assert made.to_pylist() == array[start:].to_pylist()
+            result.validate(full=True)
+            assert result.type == to
+            assert result.to_pylist() == array[start:].to_pylist()
 
 
 @given(st.data())
@@ -52,19 +52,19 @@ def test_every_column_is_cast_to_a_type_with_other_names_of_elements(data: st.Da
     kind = data.draw(strategies.types())
     array = pa.array(data.draw(st.lists(strategies.values(kind.as_nullable()), max_size=6)), arrow_type(kind))
     start = data.draw(st.integers(0, len(array)))
-    renamed = cast_array(in_spark_layout(array)[start:], renamed_elements(array.type))
+    renamed = cast_array(in_spark_layout(array)[start:], rename_elements(array.type))
 
     renamed.validate(full=True)
     assert repr(plain_values(renamed)) == repr(plain_values(array[start:]))  # NaN equals nothing
 
 
-def renamed_elements(kind: pa.DataType) -> pa.DataType:
+def rename_elements(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
-        return pa.list_(pa.field("item", renamed_elements(kind.value_type)))
+        return pa.list_(pa.field("item", rename_elements(kind.value_type)))
     if pa.types.is_map(kind):
-        return pa.map_(renamed_elements(kind.key_type), renamed_elements(kind.item_type))
+        return pa.map_(rename_elements(kind.key_type), rename_elements(kind.item_type))
     if pa.types.is_struct(kind):
-        return pa.struct([pa.field(f.name, renamed_elements(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, rename_elements(f.type)) for f in kind])
     return kind
 
 
@@ -104,9 +104,9 @@ def test_a_value_that_does_not_fit_is_refused_inside_a_row() -> None:
 
 
 def test_a_column_of_nulls_takes_any_type() -> None:
-    made = cast_array(pa.nulls(2), WIDE)
+    result = cast_array(pa.nulls(2), WIDE)
 
-    assert (made.type, made.to_pylist()) == (WIDE, [None, None])
+    assert (result.type, result.to_pylist()) == (WIDE, [None, None])
 
 
 def test_entries_of_maps_are_rows() -> None:
@@ -131,7 +131,7 @@ def test_a_batch_is_cast_by_the_names_of_its_columns() -> None:
     assert cast_batch(batch, wanted).to_pylist() == [{"row": VALUES[0], "n": 1}, {"row": None, "n": 2}]
 
 
-def test_plain_values_are_those_that_arrow_holds() -> None:
+def test_plain_values_equal_those_in_arrow() -> None:
     kind = t.row(
         at=t.Timestamp(6),
         inner=t.row(on=t.Date(nullable=False), n=t.Int(nullable=False)),

@@ -93,7 +93,7 @@ def test_each_spelling_means_its_type(text: str) -> None:
 
 @given(strategies.types())
 @settings(deadline=None)
-def test_a_type_reads_back_from_its_text(kind: t.DataType) -> None:
+def test_a_type_survives_parsing_its_string(kind: t.DataType) -> None:
     assert parse_type(str(kind)) == kind
 
 
@@ -137,7 +137,7 @@ def complaint(text: str) -> TypeSyntaxError:
         ("ROW<`` INT>", 4, "a name cannot be empty"),
     ],
 )
-def test_an_error_tells_place_and_reason(text: str, position: int, reason: str) -> None:
+def test_an_error_names_position_and_reason(text: str, position: int, reason: str) -> None:
     error = complaint(text)
 
     assert (error.position, error.reason) == (position, reason)
@@ -192,7 +192,7 @@ def test_an_error_is_a_value_error_and_survives_pickling() -> None:
     assert (str(copied), copied.expected) == (str(error), ("'>'",))
 
 
-def test_a_text_that_was_read_before_gives_the_same_object() -> None:
+def test_a_string_that_was_parsed_before_returns_the_same_object() -> None:
     assert parse_type("ROW<a DECIMAL(10, 2)>") is parse_type("ROW<a DECIMAL(10, 2)>")
 
 

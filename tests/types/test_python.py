@@ -135,7 +135,7 @@ class Empty:
     ],
     ids=str,
 )
-def test_an_annotation_gives_a_column_type(annotation: Any, expected: str) -> None:
+def test_an_annotation_becomes_a_column_type(annotation: Any, expected: str) -> None:
     assert str(column_type(annotation)) == str(parse_type(expected))
 
 
@@ -155,7 +155,7 @@ def test_an_annotation_gives_a_column_type(annotation: Any, expected: str) -> No
     ],
     ids=str,
 )
-def test_an_explicit_type_takes_the_place_of_the_derived_one_all_but_its_nullability(
+def test_an_explicit_type_replaces_the_derived_one_except_its_nullability(
     annotation: Any, explicit: SqlType, expected: str
 ) -> None:
     assert column_type(annotation, explicit) == parse_type(expected)
@@ -221,36 +221,36 @@ def test_an_explicit_type_takes_the_place_of_the_derived_one_all_but_its_nullabi
     ],
     ids=str,
 )
-def test_what_is_no_column_type_is_told_with_what_to_write(
+def test_an_invalid_column_type_is_reported_with_what_to_write(
     annotation: Any, explicit: Any, message: str, fix: str
 ) -> None:
-    with pytest.raises(AnnotationError) as told:
+    with pytest.raises(AnnotationError) as error:
         column_type(annotation, explicit)
 
-    assert (told.value.message, told.value.fix) == (message, fix)
+    assert (error.value.message, error.value.fix) == (message, fix)
 
 
 @pytest.mark.parametrize("annotation", [object, Any, None, complex, Callable[[], int], tuple[int, str], set[int], 5])
-def test_what_no_column_can_hold_is_told_with_what_can(annotation: Any) -> None:
+def test_an_unsupported_type_is_reported_with_supported_ones(annotation: Any) -> None:
     usable = (
         "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
     )
 
-    with pytest.raises(AnnotationError) as told:
+    with pytest.raises(AnnotationError) as error:
         column_type(annotation)
 
-    assert told.value.fix.startswith(f"use {usable}")
+    assert error.value.fix.startswith(f"use {usable}")
 
 
-def test_forward_references_are_read_where_they_are_told_to_be() -> None:
+def test_forward_references_are_evaluated_in_the_given_namespace() -> None:
     names = {"City": City}
 
-    found = column_type(ForwardRef("list[City]"), evaluate=lambda text: eval(text, {}, names))
+    result = column_type(ForwardRef("list[City]"), evaluate=lambda text: eval(text, {}, names))
 
-    assert found == column_type(list[City])
+    assert result == column_type(list[City])
 
 
-def test_a_class_that_is_misspelled_is_told_with_the_one_that_was_meant() -> None:
+def test_a_misspelled_class_is_reported_with_a_suggestion() -> None:
     with pytest.raises(AnnotationError, match=r"complex is not a column type"):
         column_type(complex)
 

@@ -43,11 +43,11 @@ def differences() -> dict[tuple[str, str], tuple[str, str]]:
     """The pairs that the page lists, with the type of Flink CDC and kdsl's."""
     section = PAGE.read_text(encoding="utf-8").partition("## Joins of types")[2].partition("\n## ")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
-    found = {}
+    types = {}
     for pair, theirs, ours, _ in rows:
         first, second = (name.strip("` ") for name in pair.split("`, `"))
-        found[first, second] = (theirs.strip("`"), ours.strip("`"))
-    return found
+        types[first, second] = (theirs.strip("`"), ours.strip("`"))
+    return types
 
 
 def test_there_are_210_pairs() -> None:

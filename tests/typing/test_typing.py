@@ -39,21 +39,23 @@ def check(*command: str) -> str:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the generated modules and the pages' tables are."""
-    made = tmp_path_factory.mktemp("typed")
-    write_modules(made)
+    result = tmp_path_factory.mktemp("typed")
+    write_modules(result)
     for page in FIRST_TABLES:
-        (made / f"page_{page.stem}.py").write_text(first_table(page, used=True), encoding="utf-8")
-    return made
+        (result / f"page_{page.stem}.py").write_text(first_table(page, used=True), encoding="utf-8")
+    return result
 
 
 @pytest.fixture(scope="module")
 def mypy_says(folder: Path) -> list[str]:
     """What mypy says of all of them, line by line; it has looked at each."""
     files = [*CASES, *sorted(folder.glob("*.py"))]
-    told = check("mypy", "--config-file", "pyproject.toml", "--warn-unreachable", *map(str, files)).strip().splitlines()
+    lines = (
+        check("mypy", "--config-file", "pyproject.toml", "--warn-unreachable", *map(str, files)).strip().splitlines()
+    )
 
-    assert told[-1].rstrip(")").endswith(f" {len(files)} source files"), told
-    return told[:-1]
+    assert lines[-1].rstrip(")").endswith(f" {len(files)} source files"), lines
+    return lines[:-1]
 
 
 def test_mypy_agrees_with_every_line(mypy_says: list[str]) -> None:
@@ -70,14 +72,14 @@ def test_mypy_is_content_with_the_first_table_of_a_page(mypy_says: list[str], pa
     assert [line for line in mypy_says if f"page_{page.stem}.py:" in line] == []
 
 
-def test_mypy_says_nothing_else(mypy_says: list[str]) -> None:
+def test_mypy_reports_nothing_else(mypy_says: list[str]) -> None:
     assert mypy_says == []
 
 
 def test_pyright_agrees_with_every_line() -> None:
-    told = check("pyright", "--project", str(Path(__file__).parent), "--pythonpath", sys.executable)
+    message = check("pyright", "--project", str(Path(__file__).parent), "--pythonpath", sys.executable)
 
-    assert told.strip() == "0 errors, 0 warnings, 0 informations"
+    assert message.strip() == "0 errors, 0 warnings, 0 informations"
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda path: path.stem)

@@ -1,7 +1,7 @@
-"""Avro itself, which the formats ``avro`` and ``avro-confluent`` and the code generator share.
+"""Avro itself, shared by the formats ``avro`` and ``avro-confluent`` and by the code generator.
 
-`schema` derives schemas from tables and tables from schemas; `decoder` and `encoder` turn bodies (no header, no schema
-in them) into rows and back.
+`schema` derives schemas from tables and tables from schemas; `decoder` and `encoder` convert between bodies (messages
+without a header or a schema) and rows.
 """
 
 from __future__ import annotations

@@ -7,10 +7,10 @@ from abc import ABC, abstractmethod
 import pyarrow as pa
 
 from kdsl_formats._avro.cursor import Cursor
-from kdsl_formats._columns.arrays import Mask, Positions, bitmap
+from kdsl_formats._columns.arrays import Indices, Mask, bitmap
 
-Slots = Positions | None
-"""For each position of a cursor the element that it fills; None where it fills all of them, in their order."""
+Slots = Indices | None
+"""For each position of a cursor, the index of the element that it fills; None if it fills all of them in order."""
 
 
 class ColumnDecoder(ABC):
@@ -24,22 +24,22 @@ class ColumnDecoder(ABC):
     unsupported = False
     valid: Mask | None = None
 
-    def start(self, count: int, owner: Positions | None) -> None:
+    def start(self, count: int, owner: Indices | None) -> None:
         """Begin a batch.
 
         Args:
-            count: How many elements the column has.
-            owner: The body of each; None when there is one for each body.
+            count: The number of elements in the column.
+            owner: The body of each element; None if each body has one element.
         """
         self.count, self.owner, self.valid = count, owner, None
 
     @abstractmethod
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the elements at a cursor, which moves to the position after them; called once in each batch."""
+        """Read the elements at a cursor, and move it after them; called once in each batch."""
 
     @abstractmethod
     def build(self, cursor: Cursor) -> pa.Array:
-        """The elements as an Arrow array; may mark further bodies for the fallback."""
+        """Return the elements as an Arrow array; may mark more bodies for the fallback."""
 
     def bits(self) -> pa.Buffer | None:
         """The validity bitmap."""

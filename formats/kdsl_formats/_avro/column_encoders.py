@@ -1,8 +1,8 @@
-"""Whole columns to Avro bodies, with numpy.
+"""Encodes whole columns as Avro bodies, with numpy.
 
-Each column is measured first: how many bytes each element takes. Then all columns of a row are written, first to last,
-in words of eight bytes: the excess bytes of a word are overwritten by the next column, or lie in the gap after the row.
-Rows in which a column needs the fallback are marked, and written by the reference encoder.
+Each column is measured first: how many bytes each element takes. Then all columns of a row are written in order, as
+words of eight bytes: the next column overwrites the excess bytes of a word, or they fall into the gap after the row.
+Rows in which a column needs the fallback are marked, and the reference encoder writes them.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from kdsl_formats._avro.output import (
 )
 from kdsl_formats._avro.target import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Target, Value
 from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
-from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content, slices
+from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content, slices
 
-MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: what the offsets of an array can name
-ONE_BYTE = 64  # types of a union, whose numbers have one byte
+MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: the limit of an array's 32-bit offsets
+ONE_BYTE = 64  # branches of a union whose index takes one byte
 
 
 class TooLargeError(Exception):
-    """The bodies are more bytes than one array can hold."""
+    """The bodies are larger than one array can be."""
 
 
 def column_encoder(target: Target) -> ColumnEncoder:
-    """What writes a column."""
+    """The encoder of a column."""
     match target:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)
@@ -75,10 +75,10 @@ def _value_encoder(target: Value) -> ColumnEncoder:
 
 
 def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:
-    """The bodies of an array's elements; those of rows that need the fallback mean nothing.
+    """The bodies of an array's elements; those of rows that need the fallback are meaningless.
 
     Raises:
-        TooLargeError: They are more than one array can hold.
+        TooLargeError: The bodies are larger than one array can be.
     """
     size = column.measure(array, fallback)
     ends = np.cumsum(size + GAP)
@@ -91,27 +91,27 @@ def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask
 
 
 class _Unsupported(ColumnEncoder):
-    """What is not written by columns."""
+    """A column that needs the fallback for every row."""
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.add(np.ones(len(array), dtype=bool))
         return np.zeros(len(array), dtype=np.int64)
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         pass
 
 
 class _Nothing(ColumnEncoder):
-    """The type null, alone or as the only one of a union, where it has a number."""
+    """The type null, alone or as the only branch of a union; in a union it is written as its index."""
 
     def __init__(self, number: int | None) -> None:
         self.number = number
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.add(np.asarray(array.is_valid()))
         return np.full(len(array), 0 if self.number is None else 1)
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         if self.number is not None:
             out.data[at] = 2 * self.number
             at += 1
@@ -124,7 +124,7 @@ class _Optional(ColumnEncoder):
         self.inner, self.branch, self.null = inner, 2 * branch, null
         self.which: npt.NDArray[np.intp] | None = None
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         if not array.null_count or self.null is None:
             self.which = None
             return self.inner.measure(array, fallback) + 1
@@ -133,7 +133,7 @@ class _Optional(ColumnEncoder):
         size[self.which] += self.inner.measure(array.take(pa.array(self.which)), fallback.pick(self.which))
         return size
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         if self.which is None:
             out.data[at] = self.branch
             at += 1
@@ -153,15 +153,15 @@ class _Choice(ColumnEncoder):
     """A union of several types, whose column is a row with a member for each.
 
     Args:
-        members: The name, the column and the number of each type.
-        null: The number of null.
+        members: The name, the encoder and the branch index of each type.
+        null: The branch index of null.
     """
 
     def __init__(self, members: list[tuple[str, ColumnEncoder, int]], null: int | None) -> None:
         self.members, self.null = members, null
         self.chosen: list[npt.NDArray[np.intp]] = []
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
         count = np.sum(present, axis=0)
@@ -174,7 +174,7 @@ class _Choice(ColumnEncoder):
             size[which] += column.measure(value.take(pa.array(which)), fallback.pick(which))
         return size
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         out.data[at] = 2 * (self.null or 0)
         for (_, column, branch), which in zip(self.members, self.chosen, strict=True):
             some = at[which]
@@ -191,20 +191,20 @@ class _Record(ColumnEncoder):
     def __init__(self, fields: list[tuple[str, ColumnEncoder]]) -> None:
         self.fields = fields
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         size = np.zeros(len(array), dtype=np.int64)
         for name, column in self.fields:
             size += column.measure(pc.struct_field(array, name), fallback)
         return size
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         for _, column in self.fields:
             column.put(out, at)
 
 
 class _Array(ColumnEncoder):
-    """Arrays: their items are written as bodies, which then are copied as one span."""
+    """Arrays: the items of an array are written as bodies first, and then copied as one span."""
 
     def __init__(self, inner: ColumnEncoder) -> None:
         self.inner = inner
@@ -212,7 +212,7 @@ class _Array(ColumnEncoder):
         self.begin = self.length = self.size = np.zeros(0, dtype=np.int64)
         self.raw = np.zeros(0, dtype=np.uint64)
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner
@@ -226,12 +226,12 @@ class _Array(ColumnEncoder):
         self.raw, self.size = zigzag_varints(counts)
         return self.size + self.length + (counts > 0)
 
-    def take_elements(self, array: pa.Array, first: Longs, last: Longs, fallback: FallbackMask) -> pa.Array:
-        """The elements of all arrays, one after the other."""
+    def take_elements(self, array: pa.Array, first: Integers, last: Integers, fallback: FallbackMask) -> pa.Array:
+        """The elements of all arrays, one array after the other."""
         values = array.values
         return values.slice(int(first[0]), int(last[-1] - first[0])) if len(first) else values.slice(0, 0)
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         empty = self.raw == 0
         put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -239,8 +239,8 @@ class _Array(ColumnEncoder):
         at += ~empty
 
 
-def _offsets(array: pa.Array) -> tuple[Longs, Longs]:
-    """Where the elements of each array or map begin and end among those of all."""
+def _offsets(array: pa.Array) -> tuple[Integers, Integers]:
+    """The first and last (excluded) index of the elements of each array or map."""
     offsets = np.frombuffer(array.buffers()[1], dtype="<i4", count=len(array) + 1, offset=4 * array.offset).astype(
         np.int64
     )
@@ -248,12 +248,12 @@ def _offsets(array: pa.Array) -> tuple[Longs, Longs]:
 
 
 class _Map(_Array):
-    """Maps, in the order of Java's HashMap; one with a key twice needs the fallback."""
+    """Maps, in the order of Java's HashMap; a map with a repeated key needs the fallback."""
 
     def __init__(self, inner: ColumnEncoder) -> None:
         super().__init__(_Record([("key", Texts()), ("value", inner)]))
 
-    def take_elements(self, array: pa.Array, first: Longs, last: Longs, fallback: FallbackMask) -> pa.Array:
+    def take_elements(self, array: pa.Array, first: Integers, last: Integers, fallback: FallbackMask) -> pa.Array:
         begin, size = (int(first[0]), int(last[-1] - first[0])) if len(first) else (0, 0)
         keys, values = array.keys.slice(begin, size), array.items.slice(begin, size)
         counts = last - first

@@ -1,7 +1,7 @@
-"""The column decoders of Avro bodies: each step of a resolution for many bodies at once, with numpy.
+"""The column decoders of Avro bodies: each step of a resolution reads many bodies at once, with numpy.
 
 Bodies that a column decoder cannot read are marked in the cursor, and the reference decoder reads them. For all others
-both give the same values.
+both decoders return the same values.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from kdsl_formats._avro.resolution import (
 )
 from kdsl_formats._avro.skipping import LocateElements, SkipValue, entry_locator, item_locator, skipper_of
 from kdsl_formats._avro.value_decoders import Decimals, Numbers, Symbols, Texts
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 
-ONE_BYTE = 64  # types of a union, whose numbers have one byte; the others need the fallback
+ONE_BYTE = 64  # branches of a union whose index takes one byte; larger unions need the fallback
 
 
 def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
-    """The column that a step fills."""
+    """The column decoder of a step."""
     match step:
         case Scalar(target="string"):
             return Texts(step)
@@ -73,7 +73,7 @@ def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
 
 
 def _union_column(branches: Sequence[Step], kind: t.DataType) -> ColumnDecoder:
-    """The column of a union: null and branches that fail need no column of their own."""
+    """The decoder of a union; null and branches that fail need no decoder of their own."""
     real = [i for i, branch in enumerate(branches) if not isinstance(branch, Null | Fail)]
     failing = [i for i, branch in enumerate(branches) if isinstance(branch, Fail)]
     nullable = any(isinstance(branch, Null) for branch in branches)
@@ -94,7 +94,7 @@ def _union_column(branches: Sequence[Step], kind: t.DataType) -> ColumnDecoder:
 
 
 class _Unsupported(ColumnDecoder):
-    """What is not read by columns, and what fails."""
+    """A step that column decoders cannot read, or that fails."""
 
     unsupported = True
 
@@ -123,13 +123,13 @@ class _Nothing(ColumnDecoder):
 
 
 class _Wrapping(ColumnDecoder):
-    """A column that is made of another one."""
+    """A decoder that changes the values of another one."""
 
     def __init__(self, inner: ColumnDecoder) -> None:
         self.inner = inner
         self.unsupported = inner.unsupported
 
-    def start(self, count: int, owner: Positions | None) -> None:
+    def start(self, count: int, owner: Indices | None) -> None:
         super().start(count, owner)
         self.inner.start(count, owner)
 
@@ -138,7 +138,7 @@ class _Wrapping(ColumnDecoder):
 
 
 class _Converted(_Wrapping):
-    """Values that Kafka Connect wrote."""
+    """Values that Kafka Connect wrote, converted to the column's type."""
 
     def __init__(self, inner: ColumnDecoder, conversion: Conversion) -> None:
         super().__init__(inner)
@@ -162,15 +162,15 @@ class _Nullable(_Wrapping):
     """A union in which only one type has values; the other types are NULL, or fail.
 
     Args:
-        inner: The type's column.
-        numbers: The number of the type.
-        failing: The numbers of the types that fail.
-        types: How many types the union has.
+        inner: The decoder of this type.
+        numbers: The branch indices of this type.
+        failing: The branch indices of the types that fail.
+        types: The number of types in the union.
     """
 
     def __init__(self, inner: ColumnDecoder, numbers: Sequence[int], failing: Sequence[int], types: int) -> None:
         super().__init__(inner)
-        self.unsupported = False  # the others of the union's types are read here
+        self.unsupported = False  # the other branches of the union are read here
         self.code, self.types = 2 * numbers[0], types
         self.failing = _branch_codes(failing)
 
@@ -200,10 +200,10 @@ class _Several(ColumnDecoder):
     """A union in which several types have values.
 
     Args:
-        parts: The column of each of these types.
-        numbers: Their numbers.
-        failing: The numbers of the types that fail.
-        types: How many types the union has.
+        parts: The decoder of each of these types.
+        numbers: Their branch indices.
+        failing: The branch indices of the types that fail.
+        types: The number of types in the union.
     """
 
     def __init__(
@@ -215,9 +215,9 @@ class _Several(ColumnDecoder):
         for index, number in enumerate(numbers):
             if number < ONE_BYTE:
                 self.part_of[2 * number] = index
-        self.chosen: Positions = np.zeros(0, dtype=np.int64)
+        self.chosen: Indices = np.zeros(0, dtype=np.int64)
 
-    def start(self, count: int, owner: Positions | None) -> None:
+    def start(self, count: int, owner: Indices | None) -> None:
         super().start(count, owner)
         for part in self.parts:
             part.start(count, owner)
@@ -245,14 +245,14 @@ class _Several(ColumnDecoder):
 
 
 def _branch_codes(numbers: Sequence[int]) -> Mask:
-    """Which bytes are the numbers of some types of a union."""
+    """Which bytes encode the indices of some branches of a union."""
     mask = np.zeros(256, dtype=bool)
     mask[[2 * n for n in numbers if n < ONE_BYTE]] = True
     return mask
 
 
 class _Member(_Wrapping):
-    """A row that stands for a union of the table; one member has the value, the others are NULL."""
+    """A row that represents a union of the table; one member has the value, the others are NULL."""
 
     def __init__(self, name: str, inner: ColumnDecoder, row: t.Row) -> None:
         super().__init__(inner)
@@ -265,7 +265,7 @@ class _Member(_Wrapping):
 
 
 class _Repeated(ColumnDecoder):
-    """An array or a map: the positions of its elements are found first; then they are read like any column."""
+    """An array or a map: the positions of its elements are located first; then they are read like any column."""
 
     def __init__(self, step: Items | Entries, locate: LocateElements) -> None:
         self.kind = arrow_type(step.column)
@@ -273,7 +273,7 @@ class _Repeated(ColumnDecoder):
         self.offsets = np.zeros(1, dtype=np.int32)
 
     def locate_elements(self, cursor: Cursor, slots: Slots) -> Cursor:
-        """The positions of all elements; moves the cursor after the value."""
+        """The positions of all elements; moves the cursor after the values."""
         counts, positions = self.locate(cursor)
         self.offsets = np.zeros(self.count + 1, dtype=np.int32)
         if slots is None:
@@ -286,7 +286,7 @@ class _Repeated(ColumnDecoder):
         return Cursor(cursor.bodies, positions, np.repeat(owner, counts))
 
     def buffers(self) -> list[pa.Buffer | None]:
-        """The validity bitmap and the offsets."""
+        """The validity bitmap and the offsets of the array."""
         return [self.bits(), pa.py_buffer(self.offsets)]
 
 
@@ -307,7 +307,7 @@ class _List(_Repeated):
 
 
 class _Map(_Repeated):
-    """A map; one with a repeated key needs the fallback."""
+    """A map; a map with a repeated key needs the fallback."""
 
     def __init__(self, step: Entries, inner: ColumnDecoder, locate: LocateElements) -> None:
         super().__init__(step, locate)
@@ -351,7 +351,7 @@ class _Record(ColumnDecoder):
             self.unsupported = self.unsupported or skip is None
         self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
-    def start(self, count: int, owner: Positions | None) -> None:
+    def start(self, count: int, owner: Indices | None) -> None:
         super().start(count, owner)
         for column in self.columns.values():
             column.start(count, owner)

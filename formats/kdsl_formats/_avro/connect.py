@@ -1,6 +1,6 @@
-"""Values that Kafka Connect's converters wrote: the writer's schema says what they mean, by ``connect.name``.
+"""Values that Kafka Connect's converters wrote: ``connect.name`` in the writer's schema defines what they mean.
 
-They are converted to the column's type directly, whatever type the table's schema has for them.
+They are converted directly to the column's type, whatever type the table's schema has for them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Conversion(ABC):
     """Converts values on the wire to a column's values.
 
     Attributes:
-        held: The type by which the values on the wire are read.
+        wire_type: The type with which the values on the wire are read.
         kind: The column's type.
     """
 
@@ -103,7 +103,7 @@ class _DoubleConversion(Conversion):
 
 
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
-    """What makes values of a column of what Kafka Connect wrote; None where Avro's own rules hold."""
+    """The conversion of values that Kafka Connect wrote to a column; None if Avro's own rules apply."""
     if isinstance(column, t.Decimal):
         if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:
             return _VariableScaleConversion(column)
@@ -134,11 +134,12 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
 
 
 def connect_column(wire: Type) -> t.DataType | None:
-    """The column type of values that Kafka Connect wrote; None where Avro's own rules hold."""
+    """The column type of values that Kafka Connect wrote; None if Avro's own rules apply."""
     if wire.name == VARIABLE:
         return VARIABLE_TYPE
     if wire.connect == DECIMAL and wire.logical == "decimal" and wire.scale <= t.MAX_DECIMAL:
-        return t.Decimal(min(wire.precision, t.MAX_DECIMAL), wire.scale)  # 64 where the converter knows no better
+        # The converter writes the precision 64 if it does not know it.
+        return t.Decimal(min(wire.precision, t.MAX_DECIMAL), wire.scale)
     time_schema = TIME_SCHEMAS.get(wire.connect or "")
     fits = time_schema is not None and conversion_of(wire, time_schema.type) is not None
     return time_schema.type if time_schema is not None and fits else None

@@ -1,7 +1,7 @@
-"""Positions in many Avro bodies, which move on together; column decoders read along them.
+"""Indices in many Avro bodies that move together; column decoders read along them.
 
-A body whose bytes have another shape than the usual one needs the fallback; what is read of it from then on means
-nothing, and nothing is read outside the buffer.
+A body with an unusual encoding needs the fallback; everything that is read of it afterwards is meaningless, and nothing
+is read outside the buffer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words
+from kdsl_formats._columns.arrays import Bytes, Indices, Integers, Mask, Words
 from kdsl_formats._columns.varints import pad_bytes, read_varints, unzigzag
 
 
@@ -21,8 +21,8 @@ class Bodies:
 
     Attributes:
         data: The buffer, with `PAD` zeros after it.
-        words: The eight bytes that begin at each position of it.
-        end: Where each body ends.
+        words: The eight bytes that begin at each position of the buffer.
+        end: The position after the last byte of each body.
         total: The size of the buffer without the zeros.
         fallback: Which bodies need the fallback.
         infinite: How many infinite values in each body became NULL.
@@ -30,42 +30,42 @@ class Bodies:
 
     data: Bytes
     words: Words
-    end: Longs
+    end: Integers
     total: int
     fallback: Mask
-    infinite: Longs
+    infinite: Integers
 
     @classmethod
-    def of(cls, content: Bytes, end: Positions) -> Bodies:
-        """Bodies in a buffer that has no room after it."""
+    def of(cls, content: Bytes, end: Indices) -> Bodies:
+        """Bodies in a buffer that has no padding after it."""
         data, words = pad_bytes(content)
         total, count = len(content), len(end)
         return cls(data, words, end.astype(np.int64), total, np.zeros(count, bool), np.zeros(count, np.int64))
 
 
 class Cursor:
-    """A position in each of some bodies.
+    """The current position in each of several bodies.
 
     Args:
         bodies: The buffer.
-        at: The positions; they are moved.
-        owner: The body of each position; None when there is one position for each body.
+        at: The positions; they are changed in place.
+        owner: The body of each position; None if each body has one position.
     """
 
-    def __init__(self, bodies: Bodies, at: Longs, owner: Positions | None = None) -> None:
+    def __init__(self, bodies: Bodies, at: Integers, owner: Indices | None = None) -> None:
         self.bodies, self.at, self.owner = bodies, at, owner
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def pick(self, which: Positions) -> Cursor:
-        """The positions of some of them; they move by themselves."""
+    def pick(self, which: Indices) -> Cursor:
+        """A cursor of some of the positions; it moves independently."""
         return Cursor(self.bodies, self.at[which], which if self.owner is None else self.owner[which])
 
-    def remaining(self) -> Longs:
-        """How many bytes each body has from its position on; negative after its end."""
+    def remaining(self) -> Integers:
+        """How many bytes each body has left after its position; negative after its end."""
         end = self.bodies.end
-        size: Longs = (end if self.owner is None else end[self.owner]) - self.at
+        size: Integers = (end if self.owner is None else end[self.owner]) - self.at
         return size
 
     def mark_fallback(self, which: Mask) -> None:
@@ -74,30 +74,30 @@ class Cursor:
             self.bodies.fallback[which if self.owner is None else self.owner[which]] = True
 
     def mark_all_fallback(self) -> None:
-        """Leave all these bodies to the fallback."""
+        """Leave all bodies of the cursor to the fallback."""
         self.bodies.fallback[slice(None) if self.owner is None else self.owner] = True
 
     def advance(self, size: Any) -> None:
-        """Move on, at most to one byte after the last body, which marks a body that is too short."""
+        """Move forward, at most to one byte after the last body, which marks a body that is too short."""
         self.at += size
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 
     def take_bytes(self) -> Bytes:
-        """The byte at each position; moves by it."""
+        """The byte at each position; moves by one byte."""
         values = self.bodies.data[self.at]
         self.advance(1)
         return values
 
     def take_words(self, size: int) -> Words:
-        """Eight bytes at each position; moves by `size` of them."""
+        """Eight bytes at each position; moves by `size` bytes."""
         words = self.bodies.words[self.at]
         self.advance(size)
         return words
 
     def take_branch_codes(self, count: int) -> Bytes:
-        """The number of a union's type at each position, twice (as its byte is); the count or more needs the fallback.
+        """The encoded branch index of a union at each position (twice the index); a larger index needs the fallback.
 
-        So is a number of two bytes, which a union of more than 64 types has.
+        So does a two-byte index, which occurs only in unions of more than 64 types.
         """
         codes = self.take_bytes()
         wrong = codes >= min(2 * count, 0x80)
@@ -105,24 +105,24 @@ class Cursor:
         self.mark_fallback(wrong)
         return codes
 
-    def take_longs(self) -> Longs:
-        """A number at each position."""
+    def take_longs(self) -> Integers:
+        """The 64-bit number at each position."""
         raw, size, wrong = read_varints(self.bodies.data, self.bodies.words, self.at)
         if wrong is not None:
             self.mark_fallback(wrong)
         self.advance(size)
         return unzigzag(raw).view(np.int64)
 
-    def take_ints(self) -> Longs:
-        """A number of 32 bits at each position; what is longer needs the fallback."""
+    def take_ints(self) -> Integers:
+        """The 32-bit number at each position; a larger number needs the fallback."""
         raw, size, _ = read_varints(self.bodies.data, self.bodies.words, self.at)
         if not isinstance(size, int):
             self.mark_fallback((raw > np.uint64(0xFFFFFFFF)) | (size > 5))
         self.advance(size)
         return unzigzag(raw).view(np.int64)
 
-    def take_spans(self, *, size: int | None = None) -> tuple[Longs, Longs]:
-        """Where length-prefixed bytes begin, and their lengths; with a size, bytes of that length without a prefix."""
+    def take_spans(self, *, size: int | None = None) -> tuple[Integers, Integers]:
+        """The first byte and the length of length-prefixed values; with a size, of unprefixed values of that length."""
         length = self.take_longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
         wrong = (length < 0) | (length > self.remaining())
         if wrong.any():

@@ -1,4 +1,4 @@
-"""Avro bodies to rows: resolution from the writer's schema to the table's, by whole columns where that is possible."""
+"""Decodes Avro bodies: resolves the writer's schema to the table's, and reads whole columns where possible."""
 
 from __future__ import annotations
 
@@ -16,28 +16,29 @@ from kdsl_formats._avro.cursor import Bodies, Cursor
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_decoder import ReferenceDecoder
 from kdsl_formats._avro.resolution import resolve
-from kdsl_formats._columns.arrays import Positions, bounds, content
+from kdsl_formats._columns.arrays import Indices, bounds, content
 from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 
-MIN_BATCH = 32  # bodies, below which reading them one by one is quicker
+MIN_BATCH = 32  # bodies: fewer are read faster one by one
 
 
 class AvroDecoder:
-    """Reads bodies that one writer schema wrote.
+    """Decodes bodies that were written with one schema.
 
     Args:
         writer_schema: The schema that the bodies were written with.
         row: The type of the rows.
-        reader_schema: The schema of the table: what the writer's is resolved to. It has a field for each column, by
-            name.
+        reader_schema: The schema of the table, which the writer's schema is resolved to. It has a field with the name
+            of each column.
         exact_units: Whether the writer's logical type defines the unit of a timestamp or time and the scale of a
             decimal; otherwise a time is in milliseconds and a decimal has the table's scale, as in Flink.
         min_batch: Fewer bodies than this are read one by one.
 
-    A pair of schemas that cannot be resolved is not an error here: each record that meets the mismatch is, as in Java.
+    If two schemas cannot be resolved, each record that meets the mismatch is bad, as in Java; this class raises no
+    error.
 
     Raises:
-        AvroTypeError: A schema is invalid, or the table's has no field for a column, or one of another type.
+        AvroTypeError: A schema is invalid, or the table's schema has no field for a column, or one of another type.
     """
 
     def __init__(
@@ -56,16 +57,16 @@ class AvroDecoder:
         self._column = column_of(step, row)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read bodies; bytes after a body are ignored, as in the reference.
+        """Decode bodies; bytes after a body are ignored, as in Flink.
 
-        A null body, and one that is the null of a union at the top, gives no row. `Decoded.messages` is None when each
-        body gives a row.
+        A null body, and one that is the null of a union at the top, produces no row. `Decoded.messages` is None if each
+        body produced a row.
         """
         present_messages = (
             np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))
         )
         if len(present_messages) < self.min_batch or self._column.unsupported:
-            decoded = self._one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
+            decoded = self._read_one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
             return attrs.evolve(decoded, infinite=self.reference.infinite.take())
         start, end = bounds(messages)
         bodies = Bodies.of(content(messages), end[present_messages])
@@ -82,11 +83,11 @@ class AvroDecoder:
             whole = len(present_messages) == len(messages)
             return Decoded(rows, None if whole else pa.array(present_messages), infinite=infinite)
         indexes = np.flatnonzero(good)
-        fallback_rows = self._one_by_one(messages, present_messages[bodies.fallback])
+        fallback_rows = self._read_one_by_one(messages, present_messages[bodies.fallback])
         decoded = merge_rows(rows, indexes, present_messages[indexes], fallback_rows, len(messages))
         return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Positions) -> FallbackRows:
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
         """Read some bodies with the reference decoder."""
 
         def rows_of(body: bytes) -> list[Any]:

@@ -1,4 +1,4 @@
-"""Rows to Avro bodies, by whole columns where that is possible; the other rows are written one by one."""
+"""Encodes rows as Avro bodies: whole columns where possible, the other rows one by one."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from kdsl_formats._avro.reference_encoder import ReferenceEncoder
 from kdsl_formats._avro.target import target_of
 from kdsl_formats._columns.fallback import write_fallback_rows
 
-MIN_BATCH = 16  # rows, below which writing them one by one is quicker
+MIN_BATCH = 16  # rows: fewer are written faster one by one
 
 
 class AvroEncoder:
-    """Writes rows as bodies of one schema.
+    """Encodes rows as bodies of one schema.
 
     Args:
         schema: The schema; a record, or a union of null and a record.
@@ -38,7 +38,7 @@ class AvroEncoder:
         self._column = column_encoder(target)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write rows of the row type's Arrow type; a null row is an error where the schema has no null."""
+        """Encode rows of the row type's Arrow type; a null row is an error if the schema has no null."""
         fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None
         if not fallback.all():

@@ -11,12 +11,12 @@ import pyarrow as pa
 from kdsl_formats._columns.arrays import bounds, content, find_repeated_keys, ranges
 
 _CODE = 2**32 - 1
-_LONGEST = 256  # characters of a key that is hashed together with others
+_LONGEST = 256  # characters: longer keys are hashed one by one
 _POWERS = np.array([pow(31, n, 1 << 32) for n in range(_LONGEST)], dtype=np.uint32)
 
 
 def java_order(keys: list[str]) -> list[int]:
-    """The iteration order of a Java HashMap into which distinct keys were put in this order, as their indexes."""
+    """The order in which a Java HashMap iterates over distinct keys inserted in this order, as their indices."""
     count = len(keys)
     room = count + 1 if count <= 2 else math.ceil(count / 0.75)
     size = 1 << (room - 1).bit_length()
@@ -34,11 +34,11 @@ def java_hash(key: str) -> int:
 def java_orders(
     keys: pa.StringArray, counts: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """The iteration order of many maps, and which maps have a repeated key (their order is meaningless).
+    """The iteration order of many maps, and which maps have a repeated key (their order is undefined).
 
     Args:
         keys: The keys of all maps, one map after the other.
-        counts: How many keys each map has.
+        counts: The number of keys of each map.
     """
     maps = np.repeat(np.arange(len(counts)), counts)
     again = find_repeats(keys, counts)
@@ -49,7 +49,7 @@ def java_orders(
 
 
 def find_repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Which of many maps have a key twice; the arguments are those of `java_orders`."""
+    """Which maps have a repeated key; the arguments are those of `java_orders`."""
     mask = np.zeros(len(counts), dtype=bool)
     if not (counts > 1).any():
         return mask

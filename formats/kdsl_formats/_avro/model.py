@@ -1,4 +1,4 @@
-"""Avro schemas as objects, read from JSON, checked, with their names resolved.
+"""Avro schemas as checked objects, read from JSON, with their names resolved.
 
 Everything else in this package works on `Type`; only this module knows the JSON form.
 """
@@ -16,7 +16,7 @@ from kdsl.types.limits import MAX_DEPTH, MAX_TYPES
 
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
 Json = Mapping[str, Any] | Sequence[Any] | str
-"""A schema as JSON has it: an object, a list (a union) or a name."""
+"""A schema as JSON: an object, a list (a union) or a name."""
 
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MISSING: Final = object()
@@ -24,11 +24,11 @@ MISSING: Final = object()
 
 
 class AvroTypeError(ValueError):
-    """A schema or a column type that Avro, or the reference's mapping of it, cannot hold.
+    """A schema or a column type that Avro, or Flink's mapping of it, does not support.
 
     Attributes:
-        path: Where it is, such as ``address.zip`` or ``tags[]``; empty for the whole schema.
-        message: What is wrong there.
+        path: The location in the schema, such as ``address.zip`` or ``tags[]``; empty for the whole schema.
+        message: What is wrong.
     """
 
     def __init__(self, path: str, message: str) -> None:
@@ -45,22 +45,22 @@ class Type:
     """A schema.
 
     Attributes:
-        kind: Its Avro type, as ``"record"`` or ``"long"``.
+        kind: Its Avro type, such as ``"record"`` or ``"long"``.
         name: The full name of a named type.
-        aliases: Full names that a named type had before.
+        aliases: Former full names of a named type.
         fields: The fields of a record.
         inner: The items of an array, the values of a map.
         branches: The members of a union.
         symbols: The symbols of an enum.
-        default: The symbol of an enum that stands for unknown ones.
-        size: The bytes of a fixed.
-        logical: Its logical type, where it is one that Avro defines and that fits the type; otherwise None.
-        precision: Of a decimal.
-        scale: Of a decimal.
-        connect: What Kafka Connect calls it (``connect.name``); only types without a name of their own have it.
-        doc: What the schema says about a named type.
-        members: How many types it consists of, itself included; a record counts at each position that uses it, but
-            within itself as one.
+        default: The symbol of an enum that replaces unknown ones.
+        size: The length of a fixed in bytes.
+        logical: Its logical type, if Avro defines it and it fits the type; otherwise None.
+        precision: The precision of a decimal.
+        scale: The scale of a decimal.
+        connect: Its type in Kafka Connect (``connect.name``); only types without a name of their own have one.
+        doc: The documentation of a named type.
+        members: How many types it consists of, including itself. A record counts at each position that uses it, but
+                as one inside itself.
         depth: How many levels of types it has.
         empty: Whether its values take no bytes.
     """
@@ -89,13 +89,13 @@ class Type:
         return self.name.rpartition(".")[2]
 
     @property
-    def called(self) -> str:
-        """What messages, and the tags of JSON, call it: the full name, or the type."""
+    def type_name(self) -> str:
+        """The name of the type in messages and in Avro's JSON: the full name, or the type itself."""
         return self.name or self.kind
 
     @property
     def items(self) -> Type:
-        """The items of an array, the values of a map."""
+        """The type of the items of an array, or of the values of a map."""
         assert self.inner is not None
         return self.inner
 
@@ -127,19 +127,19 @@ _LOGICAL = {
 
 
 def schema_type(schema: Json) -> Type:
-    """The type that a schema's JSON describes.
+    """The type that a JSON schema describes.
 
     Raises:
-        AvroTypeError: It is not a schema, or is too large (`kdsl.types.limits`).
+        AvroTypeError: The JSON is not a schema, or the schema is too large (`kdsl.types.limits`).
     """
     return _SchemaReader().read(schema, "", "")
 
 
 def json_of(text: str) -> Any:
-    """The JSON of a schema's text, which may hold comments as Java has them.
+    """Parse the JSON of a schema, which may contain comments as in Java.
 
     Raises:
-        AvroTypeError: It is not JSON.
+        AvroTypeError: The string is not JSON.
     """
     try:
         return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
@@ -148,7 +148,7 @@ def json_of(text: str) -> Any:
 
 
 class _SchemaReader:
-    """Reads one schema; knows the named types met so far."""
+    """Reads one schema, and remembers the named types it has read."""
 
     def __init__(self) -> None:
         self.names: dict[str, Type] = {}
@@ -163,7 +163,7 @@ class _SchemaReader:
         return kind
 
     def _check_depth(self, depth: int, path: str) -> None:
-        """Raise an error where a type of this depth would be nested too deeply here."""
+        """Raise an error if a type of this depth would be nested too deeply."""
         if self._level - 1 + depth > MAX_DEPTH:
             raise AvroTypeError(path, f"the schema is nested more than {MAX_DEPTH} levels deep")
 
@@ -174,8 +174,7 @@ class _SchemaReader:
         if kind.members > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the schema has more than {MAX_TYPES:,} types, where those inside of a named type count at each "
-                "place that uses it",
+                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is used",
             )
         return kind
 
@@ -190,7 +189,7 @@ class _SchemaReader:
         raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
     def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
-        """The type of a primitive name, or of a named type that was defined before."""
+        """The type of a primitive name, or of a named type that was already defined."""
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -207,10 +206,10 @@ class _SchemaReader:
         seen: set[str] = set()
         for branch in branches:
             if branch.kind == "union":
-                raise AvroTypeError(path, "a union cannot hold a union")
-            if branch.called in seen:
-                raise AvroTypeError(path, f"a union holds {branch.called!r} twice")
-            seen.add(branch.called)
+                raise AvroTypeError(path, "a union cannot contain a union")
+            if branch.type_name in seen:
+                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice")
+            seen.add(branch.type_name)
         return self._measure(Type("union", branches=branches), branches, path)
 
     def _read_object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
@@ -251,7 +250,7 @@ class _SchemaReader:
         definition = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
         self.names[full] = definition
         if kind == "record":
-            definition.empty = True  # of a record that contains itself: no field of it has taken bytes so far
+            definition.empty = True  # while its fields are read: a record that contains itself takes no bytes so far
             definition.fields = tuple(self._read_fields(schema, namespace, path))
             definition.empty = all(field.type.empty for field in definition.fields)
             self._measure(definition, [field.type for field in definition.fields], path)

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words, words_of
+from kdsl_formats._columns.arrays import Bytes, Indices, Integers, Mask, Words, words_of
 from kdsl_formats._columns.varints import spread_groups, varint_sizes, zigzag
 
 GAP = 8
@@ -22,11 +22,11 @@ class FallbackMask:
 
     Attributes:
         rows: A mask of all rows.
-        owner: The row of each element that is looked at; None when there is one for each row.
+        owner: The row of each element; None if each row has one element.
     """
 
     rows: Mask
-    owner: Positions | None = None
+    owner: Indices | None = None
 
     def add(self, which: Mask) -> None:
         """Leave the rows of some elements to the fallback."""
@@ -38,28 +38,28 @@ class FallbackMask:
         if array.null_count:
             self.add(np.asarray(array.is_null()))
 
-    def pick(self, which: Positions) -> FallbackMask:
+    def pick(self, which: Indices) -> FallbackMask:
         """The mask for some of the elements."""
         return FallbackMask(self.rows, which if self.owner is None else self.owner[which])
 
 
 class ColumnEncoder(ABC):
-    """Encodes one column of many bodies: `measure` returns the sizes of its elements, `put` writes them."""
+    """Encodes one column of many bodies: `measure` returns the sizes of the elements, `put` writes them."""
 
     @abstractmethod
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
-        """How many bytes each element takes; marks the rows that column encoders cannot write for the fallback."""
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """The number of bytes of each element; marks rows that the column encoder cannot write."""
 
     @abstractmethod
-    def put(self, out: OutputBuffer, at: Longs) -> None:
-        """Write the elements that were measured last at some positions, and move the positions after them."""
+    def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the elements of the last `measure` at some positions, and move the positions after them."""
 
 
 class OutputBuffer:
     """The buffer that bodies are written to.
 
     Args:
-        size: How many bytes it has, with all gaps.
+        size: Its size in bytes, including all gaps.
     """
 
     def __init__(self, size: int) -> None:
@@ -67,14 +67,14 @@ class OutputBuffer:
         self.words = words_of(self.data)
 
 
-def zigzag_varints(values: Longs) -> tuple[Words, Longs]:
-    """Zig-zag numbers, and how many bytes of variable length each has."""
+def zigzag_varints(values: Integers) -> tuple[Words, Integers]:
+    """Zig-zag encode numbers; also returns the size of each as a varint."""
     raw = zigzag(values)
     return raw, varint_sizes(raw)
 
 
-def put_varints(out: OutputBuffer, at: Longs, raw: Words, size: Longs) -> None:
-    """Write measured numbers at some positions, and move the positions after them."""
+def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> None:
+    """Write measured varints at some positions, and move the positions after them."""
     longest = int(size.max()) if len(size) else 1
     if longest == 1:
         out.words[at] = raw
@@ -94,15 +94,15 @@ def put_varints(out: OutputBuffer, at: Longs, raw: Words, size: Longs) -> None:
     at += size
 
 
-def put_spans(out: OutputBuffer, at: Longs, data: Bytes, begin: Longs, size: Longs) -> None:
+def put_spans(out: OutputBuffer, at: Integers, data: Bytes, begin: Integers, size: Integers) -> None:
     """Copy spans of a buffer to some positions, and move the positions after them.
 
     Args:
-        out: Where they are put.
-        at: The positions.
-        data: A buffer with at least eight bytes after the last span.
-        begin: Where each span begins in it.
-        size: How many bytes each has.
+        out: The buffer to write to.
+        at: The positions in it.
+        data: The buffer to copy from, with at least eight bytes after the last span.
+        begin: The first byte of each span.
+        size: The length of each span.
     """
     words = words_of(data)
     some = np.flatnonzero((size > 0) & (size <= MAX_WORDWISE))

@@ -1,7 +1,7 @@
 """The reference decoder of Avro bodies: it reads them one by one and defines what a body means.
 
-It reads what Java's decoder reads. Where Java reads another value than was written (bits beyond an int, a negative
-length), it raises an error.
+It reads whatever Java's decoder reads. Where Java would return another value than was written (bits beyond an int, a
+negative length), it raises an error.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
 from kdsl_formats._text.shorten import shorten
 
 ReadValue = Callable[[bytes, int], tuple[Any, int]]
-"""Reads the value at a position of a body; returns it, and the position after it."""
+"""Reads the value at a position of a body; returns the value and the position after it."""
 CountItems = Callable[[int], None]
 """Counts items."""
 
 _SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 
-MOST_EMPTY = 1 << 16  # types in items of no bytes, which nothing else limits; a body with more of them is broken
+MOST_EMPTY = 1 << 16  # items of zero bytes in a body, whose number nothing else limits
 
 
 class BodyError(ValueError):
-    """A body cannot be read; functions add their part of the path while it passes through them."""
+    """A body cannot be read; each function that the error passes adds its part of the path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -56,7 +56,7 @@ class BodyError(ValueError):
 
 
 class EmptyItemCounter:
-    """Counts a body's items that take no bytes, which nothing else limits."""
+    """Counts the items of a body that take no bytes, whose number nothing else limits."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -65,7 +65,7 @@ class EmptyItemCounter:
         """Count items before they are read.
 
         Args:
-            count: How many there are.
+            count: The number of items.
             kind: Their type; each type inside it counts, because each is read.
 
         Raises:
@@ -77,10 +77,10 @@ class EmptyItemCounter:
 
 
 class ReferenceDecoder:
-    """Reads one body at a time along the steps of a resolution.
+    """Decodes one body at a time along the steps of a resolution.
 
     Attributes:
-        infinite: Counts the values that became NULL because they stand for infinity.
+        infinite: Counts the values that became NULL because they are infinite.
     """
 
     def __init__(self, step: Step) -> None:
@@ -89,7 +89,7 @@ class ReferenceDecoder:
         self._read = _Compiler(self._empty, self.infinite).compile(step)
 
     def value(self, body: bytes) -> Any:
-        """The value of a body as Arrow takes it: a row as a dict, a map as pairs, times as numbers.
+        """Decode a body to Python values that Arrow accepts: rows as dicts, maps as pairs, times as numbers.
 
         Raises:
             BodyError: The body cannot be read.
@@ -106,19 +106,20 @@ def decode_string(data: bytes) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")  # one U+FFFD, where Python would make three
+        # One U+FFFD for each surrogate, as in Java; Python alone would return three.
+        return _SURROGATE.sub(b"\xff", data).decode("utf-8", "replace")
 
 
 def _end_error(what: str) -> BodyError:
     """The error of a body that ends too early."""
-    return BodyError(f"the message ends inside of {what}")
+    return BodyError(f"the message ends inside {what}")
 
 
 def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
-    """A number of variable length.
+    """Read a number of variable length; returns it and the position after it.
 
     Raises:
-        BodyError: It has too many bytes, or there are no more.
+        BodyError: The number has too many bytes, or the body ends.
     """
     number = shift = 0
     for position in range(at, at + max_bytes):
@@ -166,7 +167,7 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _reader_of_fixed(size: int) -> ReadValue:
-    """Reads a fixed number of bytes."""
+    """The function that reads a fixed number of bytes."""
 
     def read(body: bytes, at: int) -> tuple[bytes, int]:
         if at + size > len(body):
@@ -194,7 +195,7 @@ _READERS: dict[str, ReadValue] = {
 
 
 class _Compiler:
-    """Makes reading functions of steps. It remembers the types that are being skipped, which may contain themselves."""
+    """Builds reading functions from steps. It remembers the types that are being skipped, which may be recursive."""
 
     def __init__(self, empty: EmptyItemCounter, infinite: InfiniteCounter) -> None:
         self.empty, self.infinite = empty, infinite
@@ -249,12 +250,12 @@ class _Compiler:
         return reader
 
     def item_counter(self, items: Type) -> CountItems | None:
-        """What counts the items of an array's block, where these take no bytes."""
+        """The function that counts the items of an array's block; None if the items take bytes."""
         return (lambda count: self.empty.add(count, items)) if items.empty else None
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """Reads a value without parts, and converts it to the column."""
+    """The function that reads a value without parts, and converts it to the column."""
     wire = _reader_of_fixed(step.size) if step.wire == "fixed" else _READERS[step.wire]
     if step.target == "string":
         return lambda body, at: _read_string(wire, body, at)
@@ -272,7 +273,7 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: InfiniteCounter) -> ReadValue:
-    """Reads a value of Kafka Connect; infinite ones become NULL and are counted, where the column is nullable."""
+    """The function that reads a value of Kafka Connect; in a nullable column, infinity becomes NULL and is counted."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         value, at = inner(body, at)
@@ -295,7 +296,7 @@ def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
 
 
 def _failing_reader(message: str) -> ReadValue:
-    """Raises an error with a message."""
+    """A function that raises an error with a message."""
 
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
         raise BodyError(message)
@@ -304,7 +305,7 @@ def _failing_reader(message: str) -> ReadValue:
 
 
 def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
-    """Reads the symbol of an enum by its index."""
+    """The function that reads the symbol of an enum by its index."""
 
     def read(body: bytes, at: int) -> tuple[str, int]:
         index, at = _read_int(body, at)
@@ -319,7 +320,7 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
 
 
 def _union_reader(branches: list[ReadValue]) -> ReadValue:
-    """Reads the index of a branch, and then that branch."""
+    """The function that reads the index of a branch, and then that branch."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         index, at = _read_int(body, at)
@@ -333,13 +334,13 @@ def _union_reader(branches: list[ReadValue]) -> ReadValue:
 def _read_blocks(
     body: bytes, at: int, read_item: Callable[[int], int], count_items: CountItems | None, *, whole: bool
 ) -> int:
-    """Go through the blocks of an array or map; returns the position after them.
+    """Read the blocks of an array or map; returns the position after them.
 
     Args:
         body: The body.
         at: The position of the first block.
         read_item: Reads an item at a position and returns the position after it.
-        count_items: Takes the number of a block's items before they are read.
+        count_items: Called with the number of items in a block before they are read.
         whole: Whether a block that begins with its size is skipped as a whole.
     """
     while True:
@@ -351,7 +352,7 @@ def _read_blocks(
             count = -count
             if whole:
                 if not 0 <= size <= len(body) - at:
-                    raise BodyError(f"a block of {size} bytes does not end inside of the message")
+                    raise BodyError(f"a block of {size} bytes does not end inside the message")
                 at += size
                 continue
         if count_items is not None:
@@ -361,7 +362,7 @@ def _read_blocks(
 
 
 def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue:
-    """Reads an array."""
+    """The function that reads an array."""
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
@@ -382,7 +383,7 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """Reads a map; of equal keys the last counts."""
+    """The function that reads a map; of equal keys the last one wins."""
 
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
         entries: dict[str, Any] = {}
@@ -403,11 +404,11 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """Skips an array, or (keyed) a map."""
+    """The function that skips an array, or a map if `keyed`."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
-        def skip_item(place: int) -> int:
-            return inner(body, _read_bytes(body, place)[1] if keyed else place)[1]
+        def skip_item(item: int) -> int:
+            return inner(body, _read_bytes(body, item)[1] if keyed else item)[1]
 
         return None, _read_blocks(body, at, skip_item, count_items, whole=True)
 
@@ -415,7 +416,7 @@ def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: b
 
 
 def _record_skipper(inner: list[ReadValue]) -> ReadValue:
-    """Skips the fields of a record."""
+    """The function that skips the fields of a record."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         for one in inner:
@@ -426,7 +427,7 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
 
 
 def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadValue:
-    """Reads a value into one member of a row that stands for a union."""
+    """The function that reads a value into one member of a row that represents a union."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         value, at = inner(body, at)
@@ -436,7 +437,7 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
 
 
 def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[str, Any]) -> ReadValue:
-    """Reads a record: fields with a name become columns, others are skipped."""
+    """The function that reads a record: fields with a name become columns, others are skipped."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         row = dict(constants)

@@ -1,4 +1,4 @@
-"""The reference encoder of Avro bodies: it writes rows one by one and defines what a row becomes."""
+"""The reference encoder of Avro bodies: it writes rows one by one and defines the bytes of a row."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _EXACT = decimal.Context(prec=200, traps=[decimal.Inexact])
 
 
 class ReferenceEncoder:
-    """Writes one row at a time."""
+    """Encodes one row at a time."""
 
     def __init__(self, target: Target) -> None:
         self._write = writer_of(target)
 
     def body(self, value: Any) -> bytes:
-        """The body of a row; its values are those of `plain_values`.
+        """Encode a row; its values are those of `plain_values`.
 
         Raises:
-            BodyError: The schema cannot hold the value.
+            BodyError: The schema does not allow the value.
         """
         body = bytearray()
         self._write(value, body)
@@ -45,10 +45,10 @@ class ReferenceEncoder:
 
 
 def wire_value(target: Value, value: Any) -> Any:
-    """A column's value as it is on the wire: a number, a boolean, a string, or bytes.
+    """Convert a column's value to its form on the wire: a number, a boolean, a string or bytes.
 
     Raises:
-        BodyError: The schema cannot hold it.
+        BodyError: The schema does not allow the value.
     """
     match target.column:
         case t.Time():
@@ -70,7 +70,7 @@ def wire_value(target: Value, value: Any) -> Any:
 
 
 def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
-    """The bytes of a decimal in the scale of the schema."""
+    """The bytes of a decimal with the schema's scale."""
     try:
         number = int(value.scaleb(target.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
@@ -84,7 +84,7 @@ def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
 
 
 def require_value(value: Any) -> Any:
-    """The value, where the schema has no null.
+    """Return the value if it is not NULL; the schema has no null.
 
     Raises:
         BodyError: It is NULL.
@@ -95,7 +95,7 @@ def require_value(value: Any) -> Any:
 
 
 def put_long(number: int, body: bytearray) -> None:
-    """Put a number of variable length."""
+    """Append a number of variable length."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
         body.append(raw & 0x7F | 0x80)
@@ -121,7 +121,7 @@ _PUT: dict[str, WriteValue] = {
 
 
 def writer_of(target: Target) -> WriteValue:
-    """What writes a column's values."""
+    """The function that writes a column's values."""
     match target:
         case Value():
             return _value_writer(target)
@@ -146,7 +146,7 @@ def _write_null(value: Any, _body: bytearray) -> None:
 
 
 def _value_writer(target: Value) -> WriteValue:
-    """Writes a value without parts."""
+    """The function that writes a value without parts."""
     if target.wire == "enum":
         return lambda v, body: put_long(target.symbols.index(wire_value(target, require_value(v))), body)
     put = _PUT[target.wire]
@@ -154,7 +154,7 @@ def _value_writer(target: Value) -> WriteValue:
 
 
 def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
-    """Writes a union of one type, with or without null."""
+    """The function that writes a union of one type, with or without null."""
 
     def write(value: Any, body: bytearray) -> None:
         if value is None and null is not None:
@@ -182,7 +182,7 @@ def choose_member(target: Choice, value: Any) -> int | None:
 
 
 def _choice_writer(target: Choice) -> WriteValue:
-    """Writes a union of several types from a row with a member for each."""
+    """The function that writes a union of several types, from a row with a member for each."""
     inner = [writer_of(m[1]) for m in target.members]
 
     def write(value: Any, body: bytearray) -> None:
@@ -199,7 +199,7 @@ def _choice_writer(target: Choice) -> WriteValue:
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """Writes an array as one block."""
+    """The function that writes an array as one block."""
 
     def write(value: Any, body: bytearray) -> None:
         if require_value(value):
@@ -216,14 +216,14 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map as Java's HashMap has them: each key once, in its order."""
+    """The entries of a map, each key once, in the order of Java's HashMap."""
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
-    """Writes a map as one block, in the order of Java's HashMap."""
+    """The function that writes a map as one block, in the order of Java's HashMap."""
 
     def write(value: Any, body: bytearray) -> None:
         entries = entries_in_order(value)
@@ -242,7 +242,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
-    """Writes the fields of a record."""
+    """The function that writes the fields of a record."""
 
     def write(value: Any, body: bytearray) -> None:
         require_value(value)

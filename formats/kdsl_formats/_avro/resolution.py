@@ -1,7 +1,7 @@
 """Avro's schema resolution: how a body of one schema becomes a row of a table, computed once per writer schema.
 
-The result is a tree of steps in the order of the bytes. Where two schemas do not match there is a step that fails;
-whether a record meets it depends on the record, as in Java.
+The result is a tree of steps in the order of the bytes. Where two schemas do not match, the step fails; whether a
+record meets it depends on the record, as in Java.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROMOTIONS = {
     "bytes": ("string",),
 }
 _Pair = tuple[Type, Type, t.DataType | None]
-"""A writer's type, the table's, and the column, where it is known."""
+"""The writer's type, the table's type, and the column type, if it is known."""
 UNITS = {"millis": 1_000_000, "micros": 1000, "nanos": 1}  # in nanoseconds
 _EXACT = decimal.Context(prec=200)
 
@@ -37,14 +37,14 @@ class Step:
 
 @attrs.frozen(eq=False)
 class Fail(Step):
-    """Nothing fits here."""
+    """The types do not match: a record that reaches this step is bad."""
 
     message: str
 
 
 @attrs.frozen(eq=False)
 class Null(Step):
-    """No bytes, no value."""
+    """The type null, which takes no bytes."""
 
 
 @attrs.frozen(eq=False)
@@ -62,9 +62,9 @@ class Scalar(Step):
         wire: The Avro type on the wire.
         target: The Avro type it is promoted to.
         column: The column's type.
-        unit: Of a time or timestamp: how many nanoseconds the number counts.
-        scale: Of a decimal: how many of the number's digits are after the decimal point.
-        size: The bytes of a fixed.
+        unit: For a time or timestamp, the nanoseconds per unit of the number.
+        scale: For a decimal, its digits after the decimal point.
+        size: The length of a fixed in bytes.
     """
 
     wire: str
@@ -85,7 +85,7 @@ class Converted(Step):
 
 @attrs.frozen(eq=False)
 class Symbol(Step):
-    """A symbol of an enum, by its number; None is one that the table's schema does not have."""
+    """A symbol of an enum, by its index; None for a symbol that the table's schema does not have."""
 
     symbols: tuple[str | None, ...]
     name: str
@@ -111,14 +111,14 @@ class Entries(Step):
 
 @attrs.frozen(eq=False)
 class Union(Step):
-    """The number of a branch, and that branch."""
+    """The index of a branch, and then that branch."""
 
     branches: tuple[Step, ...]
 
 
 @attrs.frozen(eq=False)
 class Chosen(Step):
-    """A value that becomes one member of a row which stands for a union."""
+    """A value that becomes one member of a row that represents a union."""
 
     name: str
     inner: Step
@@ -127,7 +127,7 @@ class Chosen(Step):
 
 @attrs.frozen(eq=False)
 class Record(Step):
-    """A record: its steps with the column of each (None: skipped), and columns that have the same value always."""
+    """A record: its steps with the column of each (None: skipped), and columns with a constant value."""
 
     steps: tuple[tuple[Step, str | None], ...]
     constants: dict[str, Any]
@@ -135,11 +135,11 @@ class Record(Step):
 
 
 def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool) -> Step:
-    """The steps that make a column's values of what a writer wrote.
+    """The steps that read a column's values from bodies of the writer's schema.
 
     Raises:
-        AvroTypeError: The reader's schema cannot fill the column, or the schemas make too many pairs of types
-            (`kdsl.types.limits`).
+        AvroTypeError: The reader's schema cannot fill the column, or the schemas have too many pairs of types to
+            resolve (`kdsl.types.limits`).
     """
     return _Resolver(exact_units).resolve_pair(writer, reader, column, "")
 
@@ -150,8 +150,8 @@ class _Resolver:
 
     Attributes:
         exact_units: As in `resolve`.
-        pairs: How many pairs of types were looked at. Records that contain themselves can make that many more than
-            either schema has types.
+        pairs: The number of resolved pairs of types, which recursive records can make far larger than the number of
+            types in either schema.
     """
 
     exact_units: bool
@@ -160,7 +160,7 @@ class _Resolver:
     _unfit: set[_Pair] = attrs.field(factory=set, init=False)
 
     def _count_pair(self, path: str) -> None:
-        """Count a pair of types; raises an error beyond the limit."""
+        """Count a pair of types; raises an error above the limit."""
         self.pairs += 1
         if self.pairs > MAX_TYPES:
             raise AvroTypeError(
@@ -169,7 +169,7 @@ class _Resolver:
             )
 
     def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
-        """The conversion of what Kafka Connect wrote for a column; None where Avro's own rules apply."""
+        """The conversion of values that Kafka Connect wrote for a column; None if Avro's own rules apply."""
         return conversion_of(w, column) if self.exact_units else None
 
     def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
@@ -206,13 +206,13 @@ class _Resolver:
             return self._resolve_scalar(w, r, column, path)
         if r.kind in PROMOTIONS.get(w.kind, ()):
             return self._resolve_scalar(w, r, column, path)
-        return Fail(f"Found {w.called}, expecting {r.called}")
+        return Fail(f"Found {w.type_name}, expecting {r.type_name}")
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for a writer's type that the table's schema has in a union."""
+        """The steps for a writer's type, where the table's schema has a union."""
         index = self._choose_branch(w, r, column, path)
         if index is None:
-            return Fail(f"Found {w.called}, expecting union")
+            return Fail(f"Found {w.type_name}, expecting union")
         branch = r.branches[index]
         if branch.kind == "null":
             return Null()
@@ -224,7 +224,7 @@ class _Resolver:
         return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
     def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
-        """Java's choice: the same type (of a record the same name, or else the first that fits), then a promotion."""
+        """Java's choice: the same type (for a record the same name, or else the first that fits), then a promotion."""
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
             if branch.kind != w.kind:
@@ -242,7 +242,7 @@ class _Resolver:
         return next(promoted, None)
 
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for two records: fields are matched by name, missing ones have their defaults."""
+        """The steps for two records: fields are matched by name, missing ones get their defaults."""
         row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
         columns = {f.name: f.type for f in row.fields}
@@ -290,7 +290,7 @@ class _Resolver:
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
     def _resolve_unit(self, w: Type, r: Type) -> int:
-        """The nanoseconds that the number of a time or timestamp counts."""
+        """The nanoseconds per unit of a time or timestamp."""
         for source in (w, r) if self.exact_units else ():
             unit = (source.logical or "").rpartition("-")[2]
             if unit in UNITS:
@@ -298,17 +298,17 @@ class _Resolver:
         return UNITS["millis"]
 
     def _convert_default(self, field: RecordField, column: t.DataType, path: str) -> Any:
-        """The default of a field as a value of its column; raises an error where it does not fit."""
+        """The default of a field as a value of its column; raises an error if it does not fit."""
         try:
             return default_value(field.type, field.default, column, self)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
     def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether whatever a writer wrote can be resolved to a column, where it is known.
+        """Whether everything that a writer can write resolves to a column type, if that is known.
 
-        A pair of types that is met again inside itself fits if the rest does. Results found inside a pair that does not
-        fit are forgotten, because they may rely on that pair.
+        A pair of types that occurs again inside itself fits if the rest fits. Results from inside a pair that does not
+        fit are discarded, because they may rely on that pair.
         """
         if column is not None and self.conversion(w, column) is not None:
             return True
@@ -325,7 +325,7 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether the types inside two types can all be resolved."""
+        """Whether all types inside two types can be resolved."""
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -346,7 +346,7 @@ class _Resolver:
                 return True
 
     def _fields_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> Iterator[bool]:
-        """For each field of the table's record whether the writer's record can fill it."""
+        """For each field of the table's record, whether the writer's record can fill it."""
         written = {f.name: f for f in w.fields}
         columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
         for field in r.fields:
@@ -359,12 +359,12 @@ class _Resolver:
 
 
 def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
-    """The column of a union's branches: the union's own where only one branch is not null, otherwise unknown."""
+    """The column type of a union's branches: that of the union if only one branch is not null, otherwise unknown."""
     return column if sum(branch.kind != "null" for branch in union.branches) == 1 else None
 
 
 def _wire_step(wire: Type, held: t.DataType) -> Step:
-    """The steps that read a value as it is on the wire."""
+    """The step that reads a value as it is on the wire."""
     if not isinstance(held, t.Row):
         return Scalar(wire.kind, wire.kind, held)
     kinds = {f.name: f.type for f in held.fields}
@@ -373,16 +373,16 @@ def _wire_step(wire: Type, held: t.DataType) -> Step:
 
 
 def default_of(field: RecordField, column: t.DataType) -> Any:
-    """The default of a field, as a value of a column: times are numbers, maps pairs.
+    """The default of a field as a value of a column: times are numbers, maps are pairs.
 
     Raises:
-        AvroTypeError: It does not fit the field's type, or the column.
+        AvroTypeError: The default does not fit the field's type, or the column.
     """
     return _Resolver(exact_units=True)._convert_default(field, column, field.name)  # noqa: SLF001 - the same module's
 
 
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
-    """What a default in a schema's JSON is in a column."""
+    """The value in a column of a default in a schema's JSON."""
     if value is MISSING:
         raise ValueError("a member of it has neither a value nor a default")
     conversion = rules.conversion(kind, column)
@@ -416,7 +416,7 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 
 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
-    """The default of a union is one of its first branch, unless it is null and another branch is."""
+    """The default of a union: a value of its first branch, or null if another branch is null."""
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
     members = [b for b in kind.branches if b.kind != "null"]
@@ -427,7 +427,7 @@ def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver)
 
 
 def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.DataType]:
-    """The row that stands for a union, and one of its columns.
+    """The row type that represents a union, and the type of one of its members.
 
     Raises:
         AvroTypeError: The column is not such a row.
@@ -440,7 +440,7 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
 
 
 def converter_of(step: Scalar) -> Callable[[Any], Any]:
-    """The function that converts a value on the wire to the column's; it raises ValueError where the column cannot."""
+    """The function that converts a value on the wire to the column's; raises ValueError if the value does not fit."""
     kind, unit = step.column, step.unit
     match kind:
         case t.TinyInt() | t.SmallInt():
@@ -461,14 +461,14 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts the bytes of a decimal; NULL where the column has too few digits."""
+    """The function that converts the bytes of a decimal; returns None if the column has too few digits."""
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)
 
     def convert(data: bytes) -> decimal.Decimal | None:
         if not data:
             raise ValueError("a decimal of no bytes is not a number")
-        if len(data) > 64:  # far beyond every decimal, and slow to make
+        if len(data) > 64:  # far beyond every decimal, and slow to convert
             return None
         number = decimal.Decimal(int.from_bytes(data, "big", signed=True)).scaleb(-scale, _EXACT)
         if scale != kind.scale:
@@ -504,14 +504,14 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
 
 
 def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
-    """The column, which must be of some types; otherwise raises an error."""
+    """Return the column if it is of one of some types; otherwise raise an error."""
     if not isinstance(column, wanted):
         raise _mismatch_error(column, r, path)
     return column
 
 
 def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
-    """The column, which must be a map with strings as keys; otherwise raises an error."""
+    """Return the column if it is a map with string keys; otherwise raise an error."""
     key = column.key if isinstance(column, t.Map) else column.element if isinstance(column, t.Multiset) else None
     if not isinstance(key, t.Char | t.VarChar) or not isinstance(column, t.Map | t.Multiset):
         raise _mismatch_error(column, r, path)
@@ -521,7 +521,7 @@ def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
 def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
     """The error of a column that cannot hold a type of the schema."""
     logical = f" ({r.logical})" if r.logical else ""
-    return AvroTypeError(path, f"the schema has {r.called}{logical} here, which {column.spelling} cannot hold")
+    return AvroTypeError(path, f"the schema has {r.type_name}{logical} here, which {column.spelling} cannot hold")
 
 
 def _have_same_name(w: Type, r: Type) -> bool:

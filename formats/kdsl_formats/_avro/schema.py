@@ -1,8 +1,8 @@
-"""Avro schemas from column types, as the reference derives them, and column types from Avro schemas.
+"""Derives Avro schemas from column types, as Flink does, and column types from Avro schemas.
 
-A table's columns become the record ``org.apache.flink.avro.generated.record``; a ROW in the column ``f`` the record
-``record_f`` (deeper ones ``record_f_g``); a nullable type the union ``["null", T]``, with the default null where it is
-a field.
+A table's columns become the record ``org.apache.flink.avro.generated.record``. A ROW in the column ``f`` becomes the
+record ``record_f`` (deeper ones ``record_f_g``); a nullable type becomes the union ``["null", T]``, with the default
+null in a field.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMESPACE = "org.apache.flink.avro.generated"
 RECORD = "record"
 _TIME_PROBLEMS = ("avro-time", "avro-timestamp", "avro-timestamp-ltz")  # problems
 MEMBER = "member"
-"""How the columns of a union of several types begin."""
+"""The prefix of the column names of a union of several types."""
 _SIMPLE: dict[type[t.DataType], str] = {
     t.Boolean: "boolean",
     t.TinyInt: "int",
@@ -52,21 +52,21 @@ _MILLIS, _MICROS = 3, 6
 
 
 def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool = False) -> Any:
-    """The schema of a table's rows, as the reference derives it.
+    """The schema of a table's rows, as Flink derives it.
 
     Args:
-        row: The columns; their names are those on the wire. A nullable row becomes the union with null.
-        legacy_timestamps: Whether a TIMESTAMP is ``timestamp-millis`` and a TIMESTAMP_LTZ has no form; otherwise a
-            TIMESTAMP is ``local-timestamp-…`` and a TIMESTAMP_LTZ ``timestamp-…``. Inside of an ARRAY or MAP it is
-            always true, as in the reference.
-        for_reading: Whether every TIME, TIMESTAMP and TIMESTAMP_LTZ has a form, for a schema that those of writers are
-            resolved to; the writers' schemas define their units.
+        row: The columns, with their names on the wire. A nullable row becomes a union with null.
+        legacy_timestamps: Whether a TIMESTAMP is ``timestamp-millis`` and a TIMESTAMP_LTZ is not supported;
+            otherwise a TIMESTAMP is ``local-timestamp-…`` and a TIMESTAMP_LTZ ``timestamp-…``. Inside an ARRAY or
+            MAP it is always true, as in Flink.
+        for_reading: Whether TIME, TIMESTAMP and TIMESTAMP_LTZ are supported with any precision, for a schema that
+            writers' schemas are resolved to; the writers' schemas define the units.
 
     Returns:
-        The JSON of a record; of a union of null and that record where the row is nullable.
+        The JSON of a record, or of a union of null and that record if the row is nullable.
 
     Raises:
-        AvroTypeError: A column has a type, or a name, that such a schema cannot hold.
+        AvroTypeError: Avro does not support the type or the name of a column.
     """
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if not for_reading or refusal.code not in _TIME_PROBLEMS:
@@ -75,7 +75,7 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
 
 
 def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
-    """What `avro_schema` would refuse, all of it, with the column and what to write instead (rules F-11 and F-12)."""
+    """All reasons for which `avro_schema` would fail, with the column and the fix (rules F-11 and F-12)."""
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if for_reading and refusal.code in _TIME_PROBLEMS:
             continue
@@ -87,7 +87,7 @@ def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool
 
 @attrs.frozen
 class _Refusal:
-    """Something that a derived schema cannot hold."""
+    """Something that a derived schema does not support."""
 
     code: str
     path: str
@@ -96,20 +96,20 @@ class _Refusal:
 
 
 def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refusal]:
-    """Everything in a type that a derived schema cannot hold."""
+    """Everything in a type that a derived schema does not support."""
     match kind:
         case t.Time(precision=precision) if precision > _MILLIS:
             yield _Refusal(
                 "avro-time",
                 path,
-                f"Avro, as Flink uses it, holds TIME with up to {_MILLIS} digits, but the type {kind} has {precision}",
+                f"Avro, as Flink uses it, supports TIME with up to {_MILLIS} digits, but {kind} has {precision}",
                 f"use TIME({_MILLIS}), or STRING",
             )
         case t.TimestampLtz() if legacy:
             yield _Refusal(
                 "avro-timestamp-ltz",
                 path,
-                f"the type {kind} has no form in Avro {_mapping_phrase(legacy)}",
+                f"the type {kind} is not supported by Avro {_mapping_phrase(legacy)}",
                 "use a TIMESTAMP(3)" if path.endswith("[]") else _mapping_fix("use a TIMESTAMP(3)"),
             )
         case t.Timestamp(precision=precision) | t.TimestampLtz(precision=precision) if precision > (
@@ -120,7 +120,8 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
             yield _Refusal(
                 "avro-timestamp",
                 path,
-                f"Avro {_mapping_phrase(legacy)} holds {name} with up to {finest} digits, but {kind} has {precision}",
+                f"Avro {_mapping_phrase(legacy)} supports {name} with up to {finest} digits, but {kind} has "
+                f"{precision}",
                 _mapping_fix(fix) if legacy and not path.endswith("[]") and precision <= _MICROS else fix,
             )
         case t.Array(element=element):
@@ -132,7 +133,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                 yield _Refusal(
                     "avro-map-key",
                     path,
-                    f"the type {kind} has no form in Avro, where the keys of a map are strings",
+                    f"the type {kind} is not supported by Avro, where the keys of a map are strings",
                     f"use {whole}, or ARRAY<ROW<`key` {key}, `value` {value}>>",
                 )
             if isinstance(kind, t.Map):
@@ -146,7 +147,7 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
                         inside,
                         f"{field.name!r} is not a name in Avro, where a name has letters, digits and _ and does not "
                         "begin with a digit",
-                        "choose such a name for the column on the wire",
+                        "choose a valid name for the column on the wire",
                     )
                 yield from _find_refusals(field.type, inside, legacy)
             if not path:
@@ -162,7 +163,7 @@ def _mapping_fix(fix: str) -> str:
 
 
 def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
-    """Nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
+    """Find nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
     rows: dict[str, tuple[str, t.Row]] = {}
     for name, path, kind in _rows_inside(row, RECORD, ""):
         other = rows.setdefault(name, (path, kind))
@@ -176,7 +177,7 @@ def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
 
 
 def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, str, t.Row]]:
-    """The rows inside a type, with the names that their records would have, and where they are."""
+    """The rows inside a type, with the names of their records and their paths."""
     match kind:
         case t.Row(fields=fields):
             yield name, path, kind
@@ -189,13 +190,13 @@ def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, 
 
 
 class _Deriver:
-    """Derives one schema; a record met again is named only."""
+    """Derives one schema; a record that occurs again is written as its name only."""
 
     def __init__(self) -> None:
         self.records: set[str] = set()
 
     def derive(self, kind: t.DataType, name: str, legacy: bool) -> Any:
-        """The schema of a type; in a union with null where it is nullable."""
+        """The schema of a type; a union with null if the type is nullable."""
         schema = self._schema_without_null(kind, name, legacy)
         return ["null", schema] if kind.nullable else schema
 
@@ -224,7 +225,7 @@ class _Deriver:
                 return _SIMPLE[type(kind)]
 
     def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
-        """The schema of a row; only its name where it was derived before."""
+        """The schema of a row; only its name if it was derived before."""
         if name in self.records:
             return name
         outermost = not self.records
@@ -249,31 +250,32 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
 
     Args:
         schema: A record, or a union of a record and null (the row is nullable then).
-        legacy_timestamps: Whether ``timestamp-…`` is a TIMESTAMP and ``local-timestamp-…`` a BIGINT, as the reference
-            has it by default; otherwise they are TIMESTAMP_LTZ and TIMESTAMP.
-        connect: Whether times and decimals that Kafka Connect's converters wrote (``connect.name``) are of the types
-            that they mean; otherwise the numbers, strings and records that they are.
+        legacy_timestamps: Whether ``timestamp-…`` is a TIMESTAMP and ``local-timestamp-…`` a BIGINT, as in Flink by
+            default; otherwise they are TIMESTAMP_LTZ and TIMESTAMP.
+        connect: Whether times and decimals that Kafka Connect's converters wrote (``connect.name``) become the types
+            that they represent; otherwise they stay numbers, strings and records.
 
     Returns:
-        A row whose columns are NOT NULL except where the schema has a union with null. An enum and a uuid are a STRING,
-        a fixed a VARBINARY of its size, a decimal a DECIMAL, a map a MAP from STRING. A union of several types, which
-        Flink does not support, is a ROW with a nullable column ``member0``, ``member1``, … for each type but null; one
-        of them has a value. The type null is a STRING that is always NULL. The ``doc`` of a field is the column's
-        comment.
+        A row whose columns are NOT NULL except where the schema has a union with null. An enum and a uuid become a
+        STRING, a fixed a VARBINARY of its size, a decimal a DECIMAL, a map a MAP with STRING keys. A union of several
+        types, which Flink does not support, becomes a ROW with a nullable column ``member0``, ``member1``, … for each
+        type except null; one of them has a value. The type null becomes a STRING that is always NULL. The ``doc`` of a
+        field becomes the column's comment.
 
     Raises:
-        AvroTypeError: The schema is not one of records, a record contains itself, or a decimal has more than 38 digits.
+        AvroTypeError: The schema does not describe records, a record contains itself, or a decimal has more than 38
+            digits.
     """
     kind = schema_type(schema)
     row = _ColumnTypes(legacy_timestamps, connect).column_type(kind, "", ())
     if not isinstance(row, t.Row) or sum(b.kind == "record" for b in kind.branches or (kind,)) != 1:
-        raise AvroTypeError("", f"a table needs a schema of records, but this one is of {row}")
+        raise AvroTypeError("", f"a table needs a schema of records, but this one is a schema of {row}")
     return row
 
 
 @attrs.frozen
 class _ColumnTypes:
-    """Makes columns of a schema's types; see `row_of`."""
+    """Derives column types from a schema's types; see `row_of`."""
 
     legacy: bool
     connect: bool
@@ -336,7 +338,7 @@ class _ColumnTypes:
 
 
 def _time_column(logical: str, legacy: bool) -> t.DataType:
-    """The column type of a logical type of times."""
+    """The column type of a logical type of a date or time."""
     name, _, unit = logical.rpartition("-")
     precision = {"millis": _MILLIS, "micros": _MICROS, "nanos": 9}.get(unit, 0)
     match name:
@@ -351,10 +353,10 @@ def _time_column(logical: str, legacy: bool) -> t.DataType:
 
 
 def parse_schema(text: str) -> Any:
-    """The JSON of an Avro schema, checked.
+    """Parse and check the JSON of an Avro schema.
 
     Raises:
-        AvroTypeError: The text is not JSON, or the JSON is not an Avro schema.
+        AvroTypeError: The string is not JSON, or the JSON is not an Avro schema.
     """
     schema = json_of(text)
     schema_type(schema)

@@ -1,7 +1,7 @@
 """Skips values in many bodies at once.
 
-Needed for values that no column reads, and for the elements of arrays and maps, whose positions must be known before
-they can be read together.
+This is needed for values that no column reads, and for the elements of arrays and maps, whose positions must be known
+before they can be read together.
 """
 
 from __future__ import annotations
@@ -12,35 +12,35 @@ import numpy as np
 
 from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.model import Type
-from kdsl_formats._columns.arrays import Longs, ranges
+from kdsl_formats._columns.arrays import Integers, ranges
 
 SkipValue = Callable[[Cursor], None]
 """Moves a cursor after a value."""
-LocateElements = Callable[[Cursor], tuple[Longs, Longs]]
+LocateElements = Callable[[Cursor], tuple[Integers, Integers]]
 """Moves a cursor after arrays or maps; returns the number of elements of each, and the positions of all elements."""
 
 MIN_ARRAYS, MAX_ROUNDS = 8, 64
-"""When fewer arrays than the first number have more items than the second, the fallback is faster."""
+"""If fewer arrays than the first number have more items than the second, the fallback is faster."""
 _SIZES = {"null": 0, "boolean": 1, "float": 4, "double": 8}
 
 
 def skipper_of(kind: Type) -> SkipValue | None:
-    """The function that skips a value of a type; None where the type may contain itself."""
+    """The function that skips a value of a type; None if the type may contain itself."""
     return SkipperFactory(whole=True).skipper(kind)
 
 
 def item_locator(items: Type) -> LocateElements | None:
-    """The function that locates the items of arrays; None where they may contain themselves."""
+    """The function that locates the items of arrays; None if they may contain themselves."""
     return SkipperFactory(whole=False).locator(items, keyed=False)
 
 
 def entry_locator(values: Type) -> LocateElements | None:
-    """The function that locates the entries of maps; None where their values may contain themselves."""
+    """The function that locates the entries of maps; None if their values may contain themselves."""
     return SkipperFactory(whole=False).locator(values, keyed=True)
 
 
 def _size_of_type(kind: Type) -> int | None:
-    """The bytes of each value of a type, where they are always as many."""
+    """The size of each value of a type in bytes; None if it varies."""
     return kind.size if kind.kind == "fixed" else _SIZES.get(kind.kind)
 
 
@@ -50,14 +50,14 @@ def _discard(_value: object) -> None:
 
 
 class SkipperFactory:
-    """Makes functions that skip values, one for each type, however often a schema uses it.
+    """Builds functions that skip values, one for each type, however often a schema uses it.
 
     Args:
         whole: Whether a block of an array or map that begins with its size is skipped as a whole.
 
     Attributes:
-        made: What passes over the values of each type met so far. It is None for a type that may contain itself, and
-            for one that is still being made: met again, it contains itself.
+        skippers: The skipping function of each type; None for a type that may contain itself, and while its function is
+            being built.
     """
 
     def __init__(self, *, whole: bool) -> None:
@@ -65,14 +65,14 @@ class SkipperFactory:
         self.skippers: dict[Type, SkipValue | None] = {}
 
     def skipper(self, kind: Type) -> SkipValue | None:
-        """As the function `skipper_of`."""
+        """The function that skips a value of a type; see `skipper_of`."""
         if kind not in self.skippers:
             self.skippers[kind] = None
             self.skippers[kind] = self._build_skipper(kind)
         return self.skippers[kind]
 
     def _build_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips values of a type, made anew; None where the type may contain itself."""
+        """Build the function that skips values of a type; None if the type may contain itself."""
         size = _size_of_type(kind)
         if size is not None:
             return lambda cursor: cursor.advance(size)
@@ -91,13 +91,13 @@ class SkipperFactory:
         return None if walk is None else lambda cursor: _discard(walk(cursor))
 
     def _skippers(self, kinds: Sequence[Type]) -> list[SkipValue] | None:
-        """The functions that skip values of some types; None where one may contain itself."""
+        """The functions that skip values of some types; None if one of the types may contain itself."""
         skippers = [self.skipper(kind) for kind in kinds]
         steps = [step for step in skippers if step is not None]
         return steps if len(steps) == len(skippers) else None
 
     def _record_skipper(self, kind: Type) -> SkipValue | None:
-        """Skips the fields of records."""
+        """The function that skips the fields of a record."""
         steps = self._skippers([field.type for field in kind.fields])
         if steps is None:
             return None
@@ -109,7 +109,7 @@ class SkipperFactory:
         return skip
 
     def _union_skipper(self, kind: Type) -> SkipValue | None:
-        """Skips the branches of unions."""
+        """The function that skips a branch of a union."""
         steps = self._skippers(kind.branches)
         if steps is None:
             return None
@@ -129,16 +129,16 @@ class SkipperFactory:
         return skip
 
     def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
-        """What finds the elements of arrays, or (keyed) the entries of maps; None where they may contain themselves."""
+        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types."""
         step = self.skipper(inner)
         if step is None:
             return None
         size = None if keyed else _size_of_type(inner)
 
-        def locate(cursor: Cursor) -> tuple[Longs, Longs]:
+        def locate(cursor: Cursor) -> tuple[Integers, Integers]:
             counts = _read_counts(cursor, whole=self._whole)
             if size is not None:
-                if not size:  # elements of no bytes: nothing bounds their number
+                if not size:  # elements without bytes: nothing limits their number
                     cursor.mark_fallback(counts > 0)
                     counts[:] = 0
                 positions = np.repeat(cursor.at, counts) + size * ranges(np.zeros_like(counts), counts)
@@ -152,8 +152,8 @@ class SkipperFactory:
         return locate
 
 
-def _read_counts(cursor: Cursor, *, whole: bool) -> Longs:
-    """The number of elements in the first block of each; what is empty has no other block."""
+def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
+    """The number of elements in the first block of each array or map; an empty one has no other block."""
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)
     if sized.size:
@@ -174,9 +174,10 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Longs:
     return counts
 
 
-def _locate_one_by_one(cursor: Cursor, counts: Longs, step: SkipValue, *, keyed: bool) -> Longs:
-    """The positions of all elements, found one after the other in each array."""
-    positions = np.full(int(counts.sum()), cursor.bodies.total + 1)  # where there are zeros only, until they are known
+def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
+    """The positions of all elements, located one after the other in each array."""
+    # Unknown positions are in the padding, which has only zeros.
+    positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts
     active = np.flatnonzero(counts)
     done = 0
@@ -195,8 +196,8 @@ def _locate_one_by_one(cursor: Cursor, counts: Longs, step: SkipValue, *, keyed:
     return positions
 
 
-def _skip_end_marker(cursor: Cursor, counts: Longs) -> None:
-    """Move after the empty block that ends arrays which are not empty; another block needs the fallback."""
+def _skip_end_marker(cursor: Cursor, counts: Integers) -> None:
+    """Move after the empty block that ends arrays with elements; another block needs the fallback."""
     some = np.flatnonzero(counts)
     if some.size:
         part = cursor.pick(some)

@@ -1,4 +1,4 @@
-"""What a column becomes in a schema: the plan that the reference encoder and the column encoders follow."""
+"""How columns are written with a schema: the plan that the reference encoder and the column encoders follow."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kdsl_formats._avro.resolution import FILLS, UNITS, member
 
 @attrs.frozen(eq=False)
 class Target:
-    """Where the values of a column go."""
+    """How the values of a column are written."""
 
 
 @attrs.frozen(eq=False)
@@ -21,11 +21,11 @@ class Value(Target):
     Attributes:
         wire: Its Avro type.
         column: The column's type.
-        unit: Of a time or timestamp: how many nanoseconds the number counts.
-        scale: Of a decimal: how many digits the number has after the decimal point.
-        size: The bytes of a fixed.
+        unit: For a time or timestamp, the nanoseconds per unit of the number.
+        scale: For a decimal, its digits after the decimal point.
+        size: The length of a fixed in bytes.
         symbols: The symbols of an enum.
-        name: What Avro's JSON calls the type.
+        name: The name of the type in Avro's JSON.
     """
 
     wire: str
@@ -39,7 +39,7 @@ class Value(Target):
 
 @attrs.frozen(eq=False)
 class Optional(Target):
-    """A union of one type, with or without null, by the indexes of the branches."""
+    """A union of one type, with or without null, and the indices of both branches."""
 
     inner: Target
     branch: int
@@ -49,7 +49,7 @@ class Optional(Target):
 
 @attrs.frozen(eq=False)
 class Choice(Target):
-    """A union of several types, whose column is a row with a member for each: targets by member, branches, names."""
+    """A union of several types, whose column is a row with a member for each: name, target, branch and type of each."""
 
     members: tuple[tuple[str, Target, int, str], ...]
     null: int | None
@@ -82,10 +82,10 @@ class Nothing(Target):
 
 
 def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> Target:
-    """Where a column goes in a schema.
+    """Plan how a column is written with a schema.
 
     Raises:
-        AvroTypeError: The schema cannot hold the column.
+        AvroTypeError: The schema does not support the column.
     """
     return _Planner(exact_units).plan(kind, column, path)
 
@@ -95,7 +95,7 @@ class _Planner:
     exact_units: bool
 
     def plan(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Where a column goes in a type; raises an error where the type cannot hold it."""
+        """Plan how a column is written as a type; raises an error if the type does not support it."""
         match kind.kind:
             case "union":
                 return self._plan_union(kind, column, path)
@@ -112,23 +112,23 @@ class _Planner:
         return self._plan_value(kind, column, path)
 
     def _plan_union(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Where a column goes in a union."""
+        """Plan how a column is written as a union."""
         null = next((i for i, b in enumerate(kind.branches) if b.kind == "null"), None)
         others = [(i, b) for i, b in enumerate(kind.branches) if b.kind != "null"]
         if not others:
             return Optional(Nothing(), -1, null, "null")
         if len(others) == 1:
             ((i, inner),) = others
-            return Optional(self.plan(inner, column, path), i, null, inner.called)
+            return Optional(self.plan(inner, column, path), i, null, inner.type_name)
         members = []
         for index, (i, inner) in enumerate(others):
             name = f"member{index}"
             _, kind_inside = member(column, name, kind, path)
-            members.append((name, self.plan(inner, kind_inside, f"{path}.{name}"), i, inner.called))
+            members.append((name, self.plan(inner, kind_inside, f"{path}.{name}"), i, inner.type_name))
         return Choice(tuple(members), null)
 
     def _plan_record(self, kind: Type, column: t.Row, path: str) -> Target:
-        """Where the columns of a row go in a record, which must have the same fields."""
+        """Plan how a row is written as a record, which must have the same fields."""
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}
         if unknown:
@@ -144,13 +144,13 @@ class _Planner:
         return RecordOf(tuple(fields))
 
     def _plan_value(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Where a value without parts goes."""
+        """Plan how a value without parts is written."""
         fits = kind.kind in FILLS.get(type(column), ())
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)
         if not fits or (isinstance(column, t.Decimal) and kind.logical != "decimal"):
-            raise AvroTypeError(path, f"the schema has {kind.called} here, which cannot hold {column.spelling}")
+            raise AvroTypeError(path, f"the schema has {kind.type_name} here, which cannot hold {column.spelling}")
         unit = UNITS["millis"]
         if self.exact_units:
             unit = UNITS.get((kind.logical or "").rpartition("-")[2], unit)
-        return Value(kind.kind, column, unit, kind.scale, kind.size, kind.symbols, kind.called)
+        return Value(kind.kind, column, unit, kind.scale, kind.size, kind.symbols, kind.type_name)

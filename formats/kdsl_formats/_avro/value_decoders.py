@@ -1,4 +1,4 @@
-"""Columns of Avro values without parts: numbers, strings, bytes, decimals, symbols."""
+"""The column decoders of Avro values without parts: numbers, strings, bytes, decimals, symbols."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kdsl.types.arrow import arrow_type
 from kdsl_formats._avro.column_decoder import ColumnDecoder, Slots
 from kdsl_formats._avro.cursor import Cursor
 from kdsl_formats._avro.resolution import UNITS, Scalar
-from kdsl_formats._columns.arrays import Longs, Mask, find_invalid_utf8, slices
+from kdsl_formats._columns.arrays import Integers, Mask, find_invalid_utf8, slices
 from kdsl_formats._columns.unscaled import LONGEST, decimal_array, exceeds_precision, read_numbers, rescale
 
 
@@ -49,8 +49,8 @@ class Numbers(ColumnDecoder):
             case _:
                 return self._convert(cursor, cursor.take_longs())
 
-    def _convert(self, cursor: Cursor, values: Longs) -> npt.NDArray[Any]:
-        """Convert numbers to the column's unit; those out of range need the fallback."""
+    def _convert(self, cursor: Cursor, values: Integers) -> npt.NDArray[Any]:
+        """Convert numbers to the column's unit; numbers out of range need the fallback."""
         unit = self.step.unit
         match self.step.column:
             case t.TinyInt() | t.SmallInt():
@@ -100,14 +100,14 @@ class Texts(ColumnDecoder):
         return array
 
     def _slice_values(self, data: npt.NDArray[np.uint8], present: Mask | None) -> pa.Array:
-        """The spans as an array."""
+        """The spans as an Arrow array."""
         return slices(data, self.begin, self.begin + self.length, present, self.kind)
 
 
 class Decimals(ColumnDecoder):
     """Decimals of up to sixteen bytes; longer and empty ones need the fallback.
 
-    So are those of more than eight bytes where the scale on the wire is another one than the column's.
+    If the scale on the wire differs from the column's, decimals of more than eight bytes need the fallback, too.
     """
 
     def __init__(self, step: Scalar) -> None:
@@ -163,7 +163,7 @@ class Symbols(ColumnDecoder):
 
 
 def _dtype(kind: pa.DataType) -> np.dtype[Any]:
-    """How numpy holds the values of an Arrow type."""
+    """The numpy type for the values of an Arrow type."""
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_)
     if pa.types.is_floating(kind):

@@ -1,4 +1,4 @@
-"""Columns of values without parts being written: numbers, floats, strings, bytes, symbols, decimals."""
+"""The column encoders of Avro values without parts: numbers, floats, strings, bytes, symbols, decimals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from kdsl_formats._avro.output import (
     zigzag_varints,
 )
 from kdsl_formats._avro.target import Value
-from kdsl_formats._columns.arrays import Bytes, Longs, bounds, content
+from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content
 
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
@@ -28,7 +28,7 @@ _HALF = 8  # bytes
 
 
 def _numpy(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The values of an array of fixed width; those of NULL mean nothing."""
+    """The values of an array of fixed width; those of NULL elements are undefined."""
     width = np.dtype(dtype).itemsize
     values: npt.NDArray[Any] = np.frombuffer(
         array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * width
@@ -43,7 +43,7 @@ class Numbers(ColumnEncoder):
         self.target = target
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
         match self.target.column:
@@ -58,7 +58,7 @@ class Numbers(ColumnEncoder):
         self.raw, self.size = zigzag_varints(values)
         return self.size
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         put_varints(out, at, self.raw, self.size)
 
 
@@ -68,7 +68,7 @@ class Floats(ColumnEncoder):
     def __init__(self) -> None:
         self.word, self.size = np.zeros(0, dtype=np.uint64), 0
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
@@ -76,7 +76,7 @@ class Floats(ColumnEncoder):
         self.word = _numpy(array, f"<u{self.size}").astype(np.uint64)
         return np.full(len(array), self.size, dtype=np.int64)
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         out.words[at] = self.word
         at += self.size
 
@@ -85,7 +85,7 @@ class Texts(ColumnEncoder):
     """Strings and bytes.
 
     Args:
-        size: The bytes of a fixed; others need the fallback.
+        size: The length of a fixed in bytes; values of another length need the fallback.
     """
 
     def __init__(self, size: int | None = None) -> None:
@@ -94,7 +94,7 @@ class Texts(ColumnEncoder):
         self.begin = self.length = self.size = np.zeros(0, dtype=np.int64)
         self.raw = np.zeros(0, dtype=np.uint64)
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         begin, end = bounds(array)
         self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
@@ -105,7 +105,7 @@ class Texts(ColumnEncoder):
         self.raw, self.size = zigzag_varints(self.length)
         return self.size + self.length
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         if self.fixed is None:
             put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -118,7 +118,7 @@ class Symbols(ColumnEncoder):
         self.symbols = pa.array(symbols, pa.string())
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         indexes = pc.index_in(array, value_set=self.symbols)
         fallback.nulls(indexes)
@@ -127,14 +127,14 @@ class Symbols(ColumnEncoder):
         self.raw, self.size = zigzag_varints(np.asarray(indexes).astype(np.int64))
         return self.size
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         put_varints(out, at, self.raw, self.size)
 
 
 class Decimals(ColumnEncoder):
-    """Decimals: as few bytes as hold the number, or those of a fixed, the highest first.
+    """Decimals, big-endian, in as few bytes as possible or in the length of a fixed.
 
-    Those of more than eight bytes need the fallback where the schema has another scale than the column.
+    If the schema's scale differs from the column's, decimals of more than eight bytes need the fallback.
     """
 
     def __init__(self, target: Value) -> None:
@@ -143,7 +143,7 @@ class Decimals(ColumnEncoder):
         self.fixed = target.size if target.wire == "fixed" else None
         self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
 
-    def measure(self, array: pa.Array, fallback: FallbackMask) -> Longs:
+    def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         fallback.nulls(array)
         halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
         self.low, self.high = halves[::2], halves[1::2]
@@ -159,7 +159,7 @@ class Decimals(ColumnEncoder):
         return np.full(len(array), self.fixed)
 
     def _rescale(self, fallback: FallbackMask) -> None:
-        """Convert the numbers to the schema's scale; those that would lose digits need the fallback."""
+        """Convert the numbers to the schema's scale; numbers that would lose digits need the fallback."""
         factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
         wrong = self.high != self.low >> 63
         if self.shift > 0:
@@ -173,7 +173,7 @@ class Decimals(ColumnEncoder):
         fallback.add(wrong)
         self.low, self.high = scaled, scaled >> 63
 
-    def put(self, out: OutputBuffer, at: Longs) -> None:
+    def put(self, out: OutputBuffer, at: Integers) -> None:
         if self.fixed is None:
             out.data[at] = 2 * self.size
             at += 1
@@ -194,8 +194,8 @@ class Decimals(ColumnEncoder):
         at += self.size
 
 
-def _byte_sizes(values: Longs) -> Longs:
-    """How many bytes hold each number and its sign."""
+def _byte_sizes(values: Integers) -> Integers:
+    """The number of bytes of each number, including its sign."""
     magnitudes = values ^ (values >> 63)
     size = np.ones(len(magnitudes), dtype=np.int64)
     largest = int(magnitudes.max()) if len(magnitudes) else 0

@@ -1,4 +1,4 @@
-"""Arrow arrays of strings and bytes as numpy arrays, and questions about whole columns of them."""
+"""Arrow arrays of strings and bytes as numpy arrays, and checks of whole columns."""
 
 from __future__ import annotations
 
@@ -8,45 +8,42 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl.types.arrays import Bytes as Bytes, Indices, Integers, Mask as Mask, Words as Words
-
-Positions = Indices
-Longs = Integers
+from kdsl.types.arrays import Bytes as Bytes, Indices as Indices, Integers as Integers, Mask as Mask, Words as Words
 
 
-def bounds(texts: pa.Array) -> tuple[Positions, Positions]:
-    """Where each string begins and ends in `content`."""
-    if not len(texts):
+def bounds(strings: pa.Array) -> tuple[Indices, Indices]:
+    """The first and last (excluded) position of each string in `content`."""
+    if not len(strings):
         return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    offsets = np.frombuffer(strings.buffers()[1], dtype=np.int32)[strings.offset : strings.offset + len(strings) + 1]
     positions = offsets.astype(np.int64) - int(offsets[0])
     return positions[:-1], positions[1:]
 
 
-def content(texts: pa.Array) -> npt.NDArray[np.uint8]:
+def content(strings: pa.Array) -> npt.NDArray[np.uint8]:
     """The bytes of all strings, one after the other."""
-    data = texts.buffers()[2]
-    if data is None or not len(texts):
+    data = strings.buffers()[2]
+    if data is None or not len(strings):
         return np.zeros(0, dtype=np.uint8)
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int32)
-    return np.frombuffer(data, dtype=np.uint8)[offsets[texts.offset] : offsets[texts.offset + len(texts)]]
+    offsets = np.frombuffer(strings.buffers()[1], dtype=np.int32)
+    return np.frombuffer(data, dtype=np.uint8)[offsets[strings.offset] : offsets[strings.offset + len(strings)]]
 
 
-def ranges(first: Positions, count: Positions) -> Positions:
+def ranges(first: Indices, count: Indices) -> Indices:
     """The numbers of several ranges, one after the other."""
     ends = np.cumsum(count)
-    result: Positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
+    result: Indices = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - count), count)
     return result
 
 
-def slices(data: Any, start: Positions, end: Positions, present: Mask | None, kind: pa.DataType) -> pa.Array:
+def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: pa.DataType) -> pa.Array:
     """An array of spans of a buffer.
 
     Args:
         data: Bytes; anything that has the buffer protocol.
-        start: The first byte of each.
-        end: The position after the last byte of each.
-        present: Which are not NULL; None when all are.
+        start: The first byte of each span.
+        end: The position after the last byte of each span.
+        present: Which elements are not NULL; None if all are.
         kind: ``string()`` or ``binary()``.
     """
     count = len(start)
@@ -59,39 +56,39 @@ def slices(data: Any, start: Positions, end: Positions, present: Mask | None, ki
     return both.take(even)
 
 
-def validity(texts: pa.Array) -> pa.Buffer | None:
-    """The validity bitmap of an array; None when no element is NULL."""
-    return bitmap(np.asarray(texts.is_valid())) if texts.null_count else None
+def validity(strings: pa.Array) -> pa.Buffer | None:
+    """The validity bitmap of an array; None if no element is NULL."""
+    return bitmap(np.asarray(strings.is_valid())) if strings.null_count else None
 
 
 def bitmap(valid: Mask) -> pa.Buffer | None:
-    """The validity bitmap of a mask; None when all elements are valid."""
+    """The validity bitmap of a mask; None if all elements are valid."""
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def words_of(data: Bytes) -> Words:
-    """The eight bytes that begin at each position of a buffer, as numbers; writing them writes the buffer."""
+    """The eight bytes that begin at each position of a buffer, as numbers; writing to them writes to the buffer."""
     return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))
 
 
-def find_invalid_utf8(texts: pa.StringArray) -> Mask | None:
-    """Which strings are not UTF-8; None when all are. NULL counts as UTF-8."""
-    data = content(texts)
+def find_invalid_utf8(strings: pa.StringArray) -> Mask | None:
+    """Which strings are not UTF-8; None if all are. NULL counts as UTF-8."""
+    data = content(strings)
     if not data.size or data.max() < 0x80:
         return None
     try:
-        texts.validate(full=True)
+        strings.validate(full=True)
     except pa.ArrowInvalid:
         pass
     else:
         return None
-    wrong = find_each_invalid_utf8(data, *bounds(texts))
-    if texts.null_count:
-        wrong &= np.asarray(texts.is_valid())
+    wrong = find_each_invalid_utf8(data, *bounds(strings))
+    if strings.null_count:
+        wrong &= np.asarray(strings.is_valid())
     return wrong
 
 
-def find_each_invalid_utf8(data: Bytes, start: Positions, end: Positions) -> Mask:
+def find_each_invalid_utf8(data: Bytes, start: Indices, end: Indices) -> Mask:
     """Which spans of a buffer are not UTF-8."""
     high = np.flatnonzero(data >= 0x80)
     wrong = np.zeros(len(start), dtype=bool)
@@ -103,7 +100,7 @@ def find_each_invalid_utf8(data: Bytes, start: Positions, end: Positions) -> Mas
     return wrong
 
 
-def find_repeated_keys(owner: Positions, keys: pa.StringArray) -> Mask:
+def find_repeated_keys(owner: Indices, keys: pa.StringArray) -> Mask:
     """Which entries of maps have a key that an earlier entry of the same map has.
 
     Args:

@@ -1,4 +1,4 @@
-"""The fallback: messages and rows that the reference reads or writes one by one, merged with those of whole columns."""
+"""The fallback: messages and rows that the reference reads or writes one by one, merged with whole columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kdsl.formats import BadRecord, Decoded, Encoded
 from kdsl.types.arrow import plain_values
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 
 
 @attrs.frozen(eq=False)
@@ -19,7 +19,7 @@ class FallbackRows:
     """The rows of messages that were read one by one.
 
     Attributes:
-        rows: Their rows as values, in the order of the messages.
+        rows: The rows as Python values, in the order of the messages.
         owner: The message of each row.
         bad: The messages that failed.
     """
@@ -29,10 +29,8 @@ class FallbackRows:
     bad: tuple[BadRecord, ...]
 
     @classmethod
-    def read(
-        cls, messages: pa.BinaryArray, which: Positions, rows_of: Callable[[bytes], Iterable[Any]]
-    ) -> FallbackRows:
-        """Read some messages, which are not null; a `ValueError` of `rows_of` is the reason why one is bad."""
+    def read(cls, messages: pa.BinaryArray, which: Indices, rows_of: Callable[[bytes], Iterable[Any]]) -> FallbackRows:
+        """Read some messages, none of them null; a `ValueError` of `rows_of` is the reason why a message is bad."""
         rows: list[Any] = []
         owner: list[int] = []
         bad: list[BadRecord] = []
@@ -49,47 +47,47 @@ class FallbackRows:
         return cls(rows, owner, tuple(bad))
 
     def to_decoded(self, kind: pa.StructType, count: int) -> Decoded:
-        """These rows alone, of as many messages."""
+        """The result of decoding `count` messages that were all read one by one."""
         none = np.zeros(0, dtype=np.int64)
         return merge_rows(pa.array([], kind), none, none, self, count)
 
 
 class RowOrder:
-    """Rows read by columns and those read one by one, in the order of their messages.
+    """Merges rows read by columns and rows read one by one, in the order of their messages.
 
     Args:
         owner: The message of each row read by columns, ascending.
-        fallback_rows: Those read one by one, all of other messages.
+        fallback_rows: The rows read one by one, from other messages.
 
     Attributes:
-        owner: The message of each row.
+        owner: The message of each row of both kinds.
     """
 
-    def __init__(self, owner: Positions, fallback_rows: FallbackRows) -> None:
+    def __init__(self, owner: Indices, fallback_rows: FallbackRows) -> None:
         self._insert_before = np.searchsorted(owner, fallback_rows.owner) if fallback_rows.rows else None
         self._count = len(fallback_rows.rows)
         self.owner = self.insert(owner, fallback_rows.owner)
 
-    def insert(self, values: Positions, added: Iterable[int]) -> Positions:
-        """Numbers of the rows read by columns, with those of the others put in."""
+    def insert(self, values: Indices, added: Iterable[int]) -> Indices:
+        """Insert numbers of the rows read one by one among those of the rows read by columns."""
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
-    def index(self, positions: Positions, count: int) -> Positions:
-        """Indexes of rows in a column, with those of the others, whose values follow the column's `count` values."""
+    def index(self, positions: Indices, count: int) -> Indices:
+        """The index of each row in a column whose first `count` values are followed by those read one by one."""
         return self.insert(positions, range(count, count + self._count))
 
 
 def merge_rows(
-    rows: pa.StructArray, indexes: Positions, owner: Positions, fallback_rows: FallbackRows, count: int
+    rows: pa.StructArray, indexes: Indices, owner: Indices, fallback_rows: FallbackRows, count: int
 ) -> Decoded:
     """Merge rows read by columns with those read one by one, in the order of their messages.
 
     Args:
         rows: The rows read by columns.
-        indexes: The rows of these that are used.
-        owner: The message of each of these, ascending.
+        indexes: The indices of the rows that are used.
+        owner: The message of each used row, ascending.
         fallback_rows: The messages that were read one by one.
-        count: How many messages there are.
+        count: The number of messages.
     """
     order = RowOrder(owner, fallback_rows)
     whole = pa.concat_arrays([rows, pa.array(fallback_rows.rows, rows.type)]) if fallback_rows.rows else rows
@@ -98,8 +96,8 @@ def merge_rows(
     return Decoded(merged, None if every else pa.array(order.owner, pa.int64()), fallback_rows.bad)
 
 
-def take_rows(column: pa.Array, index: Positions) -> pa.Array:
-    """The values at some positions; the column itself where these are all, in order."""
+def take_rows(column: pa.Array, index: Indices) -> pa.Array:
+    """The values at some indices; the column itself if these are all its indices, in order."""
     if len(index) == len(column) and bool((index == np.arange(len(index))).all()):
         return column
     return column.take(pa.array(index))
@@ -112,9 +110,10 @@ def write_fallback_rows(
 
     Args:
         rows: The rows.
-        messages: The messages written by columns; None when all rows need the fallback.
+        messages: The messages written by columns; None if all rows need the fallback.
         fallback: Which rows need the fallback.
-        write: Writes a row, whose values are those of `plain_values`; its `ValueError` is the reason why it cannot.
+        write: Encodes a row, whose values are those of `plain_values`; its `ValueError` is the reason why the row is
+            bad.
     """
     if messages is not None and not fallback.any():
         return Encoded(messages)

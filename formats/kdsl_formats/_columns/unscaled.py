@@ -1,6 +1,6 @@
-"""Whole columns of decimals from big-endian numbers in two's complement, as Avro and Java's ``BigInteger`` write them.
+"""Columns of decimals as big-endian two's complement numbers, which Avro and Java's ``BigInteger`` write.
 
-A number of 128 bits is two halves of 64 bits, the lower and the upper one, as Arrow's decimals hold them.
+A 128-bit number consists of two 64-bit halves, a lower and an upper one, as in Arrow's decimals.
 """
 
 from __future__ import annotations
@@ -8,21 +8,21 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Positions, Words, ranges
+from kdsl_formats._columns.arrays import Bytes, Indices, Integers, Mask, Words, ranges
 
 LONGEST = 16
-"""The bytes of the longest number."""
+"""The maximum size of a number in bytes."""
 _LONG = (1 << 63) - 1
 _LONG_DIGITS = 18
 
 
-def read_numbers(words: Words, begin: Positions, length: Positions) -> tuple[Longs, Longs]:
-    """The halves of numbers in a buffer; those of no bytes, or of more than `LONGEST`, are meaningless.
+def read_numbers(words: Words, begin: Indices, length: Indices) -> tuple[Integers, Integers]:
+    """The halves of numbers in a buffer; those of empty numbers, and of more than `LONGEST` bytes, are meaningless.
 
     Args:
         words: The eight bytes that begin at each position of the buffer; sixteen bytes follow the last number.
-        begin: Where each number begins.
-        length: Its bytes.
+        begin: The first byte of each number.
+        length: The size of each number in bytes.
     """
     low = _to_signed(words[begin], np.minimum(length, 8))
     high = low >> 63
@@ -34,20 +34,20 @@ def read_numbers(words: Words, begin: Positions, length: Positions) -> tuple[Lon
     return low, high
 
 
-def _to_signed(words: Words, size: Positions) -> Longs:
-    """The signed numbers in the first bytes of words; meaningless for no bytes."""
-    numbers: Longs = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
+def _to_signed(words: Words, size: Indices) -> Integers:
+    """The signed numbers in the first bytes of words; meaningless for empty numbers."""
+    numbers: Integers = words.byteswap().view(np.int64) >> (64 - 8 * np.maximum(size, 1))
     return numbers
 
 
-def rescale(low: Longs, high: Longs, shift: int, fallback: Mask) -> tuple[Longs, Longs]:
-    """Numbers with more or fewer digits after the decimal point, rounded half up.
+def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[Integers, Integers]:
+    """Change the number of digits after the decimal point, rounding half up.
 
     Args:
         low: The lower halves.
         high: The upper halves.
-        shift: How many digits more.
-        fallback: Receives those that are too long for this function.
+        shift: How many digits to add; negative to remove digits.
+        fallback: Updated with the numbers that are too large for this function.
     """
     if not shift:
         return low, high
@@ -65,14 +65,14 @@ def rescale(low: Longs, high: Longs, shift: int, fallback: Mask) -> tuple[Longs,
     return low, low >> 63
 
 
-def exceeds_precision(low: Longs, high: Longs, precision: int, fallback: Mask) -> Mask | None:
-    """Which numbers have more digits than a precision; None where none has.
+def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: Mask) -> Mask | None:
+    """Which numbers have more digits than a precision; None if there are none.
 
     Args:
         low: The lower halves.
         high: The upper halves.
-        precision: The digits.
-        fallback: Receives those for which this is unknown.
+        precision: The maximum number of digits.
+        fallback: Updated with the numbers for which the answer is unknown.
     """
     bound = 10**precision
     if bound <= 1 << 63:
@@ -84,15 +84,15 @@ def exceeds_precision(low: Longs, high: Longs, precision: int, fallback: Mask) -
     return None
 
 
-def decimal_array(kind: pa.Decimal128Type, low: Longs, high: Longs, valid: pa.Buffer | None) -> pa.Array:
-    """An array of decimals from their halves."""
+def decimal_array(kind: pa.Decimal128Type, low: Integers, high: Integers, valid: pa.Buffer | None) -> pa.Array:
+    """An array of decimals, from the halves of their numbers."""
     halves = np.empty((len(low), 2), dtype=np.int64)
     halves[:, 0], halves[:, 1] = low, high
     return pa.Array.from_buffers(kind, len(low), [valid, pa.py_buffer(halves)])
 
 
-def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Longs]:
-    """The shortest bytes of unscaled decimals, one after the other, and how many each has; NULL has none."""
+def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Integers]:
+    """The shortest bytes of unscaled decimals, concatenated, and the size of each; NULL has no bytes."""
     halves = np.frombuffer(values.buffers()[1], dtype=np.int64).reshape(-1, 2)[values.offset :][: len(values)]
     low, high = halves[:, 0], halves[:, 1]
     size = _sizes(low)
@@ -106,8 +106,8 @@ def number_bytes(values: pa.Decimal128Array) -> tuple[Bytes, Longs]:
     return flat[ranges(first, size)], size
 
 
-def _sizes(numbers: Longs) -> Longs:
-    """How many bytes numbers have, with their sign."""
+def _sizes(numbers: Integers) -> Integers:
+    """The number of bytes of each number, including its sign."""
     bits = (numbers ^ (numbers >> 63)).view(np.uint64)
     size = np.ones(len(numbers), dtype=np.int64)
     for more in range(1, 8):

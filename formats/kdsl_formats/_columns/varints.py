@@ -1,4 +1,4 @@
-"""Numbers of variable length, as Avro and Protobuf have them: seven bits in each byte, the lowest ones first."""
+"""Numbers of variable length in Avro and Protobuf: seven bits in each byte, the lowest bits first."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import numpy as np
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, words_of
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, words_of
 
 PAD: Final = 32
-"""Zeros after the last byte: the longest number, twice, so that a look ahead stays inside the buffer."""
+"""Zeros after the last byte: twice the longest number, so that reading ahead stays inside the buffer."""
 
 _U = np.uint64
 _STOPS = _U(0x8080808080808080)
@@ -28,17 +28,17 @@ def pad_bytes(content: Bytes) -> tuple[Bytes, Words]:
     return data, words_of(data)
 
 
-def read_varints(data: Bytes, words: Words, positions: Longs) -> tuple[Words, Longs | int, Mask | None]:
+def read_varints(data: Bytes, words: Words, positions: Integers) -> tuple[Words, Integers | int, Mask | None]:
     """The numbers that begin at some positions of a buffer from `pad_bytes`.
 
     Returns:
-        The numbers; how many bytes each has, one number where all have the same; which of them are none (too long),
-        None where all are right.
+        The numbers; the size of each (one number if all have the same size); a mask of the numbers that are too long,
+        None if there are none.
     """
     first = data.take(positions)
     if not len(first) or int(first.max()) < 0x80:
         return first.astype(np.uint64), 1, None
-    eight_bytes = words[positions]  # take would copy all words first, since they overlap
+    eight_bytes = words[positions]  # take would copy all words first, because they overlap
     stops = ~eight_bytes & _STOPS
     last = stops & (~stops + _ONE)  # the highest bit of the number's last byte
     size = (np.bitwise_count(last - _ONE).astype(np.int64) + 1) >> 3
@@ -49,14 +49,14 @@ def read_varints(data: Bytes, words: Words, positions: Longs) -> tuple[Words, Lo
 
 
 def _join_groups(words: Words) -> Words:
-    """Eight groups of seven bits, one in each byte, as one number."""
+    """Join eight groups of seven bits, one in each byte, to one number."""
     words = (words & _PAIR_LOW) | ((words & _PAIR_HIGH) >> _ONE)
     words = (words & _QUAD_LOW) | ((words & _QUAD_HIGH) >> _TWO)
     return (words & _OCT_LOW) | ((words & _OCT_HIGH) >> _FOUR)
 
 
-def _add_long_numbers(data: Bytes, positions: Longs, which: Any, numbers: Words, size: Longs) -> Mask:
-    """Put in the ninth and tenth byte of numbers that have them; which numbers have more."""
+def _add_long_numbers(data: Bytes, positions: Integers, which: Any, numbers: Words, size: Integers) -> Mask:
+    """Add the ninth and tenth byte of the numbers that have them; returns which numbers have more."""
     ninth, tenth = data[positions[which] + 8], data[positions[which] + 9]
     is_ten = ninth >= 0x80
     numbers[which] |= (ninth & np.uint8(0x7F)).astype(np.uint64) << _U(56)
@@ -68,17 +68,17 @@ def _add_long_numbers(data: Bytes, positions: Longs, which: Any, numbers: Words,
 
 
 def unzigzag(numbers: Words) -> Words:
-    """Signed numbers that were written with their sign as the lowest bit, as two's complements."""
+    """Decode zig-zag numbers, whose lowest bit is the sign, to two's complement."""
     return (numbers >> _ONE) ^ (~(numbers & _ONE) + _ONE)
 
 
-def zigzag(numbers: Longs) -> Words:
-    """Signed numbers with their sign as the lowest bit."""
+def zigzag(numbers: Integers) -> Words:
+    """Zig-zag encode signed numbers: the lowest bit is the sign."""
     return ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
 
 
-def varint_sizes(numbers: Words) -> Longs:
-    """How many bytes each number has."""
+def varint_sizes(numbers: Words) -> Integers:
+    """The number of bytes of each number."""
     size = np.ones(len(numbers), dtype=np.int64)
     largest = int(numbers.max()) if len(numbers) else 0
     bits = 7
@@ -89,14 +89,14 @@ def varint_sizes(numbers: Words) -> Longs:
 
 
 def spread_groups(numbers: Words) -> Words:
-    """The lowest 56 bits by groups of seven, each in a byte of its own."""
+    """Split the lowest 56 bits into groups of seven, each in its own byte."""
     words = (numbers & _OCT_LOW) | ((numbers & _U(0x00FFFFFFF0000000)) << _FOUR)
     words = (words & _QUAD_LOW) | ((words & _U(0x0FFFC0000FFFC000)) << _TWO)
     return (words & _PAIR_LOW) | ((words & _U(0x3F803F803F803F80)) << _ONE)
 
 
-def write_varints(target: Bytes, positions: Longs, numbers: Words, sizes: Longs) -> None:
-    """Write numbers into a buffer that has no room after them."""
+def write_varints(target: Bytes, positions: Integers, numbers: Words, sizes: Integers) -> None:
+    """Write numbers to a buffer that has no padding after them."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest <= 1:
         target[positions] = numbers.astype(np.uint8)

@@ -1,7 +1,7 @@
 """Values as Debezium and Kafka Connect write them, and the column types that they become.
 
-`wires` defines how a column's values look on the wire, one value at a time and by whole columns, for the column's type
-and the settings of a connector, which come from the format's options or a schema.
+`wires` defines the form of a column's values on the wire, for single values and for whole columns. It depends on the
+column's type and on the settings of a connector, which come from the format's options or from a schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Columns of values that Debezium and Kafka Connect wrote, read as `values` reads them one by one."""
+"""Reads columns of values that Debezium and Kafka Connect wrote; `values` is the reference for single values."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.temporal import NANOS_PER_DAY, time_unit
 from kdsl_formats._columns.arrays import (
     Bytes,
-    Longs,
+    Indices,
+    Integers,
     Mask,
-    Positions,
     Words,
     bounds,
     content,
@@ -38,8 +38,8 @@ from kdsl_formats._connect.values import (
 )
 from kdsl_formats._text import reading
 
-_SCALES = 8  # different ones in a column; more are read one by one
-_PADDING = 24  # bytes after the last text, for looks ahead
+_SCALES = 8  # different scales in a column: with more, values are read one by one
+_PADDING = 24  # bytes after the last string, for reading ahead
 _TWELVE, _LOW_TWELVE = np.uint64(0x3F003F003F003F00), np.uint64(0x003F003F003F003F)
 _DOZENS, _LOW_DOZENS = np.uint64(0x0FFF00000FFF0000), np.uint64(0x00000FFF00000FFF)
 _HALVES, _LOW_HALVES = np.uint64(0x00FFFFFF00000000), np.uint64(0x0000000000FFFFFF)
@@ -59,8 +59,8 @@ class ReadColumn:
 
     Attributes:
         values: The values; those that need the fallback are meaningless.
-        fallback: Those that must be read one by one.
-        infinite: Those that stand for infinity; the values are NULL. None where there are none.
+        fallback: A mask of the values that must be read one by one.
+        infinite: A mask of the infinite values, which are NULL here. None if there are none.
     """
 
     values: pa.Array
@@ -69,7 +69,7 @@ class ReadColumn:
 
 
 def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
-    """A column whose values must all be read one by one."""
+    """A column whose values all need the fallback."""
     return ReadColumn(pa.nulls(len(column), kind), np.asarray(column.is_valid()))
 
 
@@ -81,8 +81,8 @@ def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     return _decimals(kind, low, high, fallback, strings)
 
 
-def _decimals(kind: t.Decimal, low: Longs, high: Longs, fallback: Mask, of: pa.Array) -> ReadColumn:
-    """Decimals from their halves; NULL where the column that they are from is."""
+def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of: pa.Array) -> ReadColumn:
+    """Decimals from the halves of their numbers; NULL where the original column is NULL."""
     lost = exceeds_precision(low, high, kind.precision, fallback)
     if lost is not None:
         fallback = fallback | lost
@@ -91,8 +91,8 @@ def _decimals(kind: t.Decimal, low: Longs, high: Longs, fallback: Mask, of: pa.A
     return ReadColumn(decimal_array(arrow_type(kind), low, high, validity(of)), fallback)
 
 
-def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
-    """The halves of numbers from their base64, and which strings need the fallback."""
+def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
+    """The halves of the numbers in base64 strings, and which strings need the fallback."""
     start, end = bounds(strings)
     size = end - start
     longest = int(size.max())
@@ -107,9 +107,9 @@ def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
     bytes_ = (size >> 2) * 3 - pads
     fallback = ((size & 3) != 0) | (bytes_ < 1)
     if int(np.count_nonzero(six == 255)) != int(pads.sum()):
-        place = np.flatnonzero(six == 255)
-        owner = np.searchsorted(end, place, side="right")
-        fallback[owner[place < end[owner] - pads[owner]]] = True
+        index = np.flatnonzero(six == 255)
+        owner = np.searchsorted(end, index, side="right")
+        fallback[owner[index < end[owner] - pads[owner]]] = True
     words = words_of(six)
     first = _join_letters(words[start])
     bits = 8 * np.maximum(bytes_, 1)
@@ -118,18 +118,18 @@ def _numbers_of_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
         return low, low >> 63, fallback
     second = _join_letters(words[start + 8])
     first = (first << 16) >> 16
-    behind = np.clip(96 - bits, 0, 63)
+    excess = np.clip(96 - bits, 0, 63)
     whole = (first << 48) | second
     upper = first >> 16
-    rest = np.where(behind > 0, upper << (64 - np.maximum(behind, 1)), 0)
+    rest = np.where(excess > 0, upper << (64 - np.maximum(excess, 1)), 0)
     wide = size > 8
-    lower = (whole.view(np.uint64) >> behind.view(np.uint64)).view(np.int64) | rest
+    lower = (whole.view(np.uint64) >> excess.view(np.uint64)).view(np.int64) | rest
     low = np.where(wide, lower, low)
-    return low, np.where(wide, upper >> behind, low >> 63), fallback
+    return low, np.where(wide, upper >> excess, low >> 63), fallback
 
 
-def _join_letters(words: Words) -> Longs:
-    """Eight letters of base64, the first one in the lowest byte, as a number of 48 bits."""
+def _join_letters(words: Words) -> Integers:
+    """Join eight letters of base64, the first one in the lowest byte, to a number of 48 bits."""
     numbers = words.byteswap()
     numbers = ((numbers & _TWELVE) >> _TWO) | (numbers & _LOW_TWELVE)
     numbers = ((numbers & _DOZENS) >> _FOUR) | (numbers & _LOW_DOZENS)
@@ -137,15 +137,15 @@ def _join_letters(words: Words) -> Longs:
     return numbers.view(np.int64)
 
 
-def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Longs, Longs, Mask]:
-    """As `_numbers_of_base64`, for strings of any length."""
+def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
+    """Like `_numbers_of_base64`, for strings of any length."""
     decoded, fallback = reading.base64(strings)
     low, high, wrong = _numbers_of_bytes(decoded)
     return low, high, fallback | wrong
 
 
-def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Longs, Longs, Mask]:
-    """The halves of numbers of whole bytes, and which of them need the fallback."""
+def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]:
+    """The halves of big-endian numbers, and which of them need the fallback."""
     start, end = bounds(binary)
     data: Bytes = np.append(content(binary), np.zeros(_PADDING, dtype=np.uint8))
     length = end - start
@@ -154,7 +154,7 @@ def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Longs, Longs, Mask]:
 
 
 def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from the JSON of Debezium's ``VariableScaleDecimal``, as ``{"scale":2,"value":"Aeg="}``."""
+    """Decimals from the JSON of Debezium's ``VariableScaleDecimal``, such as ``{"scale":2,"value":"Aeg="}``."""
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
     start, end = bounds(strings)
@@ -162,39 +162,39 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     words = words_of(data)
     plain = _starts_with(words, start, _BEFORE) & (data[end - 1] == _BRACE) & (data[end - 2] == _QUOTE)
     first = start + len(_BEFORE)
-    behind = np.zeros(len(strings), dtype=np.int64)
+    scale_digits = np.zeros(len(strings), dtype=np.int64)
     for digits in range(1, _LONGEST_SCALE + 1):
-        behind[(behind == 0) & _starts_with(words, first + digits, _BETWEEN)] = digits
-    plain &= (behind > 0) & ((data[first] != _ZERO) | (behind == 1)) & (data[first] != _PLUS)
-    value = first + behind + len(_BETWEEN)
+        scale_digits[(scale_digits == 0) & _starts_with(words, first + digits, _BETWEEN)] = digits
+    plain &= (scale_digits > 0) & ((data[first] != _ZERO) | (scale_digits == 1)) & (data[first] != _PLUS)
+    value = first + scale_digits + len(_BETWEEN)
     plain &= value <= end - 2
-    scales, odd = reading.integers(slices(data, first, first + behind, plain, pa.string()), pa.int32())
+    scales, invalid = reading.integers(slices(data, first, first + scale_digits, plain, pa.string()), pa.int32())
     low, high, wrong = _numbers_of_base64(slices(data, value, np.maximum(end - 2, value), plain, pa.string()))
-    return _of_scales(scales, low, high, ~plain | odd | wrong, kind, strings)
+    return _of_scales(scales, low, high, ~plain | invalid | wrong, kind, strings)
 
 
-def _starts_with(words: Words, position: Positions, text: bytes) -> Mask:
-    """Which positions are the start of a string of nine to sixteen bytes."""
+def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
+    """Which positions are followed by a string of nine to sixteen bytes."""
     head, tail = (np.uint64(int.from_bytes(part, "little")) for part in (text[:8], text[-8:]))
     matches: Mask = (words[position] == head) & (words[position + len(text) - 8] == tail)
     return matches
 
 
 def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Decimal, of: pa.Array) -> ReadColumn:
-    """Decimals from their scales and digits.
+    """Decimals from their scales and unscaled numbers.
 
     Args:
-        scales: How many digits each has after its point.
-        values: The digits, as numbers of whole bytes.
+        scales: The digits of each decimal after its point.
+        values: The unscaled numbers, as big-endian bytes.
         kind: The column's type.
-        of: The column that they are from.
+        of: The column that they come from.
     """
     low, high, wrong = _numbers_of_bytes(values)
     return _of_scales(scales, low, high, wrong, kind, of)
 
 
 def _of_scales(
-    scales: pa.Int32Array, low: Longs, high: Longs, fallback: Mask, kind: t.Decimal, of: pa.Array
+    scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
     """Decimals of several scales, converted to the column's."""
     fallback = fallback | np.asarray(scales.is_null())
@@ -211,14 +211,14 @@ def _of_scales(
 
 
 def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from numbers as strings."""
+    """Decimals from strings of numbers."""
     values, fallback = reading.decimals(strings, arrow_type(kind))
     fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
     return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
 
 
 def dates_of_numbers(days: pa.Array) -> ReadColumn:
-    """Dates from their days, which are 32-bit or 64-bit numbers."""
+    """Dates from 32-bit or 64-bit numbers of days."""
     numbers = _longs(days)
     infinite = numbers < FIRST_DAY
     fallback = numbers > LAST_DAY
@@ -228,14 +228,14 @@ def dates_of_numbers(days: pa.Array) -> ReadColumn:
 
 
 def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
-    """Dates from strings as ``2017-09-15Z``."""
+    """Dates from strings such as ``2017-09-15Z``."""
     days, fallback = _strip_zone(strings)
     values, more = reading.dates(days)
     return ReadColumn(values, fallback | more)
 
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
-    """Times of day from numbers of a unit, which is given in nanoseconds."""
+    """Times of day from numbers of a unit, in nanoseconds."""
     counts = _longs(numbers)
     fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
     nanos = np.where(fallback, 0, counts) * unit
@@ -248,7 +248,7 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
 
 
 def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
-    """Times of day from strings as ``04:05:11.789Z``."""
+    """Times of day from strings such as ``04:05:11.789Z``."""
     plain, fallback = _strip_zone(strings)
     values, more = reading.times(plain)
     cut = time_unit(kind.precision)
@@ -256,7 +256,7 @@ def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
 
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
-    """Timestamps from numbers of a unit, which is given in nanoseconds."""
+    """Timestamps from numbers of a unit, in nanoseconds."""
     counts = _longs(numbers)
     positive, negative = infinite_of(unit)
     infinite = (counts == positive) | (counts == negative)
@@ -274,7 +274,7 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
 
 
 def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
-    """Timestamps from strings as ``2019-07-09T02:28:57.123456Z``."""
+    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``."""
     timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
     column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)
     micros = np.asarray(timestamps.view(pa.int64()).fill_null(0))
@@ -301,7 +301,7 @@ def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
 
 
 def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
-    """Bytes from base64, whose last two letters are others where it is safe in URLs."""
+    """Bytes from base64; the URL-safe alphabet differs in its last two letters."""
     if url_safe:
         strings = pc.replace_substring(pc.replace_substring(strings, "-", "+"), "_", "/")
     values, fallback = reading.base64(strings)
@@ -309,7 +309,7 @@ def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
 
 
 def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Strings without the ``Z`` at their end; those without one need the fallback, and NULL."""
+    """Strings without their trailing ``Z``; strings without one need the fallback, as does NULL."""
     start, end = bounds(strings)
     data = content(strings)
     present = np.asarray(strings.is_valid())
@@ -317,12 +317,12 @@ def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
 
 
-def _longs(numbers: pa.Array) -> Longs:
+def _longs(numbers: pa.Array) -> Integers:
     """Numbers with zeros in place of NULL."""
     return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
 
 
-def _array(values: Longs, kind: pa.DataType, of: pa.Array) -> pa.Array:
+def _array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
     """An array of 64-bit values that is NULL where another array is."""
     return pa.Array.from_buffers(kind, len(values), [validity(of), pa.py_buffer(np.ascontiguousarray(values))])
 
@@ -335,7 +335,7 @@ def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadC
 
 
 def _without_infinite(strings: pa.StringArray, read: ReadColumn, known: Sequence[str]) -> ReadColumn:
-    """A column, in which strings that stand for infinity do not need the fallback."""
+    """A column in which strings for infinity become NULL instead of needing the fallback."""
     if not read.fallback.any():
         return read
     infinite = np.asarray(pc.is_in(strings, pa.array(known, pa.string()))) & read.fallback

@@ -1,7 +1,7 @@
 """Compares the schemas inside messages with the columns of a table.
 
-Without this a decimal of another scale than the column's, or a timestamp of another unit, would be read as another
-value. Nearly all messages of a topic begin with the same schema, which is compared once.
+Without this check, a decimal with another scale than the column's, or a timestamp in another unit, would be read as a
+different value. Nearly all messages of a topic begin with the same schema, which is compared once.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from kdsl_formats._connect.wires import Decimals, Modes, Times, Timestamps, wire
 
 _BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
 _MAX_SCHEMAS = 16  # schemas
-_ATTEMPTS = 8  # to learn a new one, in one batch
+_ATTEMPTS = 8  # new schemas per batch
 _FAMILIES = (t.Date, t.Time, (t.Timestamp, t.TimestampLtz))
 
 
 class SchemaCheckingDecoder:
-    """Decodes messages whose schema matches the columns; the others are bad.
+    """Decodes messages whose schema matches the columns; other messages are bad.
 
     Args:
-        inner: Reads messages.
+        inner: Decodes the messages.
         row: The type of the rows.
         modes: How their values are read.
-        members: The members of the payload that are such rows; none where the payload is one.
-        ignore: Whether bad messages give no rows, instead of an error.
+        members: The members of the payload that are such rows; empty if the payload itself is a row.
+        ignore: Whether bad messages produce no rows, instead of an error.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class SchemaCheckingDecoder:
     ) -> None:
         self._inner, self._row, self._modes, self._members = inner, row, modes, members
         self._ignore = ignore
-        self._known: dict[bytes, str] = {}  # what messages begin with, and what is wrong with it
+        self._known: dict[bytes, str] = {}  # the start of messages up to the payload, and its problem
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; see `kdsl.formats.Decoder`."""
         wrong = self._find_bad(messages)
         if not wrong:
             return self._inner.decode(messages)
@@ -58,7 +58,7 @@ class SchemaCheckingDecoder:
         return attrs.evolve(decoded, bad=tuple(sorted((*decoded.bad, *wrong), key=lambda bad: bad.index)))
 
     def _find_bad(self, messages: pa.BinaryArray) -> list[BadRecord]:
-        """The messages whose schema contradicts the columns."""
+        """The messages whose schema contradicts the columns, as bad records."""
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         bad: list[BadRecord] = []
         for head in tuple(self._known):
@@ -79,14 +79,14 @@ class SchemaCheckingDecoder:
         return bad
 
     def _check_messages(self, head: bytes, messages: pa.BinaryArray, rest: Mask, bad: list[BadRecord]) -> None:
-        """Sort out the messages that begin with a known schema: they are bad where it contradicts the columns."""
+        """Check the messages that begin with a known schema: they are bad if it contradicts the columns."""
         same_schema = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if self._known[head]:
             bad += [BadRecord(index, self._known[head]) for index in np.flatnonzero(same_schema).tolist()]
         rest &= ~same_schema
 
     def _learn_schema(self, message: bytes) -> bytes | None:
-        """What a message begins with, up to its payload, which is known then; None where it is not plain."""
+        """Remember the start of a message up to its payload, and return it; None if it has an unusual form."""
         end = message.find(_BETWEEN)
         if end < 0 or not message.startswith(_BEFORE):
             return None
@@ -101,7 +101,7 @@ class SchemaCheckingDecoder:
         return head
 
     def _find_problem(self, schema: Any) -> str:
-        """How a schema contradicts the columns; empty where it does not."""
+        """How a schema contradicts the columns; empty if it does not."""
         rows = [schema]
         if self._members:
             fields = schema.get("fields") if isinstance(schema, Mapping) else None
@@ -112,7 +112,7 @@ class SchemaCheckingDecoder:
 
 
 def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None where the message has none."""
+    """The schema inside a message; None if the message has none."""
     try:
         document = orjson.loads(message)
     except ValueError:
@@ -121,13 +121,13 @@ def _schema_in(message: bytes) -> Any:
 
 
 def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:
-    """Where values of a schema would be read as other values than were written.
+    """Find where values of a schema would be read as other values than were written.
 
     Args:
         schema: The schema of Kafka Connect.
         kind: The column's type.
         modes: How values are read.
-        path: Where the column is.
+        path: The path of the column.
     """
     if not isinstance(schema, Mapping):
         return
@@ -151,30 +151,30 @@ def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str =
 
 
 def _value_contradictions(schema: Mapping[str, Any], kind: t.DataType, modes: Modes, path: str) -> Iterator[str]:
-    """How the schema of a value without parts contradicts its column."""
+    """Find how the schema of a value without parts contradicts its column."""
     wire, name = wire_of(kind, modes), schema.get("name")
     if wire is None or not isinstance(name, str):
         return
-    says = f"the schema in the message says that {path!r}"
+    prefix = f"the schema in the message says that {path!r}"
     time_schema = TIME_SCHEMAS.get(name)
     if isinstance(wire, Decimals) and name == DECIMAL:
         parameters = schema.get("parameters")
         scale = parameters.get("scale") if isinstance(parameters, Mapping) else None
         if wire.mode == "precise" and scale is not None and str(scale) != str(wire.decimal.scale):
-            yield f"{says} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
+            yield f"{prefix} has the scale {scale}, but the column is {kind.spelling}; declare DECIMAL(p, {scale})"
     elif time_schema is not None and not any(
         isinstance(kind, f) and isinstance(time_schema.type, f) for f in _FAMILIES
     ):
-        yield f"{says} is a {name}, but the column is {kind.spelling}; declare {time_schema.type.spelling}"
+        yield f"{prefix} is a {name}, but the column is {kind.spelling}; declare {time_schema.type.spelling}"
     elif (
         time_schema is not None and isinstance(wire, Times | Timestamps) and _units_differ(wire.unit, time_schema.unit)
     ):
         yield (
-            f"{says} is a {name}, but the column {kind.spelling} with time.precision.mode {modes.times!r} counts "
+            f"{prefix} is a {name}, but the column {kind.spelling} with time.precision.mode {modes.times!r} counts "
             f"another unit; declare {time_schema.type.spelling}, or set the mode of the connector"
         )
 
 
 def _units_differ(unit: int | None, other: int | None) -> bool:
-    """Whether both are units of numbers, and differ; None is the unit of strings, which need no check."""
+    """Whether both are units of numbers and differ; None is the unit of strings, which need no check."""
     return unit is not None and other is not None and unit != other

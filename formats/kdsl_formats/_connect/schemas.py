@@ -1,4 +1,4 @@
-"""Schemas of Kafka Connect, as its JsonConverter writes them: of a table's rows, and as a table's column types."""
+"""Kafka Connect schemas, as its JsonConverter writes them: from a table's rows, and to a table's columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS: Mapping[str, t.DataType] = {
     "float": t.Float(), "double": t.Double(), "bytes": t.BYTES, "string": t.STRING,
 }  # fmt: skip
 VARIABLE_TYPE = t.Decimal(38, 18)
-"""The column type of values that each have their own scale."""
+"""The column type of decimals that each have their own scale."""
 _TIME_NAMES = {
     (Times, MILLIS): "Time", (Times, MICROS): "MicroTime", (Times, NANOS): "NanoTime", (Times, None): "IsoTime",
     (Timestamps, MILLIS): "Timestamp", (Timestamps, MICROS): "MicroTimestamp", (Timestamps, NANOS): "NanoTimestamp",
@@ -38,8 +38,8 @@ class TimeSchema:
 
     Attributes:
         type: The column type that holds them.
-        mode: The setting of a connector that writes them; None where all do.
-        unit: What a number counts, in nanoseconds; None of a string.
+        mode: The setting of a connector that writes them; None if all do.
+        unit: The unit of its numbers, in nanoseconds; None for strings.
     """
 
     type: t.DataType
@@ -64,17 +64,17 @@ TIME_SCHEMAS: Mapping[str, TimeSchema] = {
     f"{CONNECT}Time": TimeSchema(t.Time(3), "connect", MILLIS),
     f"{CONNECT}Timestamp": TimeSchema(t.Timestamp(3), "connect", MILLIS),
 }
-"""What the names of times mean."""
+"""The named schemas of dates, times and timestamps."""
 
 
 def connect_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of values that are written with some settings."""
+    """The schema of values that are written with some connector settings."""
     wire = wire_of(kind, modes)
     return {**(_plain_schema(kind, modes) if wire is None else _wire_schema(wire, modes)), "optional": kind.nullable}
 
 
 def _plain_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of a type by the format's own rules."""
+    """The schema of a type under the format's own rules."""
     match kind:
         case t.Decimal():
             return _decimal_schema(kind)
@@ -98,7 +98,7 @@ def _decimal_schema(kind: t.Decimal) -> dict[str, Any]:
 
 
 def _wire_schema(wire: Wire, modes: Modes) -> dict[str, Any]:
-    """The schema of a type that the settings of a connector change."""
+    """The schema of a type whose form depends on connector settings."""
     match wire:
         case Decimals(decimal=kind, mode=mode):
             return _decimal_schema(kind) if mode == "precise" else {"type": mode}
@@ -117,18 +117,18 @@ def _wire_schema(wire: Wire, modes: Modes) -> dict[str, Any]:
 
 
 def _time_schema(kind: str, name: str, modes: Modes) -> dict[str, Any]:
-    """A named schema of times."""
+    """A named schema of dates, times or timestamps."""
     return {"type": kind, "name": f"{CONNECT if modes.times == 'connect' else DEBEZIUM}{name}", "version": 1}
 
 
 @attrs.frozen
 class SchemaTable:
-    """A table for the rows of a schema.
+    """A table that can hold the rows of a schema.
 
     Attributes:
         row: The columns.
-        modes: The settings of a connector that writes such values.
-        notes: What a reader of the table should know.
+        modes: The connector settings that write such values.
+        notes: Hints for readers of the table declaration.
     """
 
     row: t.Row
@@ -137,10 +137,10 @@ class SchemaTable:
 
 
 def table_of_schema(schema: Any) -> SchemaTable | None:
-    """The table that a schema describes; None where it is not a schema of rows.
+    """The table that a schema describes; None if it does not describe rows.
 
-    Optional fields are nullable. Times that the most frequent setting does not write stay the numbers and strings that
-    they are.
+    Optional fields are nullable. Times that the most frequent setting does not write stay numbers or strings.
+
     """
     names = _schema_names(schema)
     modes = Modes("precise" if {DECIMAL, VARIABLE}.intersection(names) else None, _most_frequent_mode(names))
@@ -153,7 +153,7 @@ def table_of_schema(schema: Any) -> SchemaTable | None:
 
 
 def _schema_names(schema: Any, depth: int = 0) -> list[str]:
-    """The names of a schema and of all schemas inside it, as often as each occurs."""
+    """The names of a schema and of all schemas inside it, repeated as they occur."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return []
     inner = [*schema["fields"]] if isinstance(schema.get("fields"), list) else []
@@ -164,7 +164,7 @@ def _schema_names(schema: Any, depth: int = 0) -> list[str]:
 
 
 def _most_frequent_mode(names: list[str]) -> TimeMode | None:
-    """The setting that writes most of the times."""
+    """The setting under which most of the times were written."""
     time_schemas = [TIME_SCHEMAS[name] for name in names if name in TIME_SCHEMAS]
     modes: list[TimeMode] = [time_schema.mode for time_schema in time_schemas if time_schema.mode is not None]
     if not modes:
@@ -184,12 +184,12 @@ class _SchemaReader:
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a schema, regardless of whether it is optional."""
+        """The column type of a schema, whether it is optional or not."""
         kind, name = schema["type"], schema.get("name")
         if name == VARIABLE:
             self.notes.append(
-                f"{path}: each value has its own scale, and is rounded to that of {VARIABLE_TYPE}; declare the digits "
-                "that you need"
+                f"{path}: each value has its own scale, and is rounded to that of {VARIABLE_TYPE}; declare another "
+                "precision and scale if you need them"
             )
             return VARIABLE_TYPE
         if name == DECIMAL:
@@ -213,13 +213,13 @@ class _SchemaReader:
             case "map" if schema["keys"]["type"] == "string":
                 return t.Map(t.STRING.as_nullable(False), self.read_column(schema["values"], f"{path}{{}}"))
             case "map":
-                self.notes.append(f"{path}: a map whose keys are not strings becomes a STRING with the JSON")
+                self.notes.append(f"{path}: a map whose keys are not strings becomes a STRING with its JSON")
                 return t.STRING
             case _:
                 return _COLUMNS[kind]
 
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a Decimal with some parameters."""
+        """The column type of a Decimal with these parameters."""
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:
             raise ValueError(scale)

@@ -1,7 +1,7 @@
 """Reads single values that Debezium and Kafka Connect wrote; the reference for whole columns.
 
-A date is days since 1970-01-01, a time nanoseconds of the day, a timestamp microseconds since 1970-01-01 00:00:00.
-Functions raise ValueError for an invalid value, and `InfiniteError` for one that stands for infinity.
+A date is in days since 1970-01-01, a time in nanoseconds of the day, a timestamp in microseconds since 1970-01-01
+00:00:00. Functions raise ValueError for an invalid value, and `InfiniteError` for an infinite one.
 
 The rules are those of Debezium 3.6: https://debezium.io/documentation/reference/3.6/connectors/postgresql.html, its
 sections "Temporal types" and "Decimal types".
@@ -17,7 +17,7 @@ from kdsl.types import model as t
 from kdsl.types.strings import temporal
 
 INFINITE_NUMBERS = ("NaN", "NAN", "Infinity", "-Infinity", "POSITIVE_INFINITY", "NEGATIVE_INFINITY")
-"""The strings for values of Postgres' NUMERIC that are not numbers."""
+"""Debezium's strings for values of Postgres' NUMERIC that are not finite numbers."""
 INFINITE_TIMES = ("infinity", "-infinity")
 """What Debezium writes for an infinite TIMESTAMPTZ."""
 INFINITE_MICROS = (9_223_372_036_825_200_000, -9_223_372_036_832_400_000)
@@ -25,7 +25,7 @@ INFINITE_MICROS = (9_223_372_036_825_200_000, -9_223_372_036_832_400_000)
 LONG = (1 << 63) - 1
 MILLIS, MICROS, NANOS = 1_000_000, 1_000, 1  # in nanoseconds
 FIRST_DAY = temporal.day_number(-1_000_000, 1, 1)
-"""Days before this one stand for infinity: Debezium writes several such numbers, and no database has such dates."""
+"""Earlier days represent infinity: Debezium writes several such numbers, and no database has such dates."""
 LAST_DAY = (1 << 31) - 1
 _INFINITE_DATE = re.compile(r"(\+2922(78994-08|69055-12)|-5877611-06)-[0-9]{2}Z?")
 _ZONED = r"(Z|[+-][0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?"
@@ -38,10 +38,10 @@ _EXACT = decimal.Context(prec=3 * _MAX_BYTES + 2 * _MAX_SCALE)
 
 
 class InfiniteError(ValueError):
-    """A value stands for infinity, or is not a number; the column's type cannot hold either."""
+    """A value is infinite, or not a number; the column's type cannot hold it."""
 
     def __init__(self) -> None:
-        super().__init__("it stands for infinity, which the type cannot hold; declare the column nullable to read NULL")
+        super().__init__("it is infinite, which the type cannot represent; declare the column nullable to read NULL")
 
 
 class InfiniteCounter:
@@ -51,20 +51,20 @@ class InfiniteCounter:
         self.count = 0
 
     def take(self) -> int:
-        """The values counted since this was last called."""
+        """Return the number of infinite values since the last call, and reset it."""
         count, self.count = self.count, 0
         return count
 
 
 class UnwritableError(ValueError):
-    """A value has no form on the wire."""
+    """A value cannot be represented on the wire."""
 
 
 def infinite_of(unit: int) -> tuple[int, int]:
-    """The numbers that stand for infinite timestamps.
+    """The numbers that represent infinite timestamps.
 
     Args:
-        unit: What the numbers count, in nanoseconds.
+        unit: The unit of the numbers, in nanoseconds.
     """
     if unit == NANOS:
         return LONG, -LONG - 1
@@ -73,7 +73,7 @@ def infinite_of(unit: int) -> tuple[int, int]:
 
 
 def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
-    """A decimal from its digits as a number in two's complement, rounded half up to the column's scale."""
+    """A decimal from its unscaled two's complement number, rounded half up to the column's scale."""
     if not unscaled:
         raise ValueError("a decimal of no bytes is not a number")
     if len(unscaled) > _MAX_BYTES or abs(scale) > _MAX_SCALE:
@@ -83,14 +83,14 @@ def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
 
 
 def to_unscaled(number: Decimal, scale: int) -> bytes:
-    """The digits of a decimal as the shortest number in two's complement, as Java's ``BigInteger`` has them."""
+    """The unscaled number of a decimal in the shortest two's complement form, as in Java's ``BigInteger``."""
     digits = int(number.scaleb(scale, _EXACT))
     size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
     return digits.to_bytes(size, "big", signed=True)
 
 
 def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
-    """A number rounded half up to a column's scale."""
+    """Round a number half up to a column's scale."""
     number = number.quantize(Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
     if number.copy_abs() >= 10 ** (kind.precision - kind.scale):  # abs would round
         raise ValueError("it has too many digits")
@@ -98,7 +98,7 @@ def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
 
 
 def days_of_number(days: int) -> int:
-    """A date from its days."""
+    """A date from a number of days."""
     if days < FIRST_DAY:
         raise InfiniteError
     if days > LAST_DAY:
@@ -107,7 +107,7 @@ def days_of_number(days: int) -> int:
 
 
 def days_of_string(string: str) -> int:
-    """A date from an ISO string, as ``2017-09-15Z``."""
+    """A date from an ISO string such as ``2017-09-15Z``."""
     if string in INFINITE_TIMES or _INFINITE_DATE.fullmatch(string):
         raise InfiniteError
     match = _DATE.fullmatch(string)
@@ -117,7 +117,7 @@ def days_of_string(string: str) -> int:
 
 
 def time_of_number(number: int, unit: int, precision: int) -> int:
-    """A time of day from a number; the end of the day is midnight."""
+    """A time of day from a number of units; the end of the day becomes midnight."""
     nanos = number * unit
     if not 0 <= nanos <= temporal.NANOS_PER_DAY:
         raise ValueError("a TIME is between 00:00:00 and 24:00:00")
@@ -125,7 +125,7 @@ def time_of_number(number: int, unit: int, precision: int) -> int:
 
 
 def time_of_string(string: str, precision: int) -> int:
-    """A time of day from an ISO string, as ``04:05:11.789Z``; one of another zone becomes the time in UTC."""
+    """A time of day from an ISO string such as ``04:05:11.789Z``; times of other zones are converted to UTC."""
     match = _TIME.fullmatch(string)
     if match is None:
         raise ValueError("expected a time as 04:05:11.789Z")
@@ -138,7 +138,7 @@ def _truncate(nanos: int, precision: int) -> int:
 
 
 def timestamp_of_number(number: int, unit: int) -> int:
-    """A timestamp from a number; what is finer than microseconds is cut."""
+    """A timestamp from a number of units; digits finer than microseconds are truncated."""
     if number in infinite_of(unit):
         raise InfiniteError
     micros = number * unit // 1_000
@@ -148,11 +148,11 @@ def timestamp_of_number(number: int, unit: int) -> int:
 
 
 def timestamp_of_string(string: str, *, zoned: bool) -> int:
-    """A timestamp from an ISO string, as ``2019-07-09T02:28:57.123456Z``; one of another zone becomes the time in UTC.
+    """A timestamp from an ISO string such as ``2019-07-09T02:28:57.123456Z``; other zones are converted to UTC.
 
     Args:
         string: The string.
-        zoned: Whether it must name its zone.
+        zoned: Whether the zone is required.
     """
     if string in INFINITE_TIMES:
         raise InfiniteError
@@ -169,7 +169,7 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
 
 
 def _offset(zone: str | None) -> int:
-    """The microseconds by which a zone is ahead of UTC."""
+    """The offset of a zone from UTC in microseconds."""
     if not zone or zone == "Z":
         return 0
     hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:00".split(":")[:3])

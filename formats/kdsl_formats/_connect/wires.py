@@ -1,7 +1,7 @@
-"""How the values of a column look on the wire, by its type and by the settings of a Debezium connector.
+"""The form of a column's values on the wire, by its type and the settings of a Debezium connector.
 
-A `Wire` reads and writes JSON values, and reads what Avro has in their place. Its functions of single values are the
-reference; those of whole columns leave to the fallback what is not plain.
+A `Wire` reads and writes JSON values, and reads the corresponding Avro values. Its functions for single values are the
+reference; those for whole columns leave unusual values to the fallback.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _PLAIN_NUMBER = re.compile("-?[0-9]+")
 
 @attrs.frozen
 class Modes:
-    """The settings of a connector that define how values look; None where the format's own rules apply.
+    """The connector settings that define the form of values; None if the format's own rules apply.
 
     Attributes:
         decimals: ``decimal.handling.mode``.
@@ -56,13 +56,13 @@ NO_MODES = Modes()
 
 
 class Wire(ABC):
-    """How the values of a column look.
+    """Reads and writes the values of a column.
 
-    Functions of single values raise ValueError for an invalid value (`values.InfiniteError` for infinity).
+    Functions for single values raise ValueError for an invalid value (`values.InfiniteError` for infinity).
 
     Attributes:
         kind: The column's type.
-        expected: What values should be, for messages.
+        expected: A description of valid values, for messages.
         quoted: Whether all values are written as JSON strings.
     """
 
@@ -74,56 +74,56 @@ class Wire(ABC):
         self.expected = expected
 
     def from_string(self, string: str) -> Any:
-        """The value of a string."""
+        """Read a value from a string."""
         raise ValueError(f"expected {self.expected}")
 
     def from_number(self, spelled: str) -> Any:
-        """The value of a number, as JSON spells it."""
+        """Read a value from a number, as it is spelled in JSON."""
         raise ValueError(f"expected {self.expected}")
 
     def from_object(self, members: Mapping[str, Any]) -> Any:
-        """The value of an object."""
+        """Read a value from an object."""
         raise ValueError(f"expected {self.expected}")
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
-        """The values of strings."""
+        """Read values from strings."""
         return columns.all_fallback(strings, self.type)
 
     def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
-        """The values of numbers, as JSON spells them."""
+        """Read values from numbers, as they are spelled in JSON."""
         return columns.all_fallback(spelled, self.type)
 
     def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
-        """The values of objects, as JSON spells them."""
+        """Read values from objects, as they are spelled in JSON."""
         return columns.all_fallback(spelled, self.type)
 
     @abstractmethod
     def write(self, value: Any) -> str:
-        """A value as JSON, without the quotes of a string.
+        """Write a value as JSON, without the quotes of a string.
 
         Raises:
-            UnwritableError: It has no form on the wire.
+            UnwritableError: The value cannot be represented on the wire.
         """
 
     @abstractmethod
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """The values of a column as JSON, without the quotes of strings.
+        """Write a column as JSON values, without the quotes of strings.
 
         Raises:
-            UnwritableError: A value has no form on the wire; `write` says why.
+            UnwritableError: A value cannot be represented on the wire; `write` raises the error with its reason.
         """
 
 
 class _NumberWire(Wire):
-    """What is a number on the wire."""
+    """Values that are numbers on the wire."""
 
     @abstractmethod
     def from_long(self, number: int) -> Any:
-        """The value of a number."""
+        """Read a value from a number."""
 
     @abstractmethod
     def read_longs(self, array: pa.Array) -> ReadColumn:
-        """The values of 64-bit or 32-bit numbers."""
+        """Read values from 64-bit or 32-bit numbers."""
 
     def from_number(self, spelled: str) -> Any:
         if not _PLAIN_NUMBER.fullmatch(spelled):
@@ -137,15 +137,15 @@ class _NumberWire(Wire):
 
 
 class Decimals(Wire):
-    """Decimals: the base64 of their digits, a ``VariableScaleDecimal``, a string or a number.
+    """Decimals: the base64 of their unscaled numbers, a ``VariableScaleDecimal``, a string or a number.
 
-    Numbers are read in every mode: Kafka Connect's JsonConverter writes them with ``decimal.format=numeric``.
+    Numbers are read in every mode: Kafka Connect's JsonConverter writes them if ``decimal.format=numeric``.
     """
 
     def __init__(self, kind: t.Decimal, mode: DecimalMode) -> None:
         expected = {
             "precise": "its digits in base64, as decimal.handling.mode 'precise' writes them",
-            "string": "the text of a number",
+            "string": "a number as a string",
             "double": "a number",
         }
         super().__init__(kind, expected[mode])
@@ -240,10 +240,10 @@ class Dates(_NumberWire):
 class Times(_NumberWire):
     """Times of day: numbers, or ISO strings.
 
-    Strings are read in every mode: Debezium writes a time with its zone (Postgres' TIMETZ) as a string in UTC always.
+    Strings are read in every mode: Debezium always writes a time with a zone (Postgres' TIMETZ) as a string in UTC.
 
     Attributes:
-        unit: What numbers count, in nanoseconds; None where times are strings.
+        unit: The unit of numbers, in nanoseconds; None if times are strings.
     """
 
     def __init__(self, kind: t.Time, unit: int | None) -> None:
@@ -279,11 +279,11 @@ class Times(_NumberWire):
 class Timestamps(_NumberWire):
     """Timestamps: numbers, or ISO strings.
 
-    An instant (TIMESTAMP_LTZ) is read from strings in every mode, and written as one: Debezium writes Postgres'
-    TIMESTAMPTZ so. Numbers become instants, too, as Kafka Connect's own timestamps are.
+    An instant (TIMESTAMP_LTZ) is read from strings in every mode, and written as a string, as Debezium does for
+    Postgres' TIMESTAMPTZ. Numbers become instants, too, because Kafka Connect's own timestamps are numbers.
 
     Attributes:
-        unit: What numbers count, in nanoseconds; None where timestamps are strings.
+        unit: The unit of numbers, in nanoseconds; None if timestamps are strings.
     """
 
     def __init__(self, kind: t.DataType, unit: int | None) -> None:
@@ -331,7 +331,7 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Microseconds in the unit on the wire."""
+        """Convert microseconds to the unit on the wire."""
         if self.unit == NANOS:
             far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))
             if pc.any(far).as_py():
@@ -344,7 +344,7 @@ class Timestamps(_NumberWire):
 
 
 class Binary(Wire):
-    """Bytes: in base64, in base64 that is safe in URLs, or in hexadecimal digits."""
+    """Bytes: in base64, in URL-safe base64, or in hexadecimal digits."""
 
     def __init__(self, kind: t.DataType, mode: BinaryMode) -> None:
         super().__init__(kind, "hexadecimal digits" if mode == "hex" else f"bytes in {mode.replace('bytes', 'base64')}")
@@ -386,7 +386,7 @@ _FIXED: Mapping[str, int | None] = {
 
 
 def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
-    """How the values of a column look where a connector has some settings; None where the format's own rules hold."""
+    """The form of a column's values under some connector settings; None if the format's own rules apply."""
     match kind:
         case t.Decimal() if modes.decimals is not None:
             return Decimals(kind, modes.decimals)
@@ -403,7 +403,7 @@ def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
 
 
 def _unit(mode: TimeMode, precision: int) -> int | None:
-    """What numbers of times count, in nanoseconds; None where times are strings."""
+    """The unit of times as numbers, in nanoseconds; None if times are strings."""
     if mode in _FIXED:
         return _FIXED[mode]
     return MILLIS if precision <= 3 else MICROS if precision <= 6 else NANOS

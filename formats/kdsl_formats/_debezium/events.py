@@ -1,4 +1,4 @@
-"""What Debezium's events say, whether they are JSON or Avro: operations, and rows before changes."""
+"""The contents of Debezium's JSON and Avro events: operations, and before-images."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ READ: Final = "r"
 UPDATE: Final = "u"
 DELETE: Final = "d"
 MESSAGE: Final = "m"
-"""The operation of what Postgres' ``pg_logical_emit_message`` wrote; it has no row."""
+"""The operation of a message from Postgres' ``pg_logical_emit_message``; it has no row."""
 TRUNCATE: Final = "t"
-"""The operation of a table that was emptied."""
+"""The operation of a TRUNCATE, which empties the table."""
 
 
 def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:
-    """The columns that are read of a row before a change, where only its key counts; None where all columns are.
+    """The columns to read of a before-image, if only its key is needed; None if all columns are needed.
 
     Args:
         row: The type of the rows.
@@ -30,23 +30,23 @@ def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:
 
 
 def deletes_need_row(row: t.Row, keyed: Sequence[str]) -> bool:
-    """Whether the row of a delete says which row is deleted; otherwise the message key does.
+    """Whether a delete needs the row to identify what is deleted; otherwise the message key identifies it.
 
     Args:
         row: The type of the rows.
-        keyed: As in `key_row`.
+        keyed: See `key_row`.
     """
     return not keyed or key_row(row, keyed) is not None
 
 
 def truncate_reason(identifier: str) -> str:
-    """Why a message that says that a table was emptied is an error.
+    """The error of a message that empties the table.
 
     Args:
-        identifier: The format.
+        identifier: The identifier of the format.
     """
     return (
-        "the message says that the table was emptied ('op' is 't'), but not which rows that deletes; write "
+        "the message empties the table ('op' is 't') without naming the deleted rows; set "
         f"truncate='skip' (in SQL and YAML '{identifier}.truncate' = 'skip') to continue, and empty the targets of the "
-        "changes yourself; or write 'apply' for a table with cdc-events-duplicate, which keeps rows"
+        "changes yourself; or set 'apply' for a table with cdc-events-duplicate, which keeps rows"
     )

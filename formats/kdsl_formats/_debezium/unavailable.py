@@ -1,8 +1,8 @@
-"""Finds the placeholders that Debezium writes for values that Postgres did not send, because a change kept them.
+"""Finds Debezium's placeholders for values that Postgres did not send, because a change did not touch them.
 
-Postgres stores large values out of line (TOAST), and sends one that a change leaves alone only where the REPLICA
-IDENTITY of the table is FULL. What Debezium writes in its place depends on the column's type; the forms are those of
-its ``UnchangedToastedPlaceholder``, and of the messages in ``tests/formats/debezium``.
+Postgres stores large values out of line (TOAST), and sends an unchanged one only if the REPLICA IDENTITY of the table
+is FULL. The placeholder that Debezium writes instead depends on the column's type; the forms are those of its
+``UnchangedToastedPlaceholder``, and of the messages in ``tests/formats/debezium``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class PlaceholderFinder:
 
     Args:
         row: The type of the rows.
-        placeholder: What Debezium writes, as its option ``unavailable.value.placeholder`` has it.
+        placeholder: The value of the connector's option ``unavailable.value.placeholder``.
     """
 
     def __init__(self, row: t.Row, placeholder: str) -> None:
@@ -46,7 +46,7 @@ class PlaceholderFinder:
         self._columns = [(i, f.name, f.type) for i, f in enumerate(row.fields) if _may_hold(f.type)]
 
     def replace_placeholders(self, decoded: Decoded) -> Decoded:
-        """The same rows with NULL in place of each placeholder, and `Decoded.unavailable` saying where that is."""
+        """Replace each placeholder by NULL, and mark it in `Decoded.unavailable`."""
         masks: dict[str, pa.Array] = {}
         columns: list[pa.Array] | None = None
         for index, name, kind in self._columns:
@@ -63,7 +63,7 @@ class PlaceholderFinder:
         return attrs.evolve(decoded, rows=rows, unavailable=masks)
 
     def _find_placeholders(self, column: pa.Array, kind: t.DataType) -> Mask | None:
-        """Which values are placeholders; None where none is."""
+        """Which values are placeholders; None if there are none."""
         if len(column) == 0:
             return None
         match kind:
@@ -81,7 +81,7 @@ class PlaceholderFinder:
                 return self._find_spelled_out(column)
 
     def _find_single(self, column: pa.Array, values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-        """Which lists, or maps, have one element, or key, that is a placeholder."""
+        """Which lists (or maps) have one element (or key), which is a placeholder."""
         start, size = _extents(column)
         index = np.flatnonzero(size == 1)
         if not index.size:
@@ -108,7 +108,7 @@ class PlaceholderFinder:
 
 
 def _may_hold(kind: t.DataType) -> bool:
-    """Whether values of a type may be placeholders."""
+    """Whether values of a type can be placeholders."""
     match kind:
         case t.Array(element=element):
             return isinstance(element, (*_STRINGS, *_BYTES, *_NUMBERS))
@@ -119,7 +119,7 @@ def _may_hold(kind: t.DataType) -> bool:
 
 
 def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-    """Which values are among some wanted ones; None where none is, which often follows from their lengths alone."""
+    """Which values are among some wanted ones; None if there are none, which their lengths alone often show."""
     sizes = np.diff(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1])
     lengths = {len(text.encode() if isinstance(text, str) else text) for text in wanted}
     if not any((sizes == length).any() for length in lengths):
@@ -130,7 +130,7 @@ def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
 
 
 def _extents(column: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Where each list begins among all elements, and how many it has; none of a list that is NULL."""
+    """The index of the first element of each list, and its number of elements; 0 for NULL."""
     offsets = np.asarray(column.offsets).astype(np.int64)
     size = np.diff(offsets)
     if column.null_count:

@@ -1,4 +1,4 @@
-"""Avro bodies in Confluent's frame: read with the schema that each message names, written with a registered one."""
+"""Avro bodies in Confluent's frame: read with the schema that each message names, written with a registered schema."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SubjectOf = Callable[[str], str]
 
 
 def schema_text(schema: Json) -> str:
-    """A schema as the text that is registered."""
+    """The string form of a schema in which it is registered."""
     return json.dumps(schema, separators=(",", ":"), ensure_ascii=False)
 
 
@@ -37,7 +37,7 @@ def record_name(schema: Json) -> str:
     """The full name of the record of a schema, which may be a union of the record with null."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
-    return records[0].name if records else kind.called
+    return records[0].name if records else kind.type_name
 
 
 def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
@@ -45,7 +45,7 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
 
     Args:
         schema: The schema.
-        within: A field of the record; its record is used instead. There are no names where it has none.
+        within: A field of the record; its record is used instead. There are no names if the field is not a record.
     """
     fields = _record_fields(schema_type(schema))
     if within:
@@ -59,16 +59,16 @@ def _record_fields(kind: Type) -> tuple[RecordField, ...]:
 
 
 class FramedReader:
-    """Reads messages whose frames name the schema that they were written with.
+    """Decodes messages whose frames name the schema that they were written with.
 
-    The registry is asked for a schema when the first message names it; the readers are kept.
+    A schema is fetched when the first message names it; its decoder is reused.
 
     Args:
         registry: The registry.
         row: The type of the rows.
-        reader_schema: The schema that the writers' are resolved to.
-        has_rows: Whether messages of a writer's schema have rows; the others are skipped.
-        find_undeclared_columns: Returns the names of columns that a writer's schema has and the table does not declare.
+        reader_schema: The schema that the writers' schemas are resolved to.
+        has_rows: Whether messages with a writer's schema contain rows; others are skipped.
+        find_undeclared_columns: Returns the names of columns in a writer's schema that the table does not declare.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class FramedReader:
         self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
-        """Read messages; a null message gives no row.
+        """Decode messages; a null message produces no row.
 
         Returns:
-            The rows, and for each message the id of its schema.
+            The rows, and the schema id of each message.
 
         Raises:
-            RegistryError: The registry does not answer, or refuses.
+            RegistryError: The registry does not answer, or refuses the request.
         """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
@@ -118,10 +118,10 @@ class FramedReader:
         return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
 
     def _reader(self, schema_id: int) -> AvroDecoder | None:
-        """The reader for a schema; None where its messages have no rows.
+        """The decoder for a schema; None if its messages have no rows.
 
-        What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
-        yet, so that its client is asked each time, which remembers for some seconds.
+        An unusable schema is remembered, because the schema of an id never changes. A missing schema may be registered
+        later, so the client is asked each time; it remembers the answer for some seconds.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -149,7 +149,7 @@ class FramedReader:
 
 
 def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
-    """Why the messages of a writer's schema cannot be read into a table; nothing where they can.
+    """Why the messages of a writer's schema cannot be read into a table; empty if they can.
 
     Args:
         writer_schema: The schema that messages are written with.
@@ -163,24 +163,24 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
     yield from _find_misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
 
 
-def _find_misfits(step: Step, place: str) -> Iterator[str]:
-    """The messages of steps that fail for every message."""
+def _find_misfits(step: Step, path: str) -> Iterator[str]:
+    """The error messages of steps that fail for every message."""
     match step:
         case Fail(message=message):
-            yield f"{place}: {message}" if place else message
+            yield f"{path}: {message}" if path else message
         case Record(steps=steps):
             for inner, name in steps:
-                yield from _find_misfits(inner, name or place)
+                yield from _find_misfits(inner, name or path)
         case Items(inner=inner) | Entries(inner=inner) | Chosen(inner=inner):
-            yield from _find_misfits(inner, place)
+            yield from _find_misfits(inner, path)
         case Union(branches=branches):
-            branch_misfits = [list(_find_misfits(branch, place)) for branch in branches if not isinstance(branch, Null)]
+            branch_misfits = [list(_find_misfits(branch, path)) for branch in branches if not isinstance(branch, Null)]
             if branch_misfits and all(branch_misfits):
                 yield from branch_misfits[-1]
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
-    """The reader's schema in a union with null where the writer's is: a null gives no row, and the rest is fast."""
+    """The reader's schema, in a union with null if the writer's is: a null has no row, and resolution stays simple."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
     return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 
@@ -190,16 +190,16 @@ class _UnreadableError(Exception):
 
 
 class FramedWriter:
-    """Writes rows with a schema of the registry, which is asked when the first rows come.
+    """Encodes rows with a schema of the registry, which is asked when the first rows are written.
 
     Args:
         registry: The registry.
         row: The type of the rows.
         schema: The schema of the table.
         subject_of: Returns the subject for a record's full name.
-        register: Whether the schema is registered where it is not.
-        normalize: Whether the registry normalizes it.
-        latest: Write with the latest schema of the subject instead.
+        register: Whether to register the schema if it is not registered.
+        normalize: Whether the registry normalizes the schema.
+        latest: Whether to write with the latest schema of the subject instead.
     """
 
     def __init__(
@@ -218,10 +218,10 @@ class FramedWriter:
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
-        """Write rows.
+        """Encode rows.
 
         Raises:
-            RegistryError: The registry does not answer, refuses, or does not take the schema.
+            RegistryError: The registry does not answer, refuses the request, or rejects the schema.
             KdslError: The latest schema of the subject cannot hold the rows.
         """
         if not len(rows):
@@ -247,7 +247,7 @@ class FramedWriter:
         return self._find_schema_id(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
-        """An encoder for a schema; raises a `KdslError` where it cannot hold the rows."""
+        """An encoder for a schema; raises a `KdslError` if the schema cannot hold the rows."""
         try:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:

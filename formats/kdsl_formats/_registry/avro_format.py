@@ -1,6 +1,6 @@
-"""What the Avro formats with a registry have in common: their rules, the schema of a table, decoder and encoder.
+"""The base class of the Avro formats with a registry: rules, table schemas, decoder and encoder.
 
-They differ in what messages hold of rows: the rows themselves, or envelopes around them.
+The formats differ in the contents of messages: rows, or envelopes around rows.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class AvroRegistryFormat(RegistryFormat):
     """Avro whose schemas are in a schema registry.
 
     Attributes:
-        null_written: Whether the derived schema of what is written is a union with null.
-        empty_is_null: Whether an empty message is a null one.
+        writes_nullable: Whether the schema derived for writing is a union with null.
+        empty_is_null: Whether an empty message is treated as null.
     """
 
     writes_nullable: ClassVar[bool] = False
@@ -46,27 +46,27 @@ class AvroRegistryFormat(RegistryFormat):
     )
 
     def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
-        """The type of the record in a message with rows of a type."""
+        """The type of the record in a message that contains rows of a type."""
         return row
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
-        """The function that takes the rows out of decoded records, for a use of the format."""
+        """The function that extracts the rows from decoded records."""
         return lambda decoded: decoded
 
     def has_rows(self, schema: Json) -> bool:
-        """Whether messages of a writer's schema have rows; those of others are skipped."""
+        """Whether messages with a writer's schema contain rows; others are skipped."""
         return True
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
-        """The columns that a writer's schema has and a row type does not, where they should be reported."""
+        """The columns of a writer's schema that a row type lacks, if they should be reported."""
         return ()
 
     def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """The records of messages for rows."""
+        """The records that contain rows."""
         return rows
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-11, F-12 and SR-6, and combinations of the options that contradict each other."""
+        """Check rules F-11, F-12 and SR-6, and combinations of options that contradict each other."""
         if self.schema is not None:
             yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
@@ -74,7 +74,7 @@ class AvroRegistryFormat(RegistryFormat):
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def prunable(self) -> bool:
-        """Fields are found by name; but the option ``schema`` needs all columns."""
+        """True if fields are matched by name; the option ``schema`` needs all columns."""
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -101,7 +101,7 @@ class AvroRegistryFormat(RegistryFormat):
         return record_name(schema), RegisteredSchema(schema_text(schema))
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema; see `RegistryFormat`."""
         from kdsl_formats._registry.references import whole_schema
 
         try:
@@ -121,16 +121,16 @@ class _Decoder:
         self._extract_rows = chosen.row_extractor(row, use)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; see `kdsl.formats.Decoder`."""
         chosen = self._format
-        if self._reader is None:  # a plan is looked at where there is no registry
+        if self._reader is None:  # created late, because a plan can be built without a registry
             registry = chosen.require_registry(self._use)
             self._reader = FramedReader(
                 registry,
                 chosen.envelope_row(self._row, self._use),
                 chosen.table_schema(self._row, "read", self._use),
                 has_rows=chosen.has_rows,
-                find_undeclared_columns=lambda schema: chosen.find_undeclared_columns(self._row, schema),
+                find_undeclared_columns=self._find_undeclared_columns,
             )
         if chosen.empty_is_null:
             empty = pc.equal(pc.binary_length(messages), 0)
@@ -139,6 +139,11 @@ class _Decoder:
         decoded, ids = self._reader.read(messages)
         return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
 
+    def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
+        if self._format.insert_only and not self._use.count_undeclared:
+            return ()
+        return self._format.find_undeclared_columns(self._row, schema)
+
 
 class _Encoder:
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
@@ -146,7 +151,7 @@ class _Encoder:
         self._writer: FramedWriter | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; see `kdsl.formats.Encoder`."""
         chosen = self._format
         if self._writer is None:
             self._writer = FramedWriter(

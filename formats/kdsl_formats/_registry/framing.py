@@ -1,4 +1,4 @@
-"""Confluent's frame: a zero byte, the id of the schema as four bytes (big-endian), then the body."""
+"""Confluent's frame: a zero byte, the schema id in four bytes (big-endian), then the body."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import BadRecord, Decoded
 
 Ids = npt.NDArray[np.int64]
-Positions = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 HEADER = 5
 NO_ID = -1
@@ -22,14 +22,14 @@ _SHIFTS = np.array([24, 16, 8, 0], dtype=np.int64)
 
 
 def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[BadRecord, ...]]:
-    """Take the frames off messages.
+    """Split messages into frames and bodies.
 
     Args:
         messages: The messages; null is a null message.
 
     Returns:
-        The id of each message's schema (`NO_ID` for a null message and for one without a frame), the bodies (null for
-        those), and the messages without a frame.
+        The schema id of each message (`NO_ID` for a null message and for one without a frame), the bodies (null in
+        these cases), and the messages without a frame.
     """
     count = len(messages)
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), NO_ID))
@@ -53,9 +53,9 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
 
 
 def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
-    """The bytes after the frames; null where there is no frame."""
+    """The bytes after the frames; null if there is no frame."""
     count = len(ids)
-    cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # each message as two: its frame, its body
+    cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])
     buffers = [None, pa.py_buffer(cuts), data or pa.py_buffer(b"")]
     halves = pa.Array.from_buffers(pa.binary(), 2 * count, buffers)
@@ -63,21 +63,21 @@ def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) ->
 
 
 def _reason(length: int, magic: int) -> str:
-    """Why a message has no frame."""
-    frame = "the frame of a schema registry (a zero byte and the four bytes of a schema's id)"
+    """Why a message has no valid frame."""
+    frame = "the frame of a schema registry (a zero byte and a schema id of four bytes)"
     if length < HEADER:
         return f"the message has {length} byte{'' if length == 1 else 's'}, which is less than {frame}"
-    return f"the message begins with the byte {magic}, and not with {frame}"
+    return f"the message begins with the byte {magic}, not with {frame}"
 
 
 def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002  # its name in the registry
-    """Bodies in the frame of a schema; a null body is a null message."""
+    """Add the frame of a schema to bodies; a null body becomes a null message."""
     header = pa.scalar(b"\0" + id.to_bytes(4, "big"), pa.binary())
     return pc.binary_join_element_wise(header, bodies, pa.scalar(b"", pa.binary()))
 
 
-def group_by_id(ids: Ids) -> Iterator[tuple[int, Positions | None]]:
-    """The ids, each with the positions of its messages, ascending; None where all messages have it."""
+def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
+    """Yield each id with the indices of its messages, ascending; None if all messages have the same id."""
     if len(ids) and (ids == ids[0]).all():
         if ids[0] != NO_ID:
             yield int(ids[0]), None
@@ -88,14 +88,14 @@ def group_by_id(ids: Ids) -> Iterator[tuple[int, Positions | None]]:
 
 
 def merge_groups(
-    parts: Sequence[tuple[Positions | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
+    parts: Sequence[tuple[Indices | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
 ) -> Decoded:
-    """What was read of groups of messages, as if it had been read at once.
+    """Merge the results of decoding groups of messages, in the order of the messages.
 
     Args:
-        parts: For each group the positions of its messages (None is all), and what was read of them.
+        parts: For each group, the indices of its messages (None for all), and its result.
         bad: The messages that were in no group and failed.
-        count: How many messages there were.
+        count: The number of messages.
         kind: The type of the rows.
     """
     if len(parts) == 1 and parts[0][0] is None and not bad:
@@ -121,7 +121,7 @@ def merge_groups(
 
 
 def with_schema_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """Add the ids of the schemas as the metadata that a use needs."""
+    """Add the schema ids as metadata, if a use requests it."""
     keys = tuple(wanted)
     if not keys:
         return decoded

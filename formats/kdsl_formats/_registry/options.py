@@ -1,4 +1,4 @@
-"""The options that the formats with a schema registry share, and what they mean for a table."""
+"""The options that the formats with a schema registry share, and their application to a table."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def _option(key: str, doc: str, **more: Any) -> Any:
 
 
 def _merge_settings(cluster_settings: Properties, own: Properties) -> Properties:
-    """The cluster's settings with the format's over them; a login of the format's replaces the cluster's whole."""
+    """Override the cluster's settings with the format's; a login of the format replaces all of the cluster's login."""
     if any(is_login(name) for name in own):
         cluster_settings = Properties({name: value for name, value in cluster_settings.items() if not is_login(name)})
     return cluster_settings.merge(own)
 
 
 class RegistryFormat(Format):
-    """A format whose messages name their schema by its id in a registry; the options of all of them."""
+    """A format whose messages name their schema by its id in a registry, with the options of all such formats."""
 
     metadata: ClassVar[Mapping[str, t.DataType]] = {"schema-id": t.Int()}
     needs_registry: ClassVar[bool] = True
@@ -53,7 +53,7 @@ class RegistryFormat(Format):
 
     url: str | None = _option(
         "url",
-        "The address of the schema registry, several with commas between them; the registry of the cluster by default "
+        "The address of the schema registry, or several, separated by commas; by default the registry of the cluster "
         "(`Cluster(registry=…)`).",
         default=None,
         secret="address",  # noqa: S106
@@ -66,67 +66,68 @@ class RegistryFormat(Format):
     )
     subject_name_strategy: Literal["topic", "record", "topic-record"] = option(
         "subject-name-strategy",
-        "Write: what a subject is called after: the topic (`orders-value`), the record's full name (`shop.Order`), or "
+        "Write: how subjects are named: after the topic (`orders-value`), the record's full name (`shop.Order`), or "
         "both (`orders-shop.Order`).",
         default="topic",
         ignore_case=True,
     )
     auto_register: bool = option(
         "auto-register",
-        "Write: whether a schema that is not registered under the subject is; otherwise it is an error.",
+        "Write: whether to register a schema that is not registered under the subject; otherwise it is an error.",
         default=True,
     )
     use_latest_version: bool = option(
         "use-latest-version",
-        "Write: whether rows are written with the latest schema of the subject, instead of that of the table.",
+        "Write: whether to write rows with the latest schema of the subject instead of the table's schema.",
         default=False,
     )
     normalize: bool = option(
         "normalize",
-        "Write: whether the registry brings a schema into its normal form before it compares or keeps it.",
+        "Write: whether the registry normalizes a schema before comparing or storing it.",
         default=False,
     )
     ssl_keystore_location: str | None = _option(
-        "ssl.keystore.location", "The store of the client's key (JKS, PKCS12 or PEM).", default=None
+        "ssl.keystore.location", "The keystore with the client's key (JKS, PKCS12 or PEM).", default=None
     )
     ssl_keystore_password: str | Secret | None = _option(
-        "ssl.keystore.password", "The password of that store.", default=None, secret=True
+        "ssl.keystore.password", "The password of the keystore.", default=None, secret=True
     )
     ssl_truststore_location: str | None = _option(
         "ssl.truststore.location",
-        "The store of the authorities that are trusted (JKS, PKCS12 or PEM); this machine's own by default.",
+        "The truststore with the trusted authorities (JKS, PKCS12 or PEM); by default those of the machine.",
         default=None,
     )
     ssl_truststore_password: str | Secret | None = _option(
-        "ssl.truststore.password", "The password of that store.", default=None, secret=True
+        "ssl.truststore.password", "The password of the truststore.", default=None, secret=True
     )
     basic_auth_credentials_source: str | None = _option(
         "basic-auth.credentials-source",
-        "Where user and password come from: `URL`, `USER_INFO` (basic-auth.user-info) or `SASL_INHERIT` (those of the "
+        "The source of user and password: `URL`, `USER_INFO` (basic-auth.user-info) or `SASL_INHERIT` (those of the "
         "Kafka clients).",
         default=None,
     )
     basic_auth_user_info: str | Secret | None = _option(
-        "basic-auth.user-info", "User and password, with a colon between them.", default=None, secret=True
+        "basic-auth.user-info", "User and password, separated by a colon.", default=None, secret=True
     )
     bearer_auth_credentials_source: str | None = _option(
         "bearer-auth.credentials-source",
-        "Where the token comes from: `STATIC_TOKEN` (bearer-auth.token), `OAUTHBEARER` (an identity provider, see "
+        "The source of the token: `STATIC_TOKEN` (bearer-auth.token), `OAUTHBEARER` (an identity provider, see "
         "properties.bearer.auth.issuer.endpoint.url) or `SASL_OAUTHBEARER_INHERIT` (that of the Kafka clients).",
         default=None,
     )
     bearer_auth_token: str | Secret | None = _option("bearer-auth.token", "The token.", default=None, secret=True)
     properties: Mapping[str, Value] = option(
         "properties.*",
-        "Settings of the registry's client by Java's names (`properties.http.read.timeout.ms`).",
+        "Settings of the registry client, under Java's names (`properties.http.read.timeout.ms`).",
         default=Properties(),
         aliases=(f"{_OLD_PREFIX}properties.*",),
     )
 
     def registry(self, cluster_registry: Registry | None) -> Registry | None:
-        """The registry of a use: the format's own settings, over those of the cluster's where it is the same one.
+        """The registry of a use: the cluster's settings, overridden by the format's if the address is the same.
 
-        A login of the cluster's registry goes to no other address.
+        A login of the cluster's registry is never sent to another address.
+
         """
         own = Properties(self._settings())
         if self.url is None:
@@ -144,7 +145,7 @@ class RegistryFormat(Format):
         return Registry(mine.url, Properties(login).merge(mine.properties))
 
     def _settings(self) -> dict[str, Value]:
-        """The client settings of the format's own options."""
+        """The client settings from the format's own options."""
         named = {key: getattr(self, key.replace(".", "_").replace("-", "_")) for key in _OWN}
         return {**self.properties, **{key: value for key, value in named.items() if value is not None}}
 
@@ -160,7 +161,7 @@ class RegistryFormat(Format):
         return registry
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
-        """Rule SR-5, and the settings of the client."""
+        """Check rule SR-5, and the settings of the client."""
         resolved = self.registry(registry)
         return (self._no_registry(),) if resolved is None else registry_problems(resolved)
 
@@ -168,24 +169,24 @@ class RegistryFormat(Format):
         """The problem of a format without a registry."""
         return Problem(
             NO_REGISTRY,
-            f"{self.title} needs a schema registry: it has no 'url', and the cluster has no registry",
-            f"write {type(self).__name__}(url='http://HOST:PORT') ('{self.identifier}.url'), or pass "
+            f"{self.title} needs a schema registry: neither the format ('url') nor the cluster has one",
+            f"set {type(self).__name__}(url='http://HOST:PORT') ('{self.identifier}.url'), or pass "
             "Cluster(…, registry='http://HOST:PORT')",
         )
 
     def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Rule SR-3: the subject of a sink is known."""
+        """Check rule SR-3: the subject of a sink is known."""
         if direction == "write" and self.subject is None and self.names_subject_after("topic") and len(use.topics) != 1:
             topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
             yield Problem(
                 "registry-subject",
                 f"{self.title} registers its schema under a subject that is named after the topic, but the table has "
                 f"{topics}",
-                "name one topic, or the 'subject', or set 'subject-name-strategy' to 'record'",
+                "declare one topic, or set 'subject', or set 'subject-name-strategy' to 'record'",
             )
 
     def names_subject_after(self, what: Literal["topic", "record"]) -> bool:
-        """Whether a derived subject is named after the topic, or the record (or both)."""
+        """Whether a derived subject is named after the topic or the record (or both)."""
         return what in self.subject_name_strategy.split("-")
 
     def subject_of(self, use: Use, record: str) -> str:
@@ -193,10 +194,10 @@ class RegistryFormat(Format):
 
         Args:
             use: How the format is used.
-            record: The full name of what is written.
+            record: The full name of the written record.
 
         Raises:
-            KdslError: It cannot be known.
+            KdslError: The subject cannot be determined.
         """
         if self.subject is not None:
             return self.subject
@@ -208,25 +209,25 @@ class RegistryFormat(Format):
 
     @abstractmethod
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The full name of what a sink writes, and the schema that it registers.
+        """The full name of the record that a sink writes, and the schema that it registers.
 
         Raises:
-            RegistryError: The registry lacks a schema that this one refers to, does not answer, or refuses.
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
         """
 
     @abstractmethod
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows of a type cannot be read, or written, with a registered schema; empty where they can.
+        """Why rows of a type cannot be read or written with a registered schema; empty if they can.
 
         Raises:
-            RegistryError: The registry lacks a schema that this one refers to, does not answer, or refuses.
+            RegistryError: The registry lacks a referenced schema, does not answer, or refuses the request.
         """
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
-        """Combinations of the options that contradict each other.
+        """Find combinations of options that contradict each other.
 
         Args:
-            named: Whether the schema, and so the record's name, is the user's.
+            named: Whether the user sets the schema, and with it the record's name.
             direction: Whether the table is read or written.
         """
         if direction == "read":
@@ -234,8 +235,8 @@ class RegistryFormat(Format):
         if self.subject is not None and self.subject_name_strategy != "topic":
             yield Problem(
                 "registry-subject",
-                f"{self.title} has the subject {self.subject!r}, and the strategy {self.subject_name_strategy!r} to "
-                "name one",
+                f"{self.title} has the subject {self.subject!r}, and also the strategy "
+                f"{self.subject_name_strategy!r} for naming one",
                 "keep one of 'subject' and 'subject-name-strategy'",
             )
         elif self.names_subject_after("record") and not named:
@@ -249,6 +250,6 @@ class RegistryFormat(Format):
         if self.use_latest_version and named:
             yield Problem(
                 "registry-latest",
-                f"{self.title} has a 'schema', and is to use the latest one of the registry (use-latest-version)",
-                "keep one of the two",
+                f"{self.title} has a 'schema', but should use the latest schema of the registry (use-latest-version)",
+                "keep one of them",
             )

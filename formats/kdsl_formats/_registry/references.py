@@ -1,4 +1,4 @@
-"""Avro schemas that refer to others in the registry, as one self-contained schema."""
+"""Resolves Avro schemas that refer to others in the registry to self-contained schemas."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _NAMED_TYPES = ("record", "error", "enum", "fixed")
 
 
 def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
-    """The JSON of a registered schema, with the schemas that it refers to put in where they are first used.
+    """The JSON of a registered schema, with each schema that it refers to inserted at its first use.
 
     Raises:
-        AvroTypeError: It is not an Avro schema, or a schema that it refers to is missing.
+        AvroTypeError: The schema is not an Avro schema, or a schema that it refers to is missing.
         RegistryError: A schema that it refers to cannot be fetched.
     """
     if schema.kind != AVRO:
-        raise AvroTypeError("", f"it is a schema of the type {schema.kind}, and not of Avro")
+        raise AvroTypeError("", f"it is a schema of the type {schema.kind}, not an Avro schema")
     if not schema.references:
         return parse_schema(schema.text)  # type: ignore[no-any-return]
     definitions: dict[str, Any] = {}
@@ -47,7 +47,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """All named types that a schema defines, by their full names, each with its namespace written out."""
+    """Collect all named types that a schema defines, by their full names, each with an explicit namespace."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -74,7 +74,7 @@ class _Inliner:
         self._defined: set[str] = set()
 
     def inline(self, schema: Any, namespace: str) -> Any:
-        """A schema with definitions put in, inside a namespace."""
+        """Insert definitions into a schema inside a namespace."""
         if isinstance(schema, str):
             full = schema if schema in self._definitions else _full_name(schema, namespace)
             if full in self._definitions and full not in self._defined:

@@ -14,17 +14,17 @@ from kdsl_formats._avro.schema import parse_schema, row_of
 
 
 def parse_schema_option(text: str) -> Json:
-    """The JSON of the option.
+    """Parse the value of the option.
 
     Raises:
-        AvroTypeError: It is not an Avro schema.
+        AvroTypeError: The value is not an Avro schema.
     """
     schema: Json = parse_schema(text)
     return schema
 
 
 def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
-    """What is wrong with the option, for a table of these columns."""
+    """Find what is wrong with the option, for a table with these columns."""
     try:
         schema_row = row_of(parse_schema_option(text))
     except AvroTypeError as e:
@@ -36,12 +36,12 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
         yield Problem(
             "registry-schema",
             f"{title} has a 'schema' that does not match the table: {'; '.join(differences[:10])}",
-            f"declare the columns {columns}; or leave 'schema' out, and it is derived from the table",
+            f"declare the columns {columns}; or omit 'schema' to derive it from the table",
         )
 
 
 def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
-    """How the columns of a schema differ from those of the table."""
+    """Find how the columns of a schema differ from those of the table."""
     if schema.names != table.names:
         missing = [name for name in table.names if name not in schema.names]
         more = [name for name in schema.names if name not in table.names]
@@ -50,7 +50,7 @@ def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
         if more:
             yield f"the table has no {', '.join(repr(path + name) for name in more)}"
         if not missing and not more:
-            yield f"it has {', '.join(schema.names)}, and the table {', '.join(table.names)}, in another order"
+            yield f"it has {', '.join(schema.names)}, but the table has {', '.join(table.names)}, in another order"
         return
     for one, other in zip(schema.fields, table.fields, strict=True):
         if one.type == other.type:
@@ -58,11 +58,11 @@ def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
         if isinstance(one.type, t.Row) and isinstance(other.type, t.Row) and one.type.nullable == other.type.nullable:
             yield from _find_differences(one.type, other.type, f"{path}{one.name}.")
         else:
-            yield f"{path + one.name!r} is {one.type} in it, and {other.type} in the table"
+            yield f"{path + one.name!r} is {one.type} in it, but {other.type} in the table"
 
 
 def strip_comments(row: t.Row) -> t.Row:
-    """A row type without comments; the row itself is not null."""
+    """A row type without comments, which is not nullable itself."""
     stripped = _strip_comments(row).as_nullable(False)
     assert isinstance(stripped, t.Row)
     return stripped

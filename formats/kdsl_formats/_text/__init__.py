@@ -1,7 +1,7 @@
-"""Rules between strings and values that the text formats share.
+"""Conversions between strings and values that the text formats share.
 
-`reading` and `writing` do for whole Arrow arrays what `kdsl.types.strings` does for one value at a time,
-wherever a string has its plain shape, and leave the rest to that.
+`reading` and `writing` convert whole Arrow arrays as `kdsl.types.strings` converts single values, if a string has its
+usual form, and leave the rest to that module.
 """
 
 from __future__ import annotations

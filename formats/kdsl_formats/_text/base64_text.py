@@ -10,7 +10,7 @@ _REST = re.compile(r"[\x00-\x20]*")
 
 
 def parse_base64(text: str) -> bytes:
-    """Read base64: padded groups of four, with blanks before a group and at the end; a padded group may be followed.
+    """Decode padded base64, with blanks before each group of four and at the end; groups may follow a padded one.
 
     Raises:
         ValueError: The string is not base64.
@@ -24,7 +24,7 @@ def parse_base64(text: str) -> bytes:
 
 
 def _read_groups(text: str) -> bytes:
-    """Read groups of four letters, as Jackson does."""
+    """Decode groups of four letters, as Jackson does."""
     parts, position = [], 0
     while match := _GROUP.match(text, position):
         parts.append(base64.b64decode(match[1]))

@@ -1,7 +1,7 @@
 """Java's names of charsets and the Python codecs that read and write them.
 
 Names are matched in any letter case. The codecs agree with Java's charsets on every byte that Java assigns, and on all
-but a few rare characters of the East Asian ones; `Charset` mends the line break of IBM's EBCDIC pages.
+but a few rare characters of the East Asian ones; `Charset` corrects the line break of IBM's EBCDIC pages.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ IBM866 cp866 cp866 ibm-866
 IBM869 cp869 cp-gr cp869 ibm-869
 """
 _EBCDIC = frozenset({"cp037", "cp500", "cp1026", "cp1140"})
-_NOT_ASCII = re.compile(r"utf-16|utf-32|iso2022|cp037|cp500|cp1026|cp1140")  # whose bytes below 128 are not ASCII
+_NOT_ASCII = re.compile(
+    r"utf-16|utf-32|iso2022|cp037|cp500|cp1026|cp1140"
+)  # codecs whose bytes below 128 are not ASCII
 _MARKED = {
     "UTF-16": ((codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le")),
     "UTF-32": ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le")),
@@ -102,11 +104,11 @@ _BY_NAME = {name.lower(): (java, codec) for java, codec, *others in _ENTRIES for
 
 @attrs.frozen
 class Charset:
-    """A charset of Java's.
+    """A charset of Java.
 
     Attributes:
         name: Java's name.
-        codec: The Python codec; for ``UTF-16`` and ``UTF-32`` the one that holds without a mark.
+        codec: The Python codec; for ``UTF-16`` and ``UTF-32`` the one that applies without a byte order mark.
     """
 
     name: str
@@ -114,7 +116,7 @@ class Charset:
 
     @property
     def keeps_ascii(self) -> bool:
-        """Whether bytes below 128, in a string that has no others, are ASCII."""
+        """Whether a string whose bytes are all below 128 is ASCII."""
         return not _NOT_ASCII.match(self.codec)
 
     def decode(self, data: bytes) -> str:
@@ -125,12 +127,12 @@ class Charset:
                 data, codec = data[len(mark) :], marked
                 break
         if codec == "utf-8":
-            data = _HALF.sub(b"\xff", data)  # one U+FFFD, where Python would make two
+            data = _HALF.sub(b"\xff", data)  # one U+FFFD, as in Java; Python would return two
         text = data.decode(codec, "replace")
         return text.replace("\x85", "\n") if codec in _EBCDIC else text
 
     def encode(self, text: str) -> bytes:
-        """The bytes of a string; a UTF-16 text begins with a mark, as in Java.
+        """Encode a string; in UTF-16 it begins with a byte order mark, as in Java.
 
         Raises:
             ValueError: The charset lacks a character.
@@ -138,7 +140,7 @@ class Charset:
         return (codecs.BOM_UTF16_BE if self.name == "UTF-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """The bytes of a string that follows another one, so without a byte order mark.
+        """Encode a string that follows another one, without a byte order mark.
 
         Raises:
             ValueError: The charset lacks a character.
@@ -153,12 +155,12 @@ class Charset:
 
 @cache
 def charset(name: str) -> Charset | None:
-    """The charset of a Java name; None when it is unknown, or Python has no codec for it."""
+    """The charset of a Java name; None if it is unknown, or Python has no codec for it."""
     entry = _BY_NAME.get(name.lower())
     return Charset(*entry) if entry else None
 
 
 def unknown_charset(name: str) -> str:
-    """What to write instead of an unknown name of a charset."""
+    """The fix for an unknown name of a charset."""
     names = [entry[0] for entry in _ENTRIES]
     return f"write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK{nearest(name, names)}"

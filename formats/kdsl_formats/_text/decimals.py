@@ -1,4 +1,4 @@
-"""Whole columns of decimals to strings, by kernels alone; NULL stays NULL."""
+"""Columns of decimals to strings, with Arrow's kernels only; NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals plainly
+_PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals without an exponent
 
 
 def decimals(values: pa.Array, *, plain: bool) -> pa.StringArray:
-    """Decimals as `numbers.format_decimal` writes them one by one.
+    """Format decimals as `numbers.format_decimal` does.
 
     Args:
         values: A decimal128 array.
@@ -53,7 +53,7 @@ def _to_digits(values: pa.Array) -> pa.StringArray:
 
 
 def _with_point(strings: pa.StringArray, scale: int) -> pa.StringArray:
-    """Put the decimal point into strings of digits."""
+    """Insert the decimal point into strings of digits."""
     sign = pc.if_else(pc.starts_with(strings, "-"), "-", "")
     digits = pc.utf8_lpad(pc.ascii_ltrim(strings, characters="-"), scale + 1, "0")
     whole, part = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)

@@ -1,6 +1,6 @@
 """Dates and times as Flink's CSV format reads them: ``java.sql.Date.valueOf`` and ``LocalTime.parse``.
 
-One value at a time; both raise ValueError for a string of another form. Units are those of `temporal`.
+Functions read one value and raise ValueError for an invalid string. Units are those of `temporal`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _GREGORIAN = (1582, 10, 15)
 
 
 def parse_jdbc_date(text: str) -> int:
-    """Read ``yyyy-[m]m-[d]d``; a day of the month that the month lacks runs on into the next one.
+    """Read ``yyyy-[m]m-[d]d``; a day after the end of the month is a day of the next month.
 
-    Days before 1582-10-15 are days of the Julian calendar and keep their name, as in the reference: a 29 February of a
-    year that only that calendar makes a leap year is an error, and the year 0 becomes the year 1.
+    Days before 1582-10-15 are days of the Julian calendar and keep their name, as in Flink: a 29 February that exists
+    only in that calendar is an error, and the year 0 becomes the year 1.
     """
     match = _DATE.fullmatch(text)
     if not match or any(c > "\uffff" for c in text):
@@ -29,7 +29,7 @@ def parse_jdbc_date(text: str) -> int:
         raise ValueError("no such date")
     if (year, month, day) < _GREGORIAN:
         if (year, month) == (1582, 10) and day >= 5:
-            day += 10  # the ten days that no calendar has
+            day += 10  # the ten days that the change of calendars skipped
         longest = 29 if month == 2 and year % 4 == 0 else _LENGTHS[month - 1]
         if day > longest:
             month, day = month + 1, day - longest
@@ -47,7 +47,7 @@ def _is_leap(year: int) -> bool:
 
 
 def parse_local_time(text: str) -> int:
-    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction; there is no 24:00."""
+    """Read ``HH:mm[:ss[.fraction]]`` with up to nine digits of a fraction; 24:00 is invalid."""
     match = _TIME.fullmatch(text)
     if not match:
         raise ValueError("expected HH:mm[:ss[.fraction]]")

@@ -1,7 +1,7 @@
-"""Columns of strings to values, where a string has its plain form.
+"""Converts columns of strings in their usual form to values.
 
-Each function returns the values, and a mask of the strings that need the fallback: the caller reads those with
-`numbers` or `temporal` (they are NULL here). All others have the value that these would give.
+Each function returns the values, and a mask of the strings that need the fallback: these are NULL here, and the caller
+reads them with `numbers` or `temporal`. All other values equal those that these modules return.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, content, slices, validity
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices, validity
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _FLOATING = r"^[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,5})?$"
@@ -34,7 +34,7 @@ _DAY_LENGTH = 10  # characters of yyyy-MM-dd
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Signed integers of any width; a ``+``, blanks and what is out of range need the fallback."""
+    """Signed integers of any width; strings with ``+`` or blanks, and numbers out of range, need the fallback."""
     some, fallback = _keep_with_bytes(strings, _INTEGER_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -50,7 +50,7 @@ def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask
 
 
 def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """32-bit and 64-bit floats, rounded once; names (NaN, Infinity) and Java's endings need the fallback."""
+    """32-bit and 64-bit floats, rounded once; names (NaN, Infinity) and Java's type suffixes need the fallback."""
     some, fallback = _keep_with_bytes(strings, _FLOATING_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -61,10 +61,10 @@ def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
-    """Decimals, rounded half up to their scale; what has too many digits is NULL and not left to the fallback."""
+    """Decimals, rounded half up to their scale; numbers with too many digits become NULL, without the fallback."""
     start, end = bounds(strings)
     present = np.asarray(strings.is_valid())
-    # Arrow lets a number overflow unseen when its digits and the scale together are more than it has.
+    # Arrow does not detect an overflow if the digits of a number and the scale together exceed its precision.
     fallback = _keep_with_bytes(strings, _DECIMAL_BYTES)[1] | (present & (end - start > t.MAX_DECIMAL - kind.scale))
     values = pa.nulls(len(strings), kind)
     try:
@@ -86,19 +86,19 @@ def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array
 
 
 def dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Dates as ``yyyy-MM-dd`` of the years 0001 to 9999."""
+    """Dates as ``yyyy-MM-dd``, in the years 0001 to 9999."""
     return _parse(strings, pa.date32(), f"^({_DAY})$")
 
 
 def times(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Times as ``HH:mm:ss`` with up to nine digits of a fraction, to nanoseconds of the day."""
+    """Times as ``HH:mm:ss`` with up to nine digits of a fraction, in nanoseconds of the day."""
     plain = _keep_matching(strings, rf"^{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?$")
     instants = pc.cast(pc.binary_join_element_wise("1970-01-01 ", plain, ""), pa.timestamp("ns"))
     return pc.cast(instants.view(pa.int64()), pa.time64("ns")), _unread(strings, plain)
 
 
 def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[pa.Array, Mask]:
-    """Timestamps as `temporal.parse_timestamp` reads them, to microseconds (finer digits are cut).
+    """Timestamps as `temporal.parse_timestamp` reads them, in microseconds (finer digits are truncated).
 
     Args:
         strings: ``yyyy-MM-dd HH:mm:ss[.fraction]`` for SQL, ``yyyy-MM-ddTHH:mm[:ss[.fraction]]`` for ISO-8601.
@@ -110,7 +110,8 @@ def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[
     start, end = bounds(strings)
     length = (end - start) - zoned
     data = content(strings)
-    last_index = max(len(data) - 1, 0)  # a short text is looked at like the others, and found too short
+    # An index past the end of a short string is clipped; the length of the string excludes it later.
+    last_index = max(len(data) - 1, 0)
     if not len(data):
         return pa.nulls(len(strings), kind), np.asarray(strings.is_valid())
     present = np.asarray(strings.is_valid())
@@ -182,7 +183,7 @@ def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     start, end = bounds(strings)
     length = end - start
     data = content(strings)
-    ends = np.append(np.zeros(2, dtype=np.uint8), data)  # so that the last two bytes exist for an empty text
+    ends = np.append(np.zeros(2, dtype=np.uint8), data)  # so that an empty string has two last bytes, too
     pads = np.where(length > 0, (ends[end + 1] == 61).astype(np.int64) + ((ends[end] == 61) & (ends[end + 1] == 61)), 0)
     six = BASE64.take(data)
     non_letters = np.flatnonzero(six == 255)
@@ -213,8 +214,8 @@ def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     return pa.Array.from_buffers(pa.binary(), len(strings), buffers), fallback
 
 
-def _instants(strings: pa.StringArray, length: Positions, kind: pa.TimestampType) -> pa.Array:
-    """Cast strings whose date and time have these lengths, without the zone; a NULL may have any length."""
+def _instants(strings: pa.StringArray, length: Indices, kind: pa.TimestampType) -> pa.Array:
+    """Cast strings whose date and time have these lengths, without the zone; NULL may have any length."""
     if kind.tz or bool((length > 26).any()):
         start, end = bounds(strings)
         strings = slices(
@@ -240,7 +241,7 @@ def _parse(strings: pa.StringArray, kind: pa.DataType, pattern: str) -> tuple[pa
 
 
 def _keep_with_bytes(strings: pa.StringArray, known: Mask) -> tuple[pa.StringArray, Mask]:
-    """The strings that hold only known bytes, and which others there are."""
+    """The strings that contain only known bytes (others become NULL), and which strings contain other bytes."""
     good = known.take(content(strings))
     fallback = np.zeros(len(strings), dtype=bool)
     if good.all():
@@ -251,12 +252,12 @@ def _keep_with_bytes(strings: pa.StringArray, known: Mask) -> tuple[pa.StringArr
 
 
 def _keep_matching(strings: pa.StringArray, pattern: str) -> pa.StringArray:
-    """The strings that match a pattern, and NULL for all others."""
+    """The strings that match a pattern; others become NULL."""
     return _keep_only(strings, np.asarray(pc.fill_null(pc.match_substring_regex(strings, pattern), False)))
 
 
 def _keep_only(strings: pa.StringArray, keep: Mask) -> pa.StringArray:
-    """The strings that a mask picks, and NULL, with no bytes after it, for all others."""
+    """The strings that a mask selects; others become NULL and have no bytes."""
     return slices(content(strings), *bounds(strings), keep, pa.string())
 
 

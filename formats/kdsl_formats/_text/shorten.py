@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 LONGEST = 60
-"""The characters of a value that error messages show."""
+"""The maximum length of a value in an error message."""
 
 
 def shorten(text: str) -> str:
-    """A string, cut to `LONGEST` characters with an ellipsis after them where it is longer."""
+    """Cut a string after `LONGEST` characters, and mark a cut by an ellipsis."""
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}…"

@@ -1,4 +1,4 @@
-"""Columns of values to strings, as `numbers` and `temporal` write them one by one; NULL stays NULL."""
+"""Converts columns of values to strings, as `numbers` and `temporal` do for single values; NULL stays NULL."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types.strings import numbers, temporal
-from kdsl_formats._columns.arrays import Positions, bounds, content, ranges, validity
+from kdsl_formats._columns.arrays import Indices, bounds, content, ranges, validity
 from kdsl_formats._text.decimals import decimals as any_decimals
 
 _ALPHABET = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", dtype=np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", dtype=np.uint8)
 _YEAR_0, _YEAR_10000 = temporal.day_number(0, 1, 1), temporal.day_number(10_000, 1, 1)
 _ZERO, _PAD = 48, 61
-_PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals plainly
+_PLAIN_SCALE = 6  # up to this scale Arrow writes all decimals without an exponent
 
 
 def booleans(values: pa.BooleanArray) -> pa.StringArray:
-    """``true`` and ``false``."""
+    """Format booleans as ``true`` and ``false``."""
     return pc.if_else(values, "true", "false")
 
 
 def integers(values: pa.Array) -> pa.StringArray:
-    """Integers of any width."""
+    """Format integers of any width."""
     return pc.cast(values, pa.string())
 
 
 def floats(values: pa.Array) -> pa.StringArray:
-    """32-bit and 64-bit floats as Java writes them."""
+    """Format 32-bit and 64-bit floats as Java does."""
     strings = pl.Series(values).cast(pl.String).to_arrow().cast(pa.string())
     size = pc.abs(values)
     plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0))
@@ -41,7 +41,7 @@ def floats(values: pa.Array) -> pa.StringArray:
     if not others.size:
         return strings
     write = numbers.format_double if pa.types.is_float64(values.type) else numbers.format_float
-    tiny = 1e-300 if pa.types.is_float64(values.type) else 1e-37  # below, Java's two digits may be others
+    tiny = 1e-300 if pa.types.is_float64(values.type) else 1e-37  # below this, Java may write other last digits
     some = size.take(pa.array(others))
     whole = np.asarray(pc.and_(pc.is_finite(some), pc.greater(some, tiny)))
     strings = _replace_at(strings, others[~whole], lambda p: _write_one_by_one(values, p, write))
@@ -49,10 +49,10 @@ def floats(values: pa.Array) -> pa.StringArray:
 
 
 def decimals(values: pa.Decimal128Array, *, plain: bool) -> pa.StringArray:
-    """Decimals as Java's BigDecimal writes them; see `numbers.format_decimal`."""
+    """Format decimals as Java's BigDecimal does; see `numbers.format_decimal`."""
     scale = values.type.scale
     strings = pc.cast(values, pa.string())
-    if scale > _PLAIN_SCALE:  # small numbers have an exponent now
+    if scale > _PLAIN_SCALE:  # Arrow writes small numbers with an exponent
         indexes = _indexes_where(pc.match_substring(strings, "E"))
         strings = _replace_at(strings, indexes, lambda p: any_decimals(values.take(pa.array(p)), plain=True))
     if plain:
@@ -71,7 +71,7 @@ def decimals(values: pa.Decimal128Array, *, plain: bool) -> pa.StringArray:
 
 
 def dates(values: pa.Date32Array) -> pa.StringArray:
-    """Dates as ``yyyy-MM-dd``."""
+    """Format dates as ``yyyy-MM-dd``."""
     days = values.view(pa.int32())
     return _replace_at(
         pc.cast(values, pa.string()),
@@ -81,12 +81,12 @@ def dates(values: pa.Date32Array) -> pa.StringArray:
 
 
 def times(values: pa.Time64Array) -> pa.StringArray:
-    """Times of day (in nanoseconds) as ``HH:mm:ss`` and the fraction that they have."""
+    """Format times of day (in nanoseconds) as ``HH:mm:ss`` with their fraction."""
     return pc.ascii_rtrim(pc.ascii_rtrim(pc.cast(values, pa.string()), "0"), ".") if len(values) else _no_strings()
 
 
 def timestamps(values: pa.TimestampArray, standard: str) -> pa.StringArray:
-    """Timestamps in microseconds as `temporal.format_timestamp` writes them; those with a zone end in ``Z``."""
+    """Format timestamps in microseconds as `temporal.format_timestamp` does; those with a zone end in ``Z``."""
     zoned, micros = values.type.tz is not None, values.view(pa.int64())
     strings = pc.cast(values.view(pa.timestamp("us")), pa.string())
     strings = pc.ascii_rtrim(pc.ascii_rtrim(strings, "0"), ".")
@@ -103,7 +103,7 @@ def timestamps(values: pa.TimestampArray, standard: str) -> pa.StringArray:
 
 
 def base64(values: pa.BinaryArray) -> pa.StringArray:
-    """Bytes in base64, with padding."""
+    """Encode bytes in base64, with padding."""
     start, end = bounds(values)
     size = end - start
     groups = (size + 2) // 3
@@ -127,7 +127,7 @@ def base64(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def hexadecimal(values: pa.BinaryArray) -> pa.StringArray:
-    """Bytes in lower-case hexadecimal digits."""
+    """Encode bytes in lower-case hexadecimal digits."""
     data = content(values)
     text = np.empty((len(data), 2), dtype=np.uint8)
     text[:, 0], text[:, 1] = _HEX[data >> 4], _HEX[data & 15]
@@ -138,7 +138,7 @@ def hexadecimal(values: pa.BinaryArray) -> pa.StringArray:
 
 
 def _scientific(strings: pa.StringArray) -> pa.StringArray:
-    """Plain and scientific spellings of numbers to Java's scientific one."""
+    """Convert plain and scientific spellings of numbers to Java's scientific one."""
     strings = pc.replace_substring_regex(strings, r"^(-?[0-9])e", r"\1.0e")
     strings = pc.replace_substring_regex(strings, r"e\+?", "E")
     plain = np.flatnonzero(~np.asarray(pc.match_substring(strings, "E")))
@@ -146,7 +146,7 @@ def _scientific(strings: pa.StringArray) -> pa.StringArray:
 
 
 def _add_exponent(strings: pa.StringArray) -> pa.StringArray:
-    """Numbers with a point, without an exponent, to scientific notation."""
+    """Convert numbers with a point and without an exponent to scientific notation."""
     size = pc.ascii_ltrim(strings, "-")
     digits = pc.replace_substring(size, ".", "")
     shown = pc.ascii_ltrim(digits, "0")
@@ -159,15 +159,13 @@ def _add_exponent(strings: pa.StringArray) -> pa.StringArray:
     return pc.binary_join_element_wise(sign, first, ".", rest, "E", pc.cast(exponent, pa.string()), "")
 
 
-def _write_one_by_one(values: pa.Array, indexes: Positions, write: Callable[[Any], str]) -> pa.StringArray:
-    """Write the values at some indexes one by one."""
+def _write_one_by_one(values: pa.Array, indexes: Indices, write: Callable[[Any], str]) -> pa.StringArray:
+    """Format the values at some indices one by one."""
     return pa.array([None if v is None else write(v) for v in values.take(pa.array(indexes)).to_pylist()], pa.string())
 
 
-def _replace_at(
-    strings: pa.StringArray, indexes: Positions, make: Callable[[Positions], pa.StringArray]
-) -> pa.StringArray:
-    """Replace the strings at some indexes."""
+def _replace_at(strings: pa.StringArray, indexes: Indices, make: Callable[[Indices], pa.StringArray]) -> pa.StringArray:
+    """Replace the strings at some indices."""
     if not indexes.size:
         return strings
     mask = np.zeros(len(strings), dtype=bool)
@@ -175,8 +173,8 @@ def _replace_at(
     return pc.replace_with_mask(strings, pa.array(mask), make(indexes))
 
 
-def _indexes_where(condition: pa.BooleanArray) -> Positions:
-    """The indexes where a condition is true."""
+def _indexes_where(condition: pa.BooleanArray) -> Indices:
+    """The indices at which a condition is true."""
     return np.flatnonzero(np.asarray(pc.fill_null(condition, False)))
 
 

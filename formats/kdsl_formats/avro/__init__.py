@@ -1,4 +1,4 @@
-"""The format ``avro``: one Avro body per message, of the schema that is derived from the table."""
+"""The format ``avro``: one Avro body per message, with the schema that is derived from the table."""
 
 from __future__ import annotations
 

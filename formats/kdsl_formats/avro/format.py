@@ -1,4 +1,4 @@
-"""The options of the format ``avro``, its plan-time rules, and the way to its decoder and encoder."""
+"""The options of the format ``avro``, its plan-time rules, and the creation of its decoder and encoder."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ MILLIS = 3  # digits of a second
 class Avro(Format):
     """One Avro body per message, without a header and without its schema (Flink's format ``avro``).
 
-    The schema is derived from the columns: the record ``org.apache.flink.avro.generated.record``, a ROW ``f`` the
-    record ``record_f``, a nullable column the union ``["null", T]``. Values are found by their position, so the
-    reader's columns must be the writer's: same types, same order, same NOT NULL. A message of other columns is an error
-    at best, and other values at worst; where schemas change, use ``avro-confluent``.
+    The schema is derived from the columns: the record ``org.apache.flink.avro.generated.record``; a ROW ``f`` becomes
+    the record ``record_f``, a nullable column the union ``["null", T]``. Values are matched by position, so reader and
+    writer must declare the same columns: same types, same order, same NOT NULL. A message with other columns causes an
+    error, or is read as wrong values. If schemas change, use ``avro-confluent``.
 
     TINYINT, SMALLINT and INT are ``int``, BIGINT ``long``, CHAR, VARCHAR and STRING ``string``, BINARY, VARBINARY and
     BYTES ``bytes``, DECIMAL ``bytes`` (decimal), DATE ``int`` (date), TIME ``int`` (time-millis), TIMESTAMP ``long``
-    (timestamp-millis), ARRAY ``array``, MAP and MULTISET ``map``, ROW ``record``. TIME has three digits at most, so has
-    TIMESTAMP; TIMESTAMP_LTZ has no form. With ``timestamp_mapping.legacy=false`` TIMESTAMP is ``local-timestamp-…`` and
-    TIMESTAMP_LTZ ``timestamp-…``, both with up to six digits, but not inside an ARRAY or MAP, where the legacy
-    mapping stays.
+    (timestamp-millis), ARRAY ``array``, MAP and MULTISET ``map``, ROW ``record``. TIME and TIMESTAMP have at most three
+    digits; TIMESTAMP_LTZ is not supported. With ``timestamp_mapping.legacy=false`` TIMESTAMP is ``local-timestamp-…``
+    and TIMESTAMP_LTZ ``timestamp-…``, both with up to six digits, but inside an ARRAY or MAP the legacy mapping still
+    applies.
 
-    Traps of Flink's format, kept for compatibility:
+    Pitfalls of Flink's format, kept for compatibility:
 
-    - A timestamp of four to six digits is declared in microseconds and written in **milliseconds**; the other digits
-      are cut. A reader that trusts the schema is off by a factor of 1000. `micros` does what the schema says.
+    - A timestamp with four to six digits is declared in microseconds but written in **milliseconds**; the other digits
+      are truncated. A reader that trusts the schema is wrong by a factor of 1000. `micros` follows the schema.
     - TIMESTAMP(0) keeps milliseconds.
     - Bytes after the body are ignored; a body that ends early is an error. There is no option to ignore errors.
     - The entries of a map are written in the order of Java's HashMap.
 
-    With ``encoding=json`` a message is Avro's JSON: ``{"id":1,"name":{"string":"bob"}}``, where a value of a nullable
-    column has its type around it, and bytes are a string of the characters U+0000 to U+00FF.
+    With ``encoding=json`` a message is Avro's JSON: ``{"id":1,"name":{"string":"bob"}}``. A value of a nullable column
+    is wrapped in an object with its type's name, and bytes are a string of the characters U+0000 to U+00FF.
     """
 
     identifier = "avro"
@@ -56,8 +56,8 @@ class Avro(Format):
     )
     legacy_timestamps: bool = option(
         "timestamp_mapping.legacy",
-        "Whether TIMESTAMP is Avro's timestamp-millis and TIMESTAMP_LTZ has no form, as in Flink before 1.19; "
-        "otherwise TIMESTAMP is local-timestamp-…, and TIMESTAMP_LTZ timestamp-….",
+        "Whether TIMESTAMP is Avro's timestamp-millis and TIMESTAMP_LTZ is not supported, as in Flink before "
+        "1.19; otherwise TIMESTAMP is local-timestamp-…, and TIMESTAMP_LTZ timestamp-….",
         default=True,
     )
     micros: bool = option(
@@ -68,12 +68,12 @@ class Avro(Format):
     )
     codec: str = option(
         "codec",
-        "How files are compressed; it has no effect on messages.",
+        "The compression of files; it has no effect on messages.",
         default="snappy",
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-11 and F-12, the other types without a form, and a warning of timestamps that lose their digits."""
+        """Check rules F-11 and F-12, other unsupported types, and warn of timestamps that lose digits."""
         yield from avro_type_problems(row, self.legacy_timestamps)
         if self.legacy_timestamps or self.micros:
             return
@@ -83,7 +83,7 @@ class Avro(Format):
                 yield _lossy_problem(field.name, fine, direction)
 
     def prunable(self) -> bool:
-        """Values are found by their position, so all columns must be known."""
+        """False: values are matched by position, so all columns must be known."""
         return False
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -104,14 +104,14 @@ class Avro(Format):
 
 
 def _not_null_row(row: t.Row) -> t.Row:
-    """The type of the rows themselves, which are not NULL."""
+    """The type of the rows themselves, which are not nullable."""
     row_type = row.as_nullable(False)
     assert isinstance(row_type, t.Row)
     return row_type
 
 
 def _microsecond_types(kind: t.DataType) -> Iterator[t.DataType]:
-    """The timestamps in a type that are declared in microseconds."""
+    """Find the timestamps in a type that are declared in microseconds."""
     if isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > MILLIS:
         yield kind
     elif isinstance(kind, t.Row):
@@ -121,7 +121,9 @@ def _microsecond_types(kind: t.DataType) -> Iterator[t.DataType]:
 
 def _lossy_problem(column: str, kind: t.DataType, direction: Direction) -> Problem:
     """The warning of a timestamp that loses digits."""
-    how = "reads its number as milliseconds" if direction == "read" else "writes it in milliseconds, and cuts the rest"
+    how = (
+        "reads its number as milliseconds" if direction == "read" else "writes milliseconds, and drops the other digits"
+    )
     return Problem(
         "avro-micros",
         f"the type {kind} is in microseconds in the Avro schema, and the format, like Flink, {how}",

@@ -1,6 +1,6 @@
-"""Avro's JSON to rows, one message after the other.
+"""Decodes Avro's JSON, one message after the other.
 
-A value of a union has the name of its type around it; bytes are a string of the characters U+0000 to U+00FF.
+A value of a union is an object with the name of its type; bytes are a string of the characters U+0000 to U+00FF.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kdsl_formats.json.document import Fractional, Integer, parse, replace_surro
 ReadValue = Callable[[Any], Any]
 
 _BITS = {"int": 32, "long": 64}
-_MAX_CHARACTERS = 400  # of a number that is written out
+_MAX_CHARACTERS = 400  # the longest number
 _NON_FINITE = ("NaN", "Infinity", "-Infinity", "INF", "-INF")
 
 
 class JsonBodyDecoder:
-    """Reads messages that hold a row in Avro's JSON.
+    """Decodes messages that contain a row in Avro's JSON.
 
     Args:
         schema: The schema of the rows.
@@ -43,14 +43,14 @@ class JsonBodyDecoder:
         self._read = _reader_of(resolve(kind, kind, row, exact_units=exact_units), kind)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; a null one gives no row, and what follows the row is ignored."""
+        """Decode an array of messages; a null message produces no row, and anything after the row is ignored."""
         held = np.flatnonzero(np.asarray(messages.is_valid()))
         fallback_rows = FallbackRows.read(messages, held, lambda message: [self._read(parse(message))])
         return fallback_rows.to_decoded(self.type, len(messages))
 
 
 def _reader_of(step: Step, kind: Type) -> ReadValue:
-    """What reads the JSON of a value; the type is that of the step on the wire."""
+    """The function that reads the JSON of a value; the type is that of the step on the wire."""
     match step:
         case Scalar():
             return _scalar_reader(step)
@@ -65,11 +65,11 @@ def _reader_of(step: Step, kind: Type) -> ReadValue:
             return _record_reader({name: _reader_of(inner, fields[name]) for inner, name in steps if name is not None})
         case Null():
             return lambda _value: None
-    raise AssertionError(step)  # a schema that is derived from a table has nothing else
+    raise AssertionError(step)  # derived schemas contain nothing else
 
 
 def _type_error(expected: str, value: Any) -> BodyError:
-    """The error of a JSON value of another kind than expected."""
+    """The error of a JSON value with another type than expected."""
     names = {dict: "an object", list: "an array", bool: "a boolean", type(None): "null"}
     number = isinstance(value, Integer | Fractional)
     actual = "a number" if number else names.get(type(value), "a string")
@@ -77,7 +77,7 @@ def _type_error(expected: str, value: Any) -> BodyError:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """Reads a value without parts."""
+    """The function that reads a value without parts."""
     read_wire = _READERS[step.wire]
     if step.target == "string":
         return read_wire
@@ -101,7 +101,7 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _integer_reader(bits: int) -> ReadValue:
-    """Reads an integer of some bits."""
+    """The function that reads an integer of some bits."""
 
     def read(value: Any) -> int:
         if not isinstance(value, Integer | Fractional):
@@ -110,7 +110,7 @@ def _integer_reader(bits: int) -> ReadValue:
             raise BodyError(f"a number of {len(value)} characters is not a number of {bits} bits")
         try:
             number = parse_exact(value)
-        except ArithmeticError:  # an exponent beyond every number
+        except ArithmeticError:  # the exponent is too large
             raise BodyError(f"{value} is not an integer of {bits} bits") from None
         if number.copy_abs() > 1 << bits or number != int(number):  # abs would round
             raise BodyError(f"{value} is not an integer of {bits} bits")
@@ -156,8 +156,8 @@ _READERS: dict[str, ReadValue] = {
 
 
 def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
-    """Reads null, or an object with the name of a type."""
-    names = {b.called: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
+    """The function that reads null, or an object with the name of a type."""
+    names = {b.type_name: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
     nullable = len(names) < len(branches)
 
     def read(value: Any) -> Any:
@@ -174,7 +174,7 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
 
 
 def _items_reader(inner: ReadValue) -> ReadValue:
-    """Reads an array."""
+    """The function that reads an array."""
 
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -192,7 +192,7 @@ def _items_reader(inner: ReadValue) -> ReadValue:
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """Reads a map."""
+    """The function that reads a map."""
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
@@ -210,7 +210,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
-    """Reads a record, which must have exactly its fields."""
+    """The function that reads a record, which must have exactly its fields."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Rows to Avro's JSON, one after the other."""
+"""Encodes rows as Avro's JSON, one after the other."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WriteValue = Callable[[Any], str]
 
 
 class JsonBodyEncoder:
-    """Writes a row as Avro's JSON.
+    """Encodes rows as Avro's JSON.
 
     Args:
         schema: The schema of the rows.
@@ -34,14 +34,14 @@ class JsonBodyEncoder:
         self._write = _writer_of(target_of(schema_type(schema), row, exact_units=exact_units))
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write rows."""
+        """Encode rows."""
         return write_fallback_rows(
             rows, None, np.ones(len(rows), dtype=bool), lambda value: self._write(value).encode()
         )
 
 
 def _writer_of(target: Target) -> WriteValue:
-    """What writes a column's values."""
+    """The function that writes a column's values."""
     match target:
         case Value():
             text = _WRITERS[target.wire]
@@ -54,11 +54,11 @@ def _writer_of(target: Target) -> WriteValue:
             return _map_writer(_writer_of(inner))
         case RecordOf(fields=fields):
             return _record_writer([(name, escape(name), _writer_of(inner)) for name, inner in fields])
-    raise AssertionError(target)  # a schema that is derived from a table has nothing else
+    raise AssertionError(target)  # derived schemas contain nothing else
 
 
 def _name_or_number(text: str) -> str:
-    """A floating number as JSON; NaN and infinities are in quotes, as Jackson writes them."""
+    """A floating-point number as JSON; NaN and infinities are in quotes, as Jackson writes them."""
     return text if text[-1].isdigit() else f'"{text}"'
 
 

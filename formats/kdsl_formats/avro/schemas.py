@@ -1,4 +1,4 @@
-"""Avro schemas, for modules outside the formats: read and checked, derived from tables, and as tables."""
+"""Avro schemas for modules outside the formats: reading, checking, and conversion from and to tables."""
 
 from __future__ import annotations
 

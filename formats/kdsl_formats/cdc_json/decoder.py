@@ -1,4 +1,4 @@
-"""The decoder of change data: plain messages by whole columns, the others by the reference."""
+"""The decoder of change data: plain messages as whole columns, the others with the reference decoder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats._debezium import PlaceholderFinder
 from kdsl_formats.cdc_json.metadata import MetadataField, metadata_type
@@ -36,19 +36,19 @@ _TREE = ReadingRules(streaming=False)
 
 @attrs.frozen(eq=False)
 class _Changes:
-    """Changes found in the buffer: the message of each, its members, and those beside its payload."""
+    """Changes located in the buffer: their messages, their members, and the members beside their payload."""
 
-    owner: Positions
+    owner: Indices
     columns: list[ValueSpans]
     beside: list[ValueSpans]
 
 
 class ChangeDecoder:
-    """Reads messages into changelog rows.
+    """Decodes messages to changelog rows.
 
     Args:
-        rules: How they are read.
-        min_batch: Fewer messages of a kind than this are read one by one.
+        rules: How to read the messages.
+        min_batch: Fewer messages of one kind are read one by one.
     """
 
     def __init__(self, rules: ChangeReadingRules, *, min_batch: int = MIN_BATCH) -> None:
@@ -61,7 +61,7 @@ class ChangeDecoder:
         self._image = ColumnReader(rules.row, rules.value_rules, min_batch=min_batch)
         key = rules.key_row
         self._key = None if key is None else ColumnReader(key, rules.value_rules, min_batch=min_batch)
-        self._image.finder.others = Counter()
+        self._image.finder.undeclared = Counter()
         fields = {f.name: f.type for f in rules.fields()}
         fields.update((c.member, t.STRING) for c in rules.include if c.member not in fields)
         self._names = tuple(fields)
@@ -74,7 +74,7 @@ class ChangeDecoder:
         self._metadata = _MetadataReader(rules, fields, exact=exact, min_batch=min_batch)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; null and empty ones give no rows."""
+        """Decode an array of messages; null and empty messages produce no rows."""
         self._truncates = ()
         decoded = self._decode(messages)
         infinite = decoded.infinite + self.reference.infinite.take()
@@ -88,9 +88,9 @@ class ChangeDecoder:
         return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
 
     def _take_undeclared(self) -> Counter[str]:
-        """The columns of rows, since the last time, that the table does not have."""
-        counted, by_shape = self.reference.others, self._image.finder.others
-        self.reference.others = Counter()
+        """Return and reset the counts of the columns in messages that the table does not declare."""
+        counted, by_shape = self.reference.undeclared, self._image.finder.undeclared
+        self.reference.undeclared = Counter()
         for name, count in (by_shape or {}).items():
             counted[name.decode()] += count
         if by_shape:
@@ -98,7 +98,7 @@ class ChangeDecoder:
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read messages; counts the infinite values of those rows alone that are read by columns."""
+        """Decode messages; counts the infinite values only in rows that are read by columns."""
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -106,15 +106,15 @@ class ChangeDecoder:
         if len(messages) >= self.min_batch:
             framed = self._frames.find(messages, present_messages) if self.rules.payload else None
             frame, good = framed or (None, present_messages)
-            texts = messages if frame is None else frame.slice_payloads(messages, good)
-            buffer = MessageBuffer.of(texts, self._scratch)
+            strings = messages if frame is None else frame.slice_payloads(messages, good)
+            buffer = MessageBuffer.of(strings, self._scratch)
             spans, good = trim_documents(buffer, good)
             message_index = find_enclosed(buffer, spans, good, b"{")
             if len(message_index) >= self.min_batch:
                 return self._decode_by_columns(
                     messages, buffer, present_messages, spans.pick(message_index), message_index, frame
                 )
-        fallback_rows = self._one_by_one(messages, present_messages)
+        fallback_rows = self._read_one_by_one(messages, present_messages)
         return attrs.evolve(
             FallbackRows([row for _, row, _ in fallback_rows.rows], fallback_rows.owner, fallback_rows.bad).to_decoded(
                 self.type, len(messages)
@@ -123,8 +123,8 @@ class ChangeDecoder:
             metadata=dict(zip(self.rules.metadata, self._fallback_metadata(fallback_rows), strict=True)),
         )
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
-        """The kind, the values and the metadata of each row."""
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
+        """Read some messages with the reference decoder: kind, values and metadata of each row."""
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
             changes = self.reference.read_changes(message)
@@ -145,8 +145,8 @@ class ChangeDecoder:
             for i, field in enumerate(self.rules.metadata_fields)
         ]
 
-    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Positions, frame: Frame | None) -> _Changes:
-        """The changes among some objects; the messages of the others are left out."""
+    def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _Changes:
+        """Locate the changes in objects; messages in an unusual form are left out."""
         outside: list[ValueSpans] = []
         first = None
         if self.rules.payload and frame is None:
@@ -165,18 +165,18 @@ class ChangeDecoder:
         buffer: MessageBuffer,
         present_messages: Mask,
         objects: Spans,
-        message_index: Positions,
+        message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
-        """Read changes by columns, and all messages that need the fallback one by one.
+        """Read changes by columns, and the messages that need the fallback one by one.
 
         Args:
             messages: The messages.
-            buffer: The buffer with them, or with their payloads where these have a frame.
+            buffer: The buffer of the messages, or of their payloads if they have a frame.
             present_messages: Which messages are not empty.
-            objects: Those in the buffer that begin and end like objects.
-            message_index: The message of each.
-            frame: What stands around each.
+            objects: The spans of the buffer that begin and end like objects.
+            message_index: The message of each object.
+            frame: The frame of the messages; None if they have none.
         """
         changes = self._find(buffer, objects, message_index, frame)
         by_name = dict(zip(self._names, changes.columns, strict=True))
@@ -186,18 +186,18 @@ class ChangeDecoder:
         images = _Images(self._image, buffer, locations.images, locations.first)
         whole = np.flatnonzero(locations.index >= 0)
         fallback[locations.owner[whole[images.fallback[locations.index[whole]]]]] = True
-        olds = None
-        if len(locations.olds):
-            olds = _Images(self._key or self._image, buffer, locations.olds)
-            changed = np.flatnonzero(locations.over >= 0)
-            fallback[locations.owner[changed[olds.fallback[locations.over[changed]]]]] = True
+        old_values = None
+        if len(locations.old_values):
+            old_values = _Images(self._key or self._image, buffer, locations.old_values)
+            changed = np.flatnonzero(locations.old_index >= 0)
+            fallback[locations.owner[changed[old_values.fallback[locations.old_index[changed]]]]] = True
         metadata_columns, invalid = self._metadata.read(buffer, by_name, changes.beside, frame)
         fallback |= invalid
         remaining = present_messages.copy()
         remaining[changes.owner[~fallback]] = False
-        fallback_rows = self._one_by_one(messages, remaining)
+        fallback_rows = self._read_one_by_one(messages, remaining)
         return self._merge(
-            changes, locations, images, olds, metadata_columns, ~fallback[locations.owner], fallback_rows
+            changes, locations, images, old_values, metadata_columns, ~fallback[locations.owner], fallback_rows
         )
 
     def _merge(
@@ -205,21 +205,21 @@ class ChangeDecoder:
         changes: _Changes,
         locations: RowLocations,
         images: _Images,
-        olds: _Images | None,
+        old_values: _Images | None,
         metadata_columns: list[pa.Array],
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """The rows read by columns and those read one by one, in the order of their messages."""
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
         rows = np.flatnonzero(is_read)
         order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)
         row_source: _Rows | _RowsWithOldValues | _RowsWithKeys = _Rows(images, locations, rows)
-        if olds is not None:
+        if old_values is not None:
             key = self.rules.key_row
             row_source = (
-                _RowsWithOldValues(images, olds, locations, rows)
+                _RowsWithOldValues(images, old_values, locations, rows)
                 if key is None
-                else _RowsWithKeys(images, olds, locations, rows, key)
+                else _RowsWithKeys(images, old_values, locations, rows, key)
             )
         columns = []
         for i, field in enumerate(self.type):
@@ -238,8 +238,8 @@ class ChangeDecoder:
             )
         }
         infinite = images.infinite_in(locations.index[rows])
-        if olds is not None and self.rules.key_row is not None:
-            infinite += olds.infinite_in(locations.over[rows])
+        if old_values is not None and self.rules.key_row is not None:
+            infinite += old_values.infinite_in(locations.old_index[rows])
         return Decoded(
             rows_array,
             pa.array(order.owner, pa.int64()),
@@ -251,17 +251,17 @@ class ChangeDecoder:
 
 
 class _Images:
-    """Objects that are read as rows.
+    """Objects that were read as rows.
 
     Attributes:
-        columns: Their columns, without those that need the fallback.
-        count: How many rows these have.
-        place: For each object its row.
-        fallback: Which objects need the fallback; their rows mean nothing.
+        columns: The columns of the rows, without objects that need the fallback.
+        count: The number of rows in them.
+        row_index: The row of each object.
+        fallback: Which objects need the fallback; their row index is meaningless.
     """
 
     def __init__(
-        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+        self, reader: ColumnReader, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> None:
         members, self.columns, self.fallback = reader.read_members(buffer, objects, first)
         self.count = len(members.which)
@@ -270,39 +270,39 @@ class _Images:
         self._infinite = reader.infinite
         self._members = members
 
-    def infinite_in(self, objects: Positions) -> int:
-        """How many infinite values in some objects became NULL; negative indexes are ignored."""
+    def infinite_in(self, objects: Indices) -> int:
+        """How many infinite values in some objects became NULL; negative indices are ignored."""
         return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
 
-    def has(self, column: int, objects: Positions) -> Mask:
+    def has(self, column: int, objects: Indices) -> Mask:
         """Which of some objects, none of them left to the fallback, have a member for a column."""
-        present_messages: Mask = self._members.columns[column].what[self.row_index[objects]] != 0
+        present_messages: Mask = self._members.columns[column].form[self.row_index[objects]] != 0
         return present_messages
 
 
 class _Rows:
-    """Rows that are images as they are."""
+    """Rows that consist of one image each."""
 
-    def __init__(self, images: _Images, locations: RowLocations, rows: Positions) -> None:
+    def __init__(self, images: _Images, locations: RowLocations, rows: Indices) -> None:
         self._images, self._index = images, images.row_index[locations.index[rows]]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
-        """Arrays with the values of a column, and for each row the place of its value in all of them together."""
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
+        """Arrays of a column's values, and for each row the index of its value in the concatenated arrays."""
         return [self._images.columns[column]], self._index
 
 
 class _RowsWithOldValues:
-    """The rows before a change: those after it, with the members of the old ones."""
+    """Rows before a change: the images after it, with old values for the changed members."""
 
-    def __init__(self, images: _Images, olds: _Images, locations: RowLocations, rows: Positions) -> None:
-        self._images, self._olds = images, olds
+    def __init__(self, images: _Images, old_values: _Images, locations: RowLocations, rows: Indices) -> None:
+        self._images, self._olds = images, old_values
         self._index = images.row_index[locations.index[rows]]
-        over = locations.over[rows]
-        self._which = np.flatnonzero(over >= 0)
-        self._old = over[self._which]
-        self._replacing = images.count + olds.row_index[self._old]
+        old_index = locations.old_index[rows]
+        self._which = np.flatnonzero(old_index >= 0)
+        self._old = old_index[self._which]
+        self._replacing = images.count + old_values.row_index[self._old]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
         """See `_Rows`."""
         index = self._index.copy()
         has = self._olds.has(column, self._old)
@@ -311,18 +311,18 @@ class _RowsWithOldValues:
 
 
 class _RowsWithKeys:
-    """The rows before a change have the key alone, those after it all columns."""
+    """Rows before a change that have only the key; rows after a change have all columns."""
 
-    def __init__(self, images: _Images, keys: _Images, locations: RowLocations, rows: Positions, key: t.Row) -> None:
+    def __init__(self, images: _Images, keys: _Images, locations: RowLocations, rows: Indices, key: t.Row) -> None:
         self._images, self._keys, self._names = images, keys, key.names
-        index, over = locations.index[rows], locations.over[rows]
-        self._before = over >= 0
+        index, old_index = locations.index[rows], locations.old_index[rows]
+        self._before = old_index >= 0
         self._index = np.full(len(rows), images.count)
         self._index[~self._before] = images.row_index[index[~self._before]]
         self._key_index = self._index.copy()
-        self._key_index[self._before] += keys.row_index[over[self._before]]
+        self._key_index[self._before] += keys.row_index[old_index[self._before]]
 
-    def column(self, column: int, name: str) -> tuple[list[pa.Array], Positions]:
+    def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
         """See `_Rows`."""
         values = self._images.columns[column]
         if name not in self._names:
@@ -331,7 +331,7 @@ class _RowsWithKeys:
 
 
 class _MetadataReader:
-    """Reads the pieces of metadata of many changes."""
+    """Reads the metadata fields of many changes."""
 
     def __init__(
         self, rules: ChangeReadingRules, fields: Mapping[str, t.DataType], *, exact: bool, min_batch: int
@@ -354,8 +354,8 @@ class _MetadataReader:
     def read(
         self, buffer: MessageBuffer, members: Mapping[str, ValueSpans], beside: list[ValueSpans], frame: Frame | None
     ) -> tuple[list[pa.Array], Mask]:
-        """The columns of the pieces, and which changes need the fallback."""
-        count = len(next(iter(members.values())).what)
+        """The columns of the metadata fields, and which changes need the fallback."""
+        count = len(next(iter(members.values())).form)
         fallback = np.zeros(count, dtype=bool)
         member_arrays: dict[str, pa.Array] = {}
         parts: dict[str, pa.Array] = {}
@@ -384,7 +384,7 @@ class _MetadataReader:
         return columns, fallback
 
     def _read_from_frame(self, field: MetadataField, frame: Frame, count: int) -> tuple[pa.Array, Mask]:
-        """The same text for all."""
+        """The value of the frame, which is the same for all messages."""
         spelled = frame.beside.get(field.member)
         text, unreadable = (None, False) if spelled is None else self._as_string(spelled)
         array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
@@ -393,16 +393,16 @@ class _MetadataReader:
     def _read_beside_payload(
         self, buffer: MessageBuffer, field: MetadataField, beside: list[ValueSpans], count: int
     ) -> tuple[pa.Array, Mask]:
-        """A string beside the payload; there are few different ones, and each is looked at once."""
+        """A string beside the payload; it has few different values, so each is converted once."""
         if not self._payload:
             return pa.nulls(count, metadata_type(field)), np.zeros(count, dtype=bool)
         values = beside[self._beside.index(field.member)]
-        present = (values.what != 0) & (values.what != TEXT)
-        texts = slices(buffer.data, values.spans.start, values.spans.end, present, pa.string())
-        coded = texts.dictionary_encode()
+        present = (values.form != 0) & (values.form != TEXT)
+        strings = slices(buffer.data, values.spans.start, values.spans.end, present, pa.string())
+        coded = strings.dictionary_encode()
         converted = [self._as_string(text) for text in coded.dictionary.to_pylist()]
         unreadable = np.array([reason for _, reason in converted], dtype=bool)
-        fallback = values.what == TEXT
+        fallback = values.form == TEXT
         if unreadable.any():
             fallback |= np.asarray(pc.fill_null(pa.array(unreadable).take(coded.indices), False))
         return pa.array([text for text, _ in converted], pa.string()).take(coded.indices), fallback

@@ -1,4 +1,4 @@
-"""The four dialects of change data in JSON: which member says what happened, and where the rows stand."""
+"""The four JSON dialects of change data: which member contains the operation, and where the rows are."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _MILLIS, _MICROS = t.TimestampLtz(3), t.TimestampLtz(6)
 
 @attrs.frozen
 class Dialect:
-    """How a tool that captures changes writes them.
+    """The JSON that a change capture tool writes.
 
     Attributes:
         name: The tool's name.
-        operation: The member that says what happened.
-        inserts: Its strings for a new row; the first one is written.
-        update: Its text for a changed row.
-        delete: Its text for a row that is gone; it is written.
+        operation: The member that contains the operation.
+        inserts: Its strings for an inserted row; the first one is written.
+        update: Its string for an updated row.
+        delete: Its string for a deleted row; it is written.
         skipped: Its strings for messages without rows.
-        truncate: Its text for a table that was emptied; None where the tool does not write it.
+        truncate: Its string for an emptied table; None if the tool does not write it.
         boundaries: The strings of the member ``status`` of messages about transactions, which have no operation.
-        images: Where the rows stand: before and after a change; the row and the members of it that were others
-            before; or lists of both.
-        metadata: The pieces of metadata, by key.
+        images: The location of the rows: before and after a change; the row and the old values of its changed members;
+            or lists of both.
+        metadata: The metadata fields, by key.
         table_id: The members that name the table, from the outermost in.
-        primary_key: The member with the names of the primary key; None where messages do not say it.
+        primary_key: The member with the names of the primary key; None if messages do not contain it.
         ddl: The member that is true in messages of DDL statements, which have no rows.
     """
 
@@ -52,18 +52,18 @@ class Dialect:
 
     @property
     def types(self) -> Mapping[str, t.DataType]:
-        """The types of the pieces of metadata, by key."""
+        """The types of the metadata fields, by key."""
         return {key: field.type for key, field in self.metadata.items()}
 
     @property
     def members(self) -> tuple[str, str]:
-        """The members that hold the rows: the one before and the one after a change, or the row and the old one."""
+        """The members with the rows: the before- and after-image, or the row and its old values."""
         return ("before", "after") if self.images == "before and after" else ("data", "old")
 
 
 def _source_field(member: str, kind: t.DataType = t.STRING) -> MetadataField:
     """A member of Debezium's object ``source``."""
-    return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "as it is", within=member)
+    return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "unchanged", within=member)
 
 
 DEBEZIUM = Dialect(

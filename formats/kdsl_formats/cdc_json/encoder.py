@@ -1,4 +1,4 @@
-"""Changes to messages: the JSON of each row, in the frame that says what happened."""
+"""Encodes changes: the JSON of each row, in a frame with its operation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kdsl_formats.json.reference_encoder import WritingRules
 
 @attrs.frozen
 class ChangeFrame:
-    """What stands before and after the JSON of a row."""
+    """The JSON before and after the JSON of a row."""
 
     before: bytes
     after: bytes
 
 
 def change_frames(dialect: Dialect, rules: WritingRules) -> tuple[ChangeFrame, ChangeFrame]:
-    """The frames of a row that is there (new, or as it is after a change), and of one that is there no longer."""
+    """The frames of an existing row (inserted, or after an update) and of a deleted row."""
     name, inserted, deleted = dialect.operation, dialect.inserts[0], dialect.delete
     match dialect.images:
         case "before and after" if rules.ignore_null_fields:
@@ -45,13 +45,13 @@ def change_frames(dialect: Dialect, rules: WritingRules) -> tuple[ChangeFrame, C
 
 
 class ChangeEncoder:
-    """Writes rows of one type as changes, as Flink does: each as a new row, or as one that is gone.
+    """Encodes rows of one type as changes, as Flink does: each as an inserted or a deleted row.
 
     Args:
         dialect: The dialect.
-        row: The type; its names are those on the wire.
-        rules: What the options of the format mean.
-        min_batch: Fewer rows than this are written one by one.
+        row: The type, with names on the wire.
+        rules: The options of the format.
+        min_batch: Fewer rows are written one by one.
     """
 
     def __init__(self, dialect: Dialect, row: t.Row, rules: WritingRules, *, min_batch: int = MIN_BATCH) -> None:
@@ -59,7 +59,7 @@ class ChangeEncoder:
         self._present_frame, self._deleted_frame = change_frames(dialect, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write a struct array of rows; each is new where no kinds are given."""
+        """Encode a struct array of rows; without kinds, each is an insert."""
         encoded = self._rows.encode(rows)
         present = np.ones(len(rows), dtype=bool)
         if kinds is not None:
@@ -77,7 +77,7 @@ class ChangeEncoder:
 def _choose(
     present: np.ndarray[tuple[int], np.dtype[np.bool_]], if_there: bytes, if_gone: bytes
 ) -> pa.Scalar | pa.Array:
-    """One value for present rows and another for deleted ones; a scalar where all are the same."""
+    """One value for present rows and another for deleted ones; a scalar if all rows need the same value."""
     if present.all() or if_there == if_gone:
         return pa.scalar(if_there, pa.binary())
     return pc.if_else(pa.array(present), pa.scalar(if_there, pa.binary()), pa.scalar(if_gone, pa.binary()))

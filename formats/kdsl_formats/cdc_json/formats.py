@@ -30,7 +30,7 @@ from kdsl_formats.json.reference_observer import ReferenceObserver
 
 
 class ChangeJson(InferenceOptions, JsonFormat):
-    """Changes of rows as JSON, columns by name."""
+    """Changes of rows as JSON, with columns matched by name."""
 
     insert_only = False
     dialect: ClassVar[Dialect]
@@ -47,7 +47,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return ChangeEncoder(self.dialect, row, self.writing_rules())
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         return ChangeReadingRules(
             self.dialect,
             row,
@@ -92,19 +92,19 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
 
     schema_include: bool = option(
         "schema-include",
-        "Read: whether messages hold their schema, beside the change in the member payload, as Kafka Connect writes "
-        "them with value.converter.schemas.enable.",
+        "Read: whether messages contain their schema, next to the change in the member payload, as Kafka Connect "
+        "writes them with value.converter.schemas.enable.",
         default=False,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-4 and CL-7."""
+        """Check rules F-4 and CL-7."""
         yield from super().check(row, direction)
         if direction == "write" and self.schema_include is True:
             yield Problem(
                 READ_ONLY,
                 "the format 'debezium-json' writes no schema into its messages, but schema-include is true",
-                "leave schema-include out where the table is written",
+                "remove schema-include if the table is written",
             )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -123,7 +123,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         return attrs.evolve(
             super().change_rules(row, use),
             payload=self.schema_include,
@@ -143,12 +143,12 @@ class CanalJson(ChangeJson):
 
     database_include: str | None = option(
         "database.include",
-        "Read: a regular expression; messages whose database does not match it as a whole give no rows.",
+        "Read: a regular expression; messages are read only if the whole name of their database matches it.",
         default=None,
     )
     table_include: str | None = option(
         "table.include",
-        "Read: a regular expression; messages whose table does not match it as a whole give no rows.",
+        "Read: a regular expression; messages are read only if the whole name of their table matches it.",
         default=None,
     )
     infer_strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"] = option(
@@ -187,7 +187,7 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-4 and F-13; options of a strategy that another one ignores are warnings."""
+        """Check rules F-4 and F-13, and warn of options that the chosen strategy ignores."""
         yield from super().check(row, direction)
         if direction == "write":
             return
@@ -201,7 +201,7 @@ class CanalJson(ChangeJson):
                 yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """How the options say that messages are read."""
+        """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)

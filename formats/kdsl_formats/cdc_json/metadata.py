@@ -1,6 +1,7 @@
-"""What a change-data message says beside its rows: where each piece stands, and how it becomes a value.
+"""The metadata of change-data messages: the member that contains each field, and its conversion.
 
-Each kind of piece has a plain conversion (`Piece.value`), which decides, and one of whole columns (`Piece.column`).
+Each form has a conversion of single values (`MetadataField.value`), which is the reference, and one of whole columns
+(`MetadataField.column`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kdsl_formats._columns.arrays import Mask
 from kdsl_formats._text import reading
 from kdsl_formats.json.errors import FieldError
 
-Form = Literal["as it is", "milliseconds", "seconds", "clock"]
+Form = Literal["unchanged", "milliseconds", "seconds", "clock"]
 
 STRINGS = t.Map(t.STRING, t.STRING)
 INSTANT = pa.timestamp("us", tz="UTC")
@@ -34,33 +35,33 @@ _CLOCK_PATTERN = re.compile(
 
 @attrs.frozen
 class MetadataField:
-    """A piece of metadata.
+    """A metadata field.
 
     Attributes:
-        type: What it is for users.
-        member: The member of the message that holds it.
+        type: Its column type.
+        member: The member of the message that contains it.
         wire_type: The type of that member in the message.
-        form: How the member becomes the piece.
-        within: The member of that object which holds it; None where the first member itself is the field.
+        form: The conversion of the member's value.
+        within: The member of that object that contains the field; None if the first member itself is the field.
         beside_payload: Whether it is beside the payload of a message with its schema; it is NULL in other messages.
     """
 
     type: t.DataType
     member: str
     wire_type: t.DataType
-    form: Form = "as it is"
+    form: Form = "unchanged"
     within: str | None = None
     beside_payload: bool = False
 
     def value(self, value: Any) -> Any:
-        """The piece out of what the member holds, as the reference decoder of JSON gives it.
+        """Convert the value of the member, as the reference decoder of JSON returns it.
 
         Raises:
-            FieldError: It is not a time, or too far away for one.
+            FieldError: The value is not a time, or is out of the range of timestamps.
         """
         if self.within is not None and value is not None:
             value = dict(value).get(self.within)
-        if value is None or self.form == "as it is":
+        if value is None or self.form == "unchanged":
             return value
         try:
             return _parse_clock(value) if self.form == "clock" else _to_micros(value, _UNITS[self.form])
@@ -68,13 +69,13 @@ class MetadataField:
             raise FieldError(str(e)).inside(f"{self.member}.{self.within}" if self.within else self.member) from None
 
     def column(self, array: pa.Array) -> tuple[pa.Array, Mask]:
-        """The pieces of many messages, and which of them need the fallback.
+        """Convert the values of many messages; also returns which of them need the fallback.
 
         Args:
-            array: The values of the member; where `within` is set, the strings of that member of it.
+            array: The values of the member; if `within` is set, the strings of that member of the object.
         """
         none = np.zeros(len(array), dtype=bool)
-        if self.form == "as it is":
+        if self.form == "unchanged":
             return array, none
         if self.form == "clock":
             return _read_clocks(array)
@@ -90,12 +91,12 @@ class MetadataField:
 
 
 def metadata_type(field: MetadataField) -> pa.DataType:
-    """The Arrow type of a piece."""
+    """The Arrow type of a field."""
     return arrow_type(field.type)
 
 
 def _to_micros(value: int | str, unit: int) -> int:
-    """A number, or its string, of a unit as microseconds."""
+    """Convert a number, or its string, of a unit to microseconds."""
     number = numbers.parse_integer(value, 64) if isinstance(value, str) else value
     if abs(number) > _LARGEST // unit:
         raise ValueError(f"{number} is too far away for a timestamp")
@@ -103,7 +104,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """A date and a time of day in UTC, with a blank or a ``T`` between them; finer digits than microseconds are cut."""
+    """Read a date and a time in UTC, separated by a blank or a ``T``; digits after microseconds are truncated."""
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000")
@@ -116,8 +117,8 @@ def _parse_clock(text: str) -> int:
     return ((days * 24 + hour) * 60 + minute) * 60_000_000 + second * 1_000_000 + micros
 
 
-def _read_clocks(texts: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Only the plain spelling with a fraction of up to six digits, and a blank or a ``T``, is known."""
-    plain = pc.replace_substring_regex(texts, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
+def _read_clocks(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+    """Read the usual form, with a blank or a ``T`` and a fraction of up to six digits; others need the fallback."""
+    plain = pc.replace_substring_regex(strings, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
     timestamps, fallback = reading.timestamps(plain, "SQL", zoned=False)
     return timestamps.view(INSTANT), fallback

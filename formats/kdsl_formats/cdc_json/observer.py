@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, content, slices
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices
 from kdsl_formats._connect.by_schema import SchemaTypes, head_of
 from kdsl_formats._connect.wires import Modes
 from kdsl_formats.cdc_json.reference_observer import ChangeReader
@@ -46,8 +46,8 @@ class _Images:
     """
 
     spans: Spans
-    first: Positions | None
-    owner: Positions
+    first: Indices | None
+    owner: Indices
     whole: bool
 
 
@@ -202,12 +202,12 @@ class ChangeObserver:
         without = ~locations.fallback & ~has_rows & plain
         for name in self._raw_members:
             values = members[name]
-            plain &= values.what != TEXT
-            without &= (values.what != TEXT) & are_json(buffer, values.spans, BARE, without & (values.what == BARE))
+            plain &= values.form != TEXT
+            without &= (values.form != TEXT) & are_json(buffer, values.spans, BARE, without & (values.form == BARE))
             parts.append(_raw_slices(buffer, values))
         left[places[without]] = False
         images = _images_of(locations)
-        tables: dict[TableId, list[tuple[_Statement, Positions]]] = {}
+        tables: dict[TableId, list[tuple[_Statement, Indices]]] = {}
         for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
             what = self._read_statement(key, head, schema_types)
             if what is not None:
@@ -228,11 +228,11 @@ class ChangeObserver:
                 index = index[:0]
                 some = source.pick(index)
             parts_found = self._source.find(buffer, some.spans, some.first)
-            columns = [values.spread(index[parts_found.which], len(source.what)) for values in parts_found.columns]
-        plain = np.ones(len(columns[0].what), dtype=bool)
+            columns = [values.spread(index[parts_found.which], len(source.form)) for values in parts_found.columns]
+        plain = np.ones(len(columns[0].form), dtype=bool)
         parts = []
         for path, values in zip(self._rules.dialect.table_id, columns, strict=True):
-            text = (values.what == TEXT) & (values.spans.end > values.spans.start) & ~buffer.find_escaped(values.spans)
+            text = (values.form == TEXT) & (values.spans.end > values.spans.start) & ~buffer.find_escaped(values.spans)
             plain &= text | is_null(buffer, values) if path == "source.schema" else text
             parts.append(slices(buffer.data, values.spans.start, values.spans.end, text, pa.binary()))
         return plain, parts
@@ -278,10 +278,10 @@ class ChangeObserver:
         messages: pa.BinaryArray,
         buffer: MessageBuffer,
         images: tuple[_Images, ...],
-        places: Positions,
+        places: Indices,
         left: Mask,
         table: TableId,
-        groups: list[tuple[_Statement, Positions]],
+        groups: list[tuple[_Statement, Indices]],
     ) -> None:
         """Settle the changes of one table."""
         changes = np.concatenate([group for _, group in groups])
@@ -289,7 +289,7 @@ class ChangeObserver:
         order = np.argsort(changes)
         changes, number = changes[order], number[order]
 
-        def settle(which: Positions, growth: TableGrowth) -> Mask:
+        def settle(which: Indices, growth: TableGrowth) -> Mask:
             settled = np.zeros(len(places), dtype=bool)
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
@@ -308,7 +308,7 @@ class ChangeObserver:
         buffer: MessageBuffer,
         images: tuple[_Images, ...],
         count: int,
-        changes: Positions,
+        changes: Indices,
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
@@ -352,7 +352,7 @@ def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
     images = []
     for spans, first, index, whole in (
         (locations.images, locations.first, locations.index, True),
-        (locations.olds, None, locations.over, False),
+        (locations.old_values, None, locations.old_index, False),
     ):
         owner: npt.NDArray[np.int64] = np.zeros(len(spans), dtype=np.int64)
         rows = np.flatnonzero(index >= 0)

@@ -1,7 +1,7 @@
 """The reference decoder of change data in JSON: it reads messages one by one and defines what they mean.
 
-It follows Flink's readers; `docs/differences-cdc.md` lists where it does not. Rows are read by the rules of the format
-``json`` with Flink's tree reader. The column decoder leaves to it every message that it does not understand.
+It follows Flink's readers; `docs/differences-cdc.md` lists the differences. Rows are read by the rules of the format
+``json`` with Flink's tree reader. The column decoder leaves all messages to it that are not plain.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, Reference
 
 INSERT, BEFORE, AFTER, DELETE = range(len(ROW_KINDS))
 TRUNCATE = -1
-"""In place of a row's kind: the message has no row, and says that the table was emptied."""
+"""Instead of a row kind: the message has no row, and empties the table."""
 Row = dict[str, Any]
 
 
 @attrs.frozen
 class Include:
-    """Which messages are read, by a member whose text must match a pattern as a whole."""
+    """A condition for reading a message: the string of a member must match a pattern as a whole."""
 
     member: str
     pattern: re.Pattern[str]
@@ -44,18 +44,18 @@ class ChangeReadingRules:
 
     Attributes:
         dialect: The dialect.
-        row: The type of the rows; its names are those on the wire.
-        ignore_parse_errors: Whether a bad value becomes NULL and an unreadable message gives no row.
+        row: The type of the rows, with names on the wire.
+        ignore_parse_errors: Whether a bad value becomes NULL and an unreadable message produces no row.
         standard: The form of timestamps in rows.
         payload: Whether the change is in the member `PAYLOAD`, beside its schema.
         include: Conditions that messages must meet to be read.
-        metadata: The keys of the pieces of metadata that are wanted.
-        modes: How the values of rows look on the wire.
+        metadata: The keys of the requested metadata fields.
+        modes: The form of the values of rows on the wire.
         keyed: The primary key of a table that keeps the last row of each key (`kdsl.formats.Use.keyed`).
-        skip_truncate: Whether a message that the table was emptied gives no row, instead of an error.
-        apply_truncate: Whether it gives the one kind `TRUNCATE` without a row.
-        placeholder: What stands in place of a value that the writer does not have; None where nothing does.
-        inferred: Whether columns were inferred (`ReadingRules.inferred`); messages of DDL statements give no row then.
+        skip_truncate: Whether a message that empties the table produces no row, instead of an error.
+        apply_truncate: Whether such a message produces the kind `TRUNCATE` without a row.
+        placeholder: The placeholder of values that the writer does not have; None if there is none.
+        inferred: Whether columns were inferred (`ReadingRules.inferred`); then messages of DDL statements are skipped.
         as_texts: See `ReadingRules.as_texts`.
     """
 
@@ -81,18 +81,18 @@ class ChangeReadingRules:
 
     @property
     def key_row(self) -> t.Row | None:
-        """See `events.key_row`; None also where changes do not hold a whole row before them."""
+        """See `events.key_row`; None also if changes do not contain a whole before-image."""
         return events.key_row(self.row, self.keyed) if self.dialect.images == "before and after" else None
 
     @property
     def skipped(self) -> tuple[str, ...]:
-        """The operations whose messages give no row."""
+        """The operations whose messages produce no row."""
         truncate = self.dialect.truncate
         return (*self.dialect.skipped, truncate) if self.skip_truncate and truncate else self.dialect.skipped
 
     @property
     def value_rules(self) -> ReadingRules:
-        """How values are read: always as Flink's tree reader does it."""
+        """How values are read: always as by Flink's tree reader."""
         return ReadingRules(
             ignore_parse_errors=self.ignore_parse_errors,
             standard=self.standard,
@@ -104,11 +104,11 @@ class ChangeReadingRules:
 
     @property
     def metadata_fields(self) -> tuple[MetadataField, ...]:
-        """The pieces of metadata that are wanted."""
+        """The requested metadata fields."""
         return tuple(self.dialect.metadata[key] for key in self.metadata)
 
     def fields(self) -> tuple[t.Field, ...]:
-        """The members of a change that are read: the rows, what happened, and those that hold metadata."""
+        """The members of a change that are read: the rows, the operation, and the metadata."""
         image: t.DataType = self.row.as_nullable()
         if self.dialect.images == "lists of data and old":
             image = t.Array(image)
@@ -132,7 +132,7 @@ class ChangeReadingRules:
 
 @attrs.define
 class Changes:
-    """The rows of one message, in order: what each says, its values, and the metadata of all of them."""
+    """The rows of one message, in order: the kind of each, its values, and the metadata of all of them."""
 
     kinds: list[int] = attrs.field(factory=list)
     rows: list[Row] = attrs.field(factory=list)
@@ -140,16 +140,16 @@ class Changes:
 
 
 class ReferenceChangeDecoder:
-    """Reads one message at a time into Python values, as `ReferenceDecoder` gives them.
+    """Decodes one message at a time to Python values, in the form of `ReferenceDecoder`.
 
     Attributes:
-        infinite: Counts the values that became NULL because they stand for infinity.
-        others: How many rows, before and after changes, had each member that no column wants.
+        infinite: Counts the values that became NULL because they are infinite.
+        undeclared: How many rows, before and after changes, had each member that is not a column.
     """
 
     def __init__(self, rules: ChangeReadingRules) -> None:
         self.rules = rules
-        self.others: Counter[str] = Counter()
+        self.undeclared: Counter[str] = Counter()
         self._columns = frozenset(rules.row.names)
         self.dialect = rules.dialect
         whole = t.Row(rules.fields())
@@ -159,11 +159,11 @@ class ReferenceChangeDecoder:
         self.infinite = self._decoder.infinite
 
     def read_changes(self, message: bytes) -> Changes:
-        """The rows of a message; none of an empty one.
+        """The rows of a message; none for an empty one.
 
         Raises:
-            ValueError: The message cannot be read, and errors are not ignored; says why. Where they are, what came
-                before the error counts.
+            ValueError: The message cannot be read, and errors are not ignored. If they are ignored, the rows before the
+                error are returned.
         """
         changes_read = Changes()
         if not message:
@@ -179,10 +179,10 @@ class ReferenceChangeDecoder:
         return changes_read
 
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
-        """The rows of a message: kind, values and metadata of each.
+        """The rows of a message: the kind, values and metadata of each.
 
         Raises:
-            ValueError: The message cannot be read; says why.
+            ValueError: The message cannot be read, with the reason.
         """
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
@@ -198,7 +198,7 @@ class ReferenceChangeDecoder:
         if operation is None and spelled.get("status") in self.dialect.boundaries:
             return
         if operation is None:
-            reason = f"there is no member {self.dialect.operation!r} that says what happened"
+            reason = f"there is no member {self.dialect.operation!r} with the operation"
             if isinstance(spelled.get(PAYLOAD), dict):
                 reason += "; a message with its schema needs the option 'schema-include'"
             raise FieldError(reason)
@@ -207,21 +207,21 @@ class ReferenceChangeDecoder:
         metadata: tuple[Any, ...] | None = None
         for image in (spelled.get(member) for member in self.dialect.members):
             if isinstance(image, dict):
-                self.others.update(image.keys() - self._columns)
+                self.undeclared.update(image.keys() - self._columns)
         for kind, row in self._read_rows(operation, change, spelled):
             if metadata is None:
                 metadata = self._read_metadata(members, change)
             yield kind, row, metadata
 
     def _is_ddl(self, operation: str, change: Row) -> bool:
-        """Whether a message is about a DDL statement, and has no rows for that reason."""
+        """Whether a message is about a DDL statement, and therefore has no rows."""
         dialect = self.dialect
         if not self.rules.inferred or dialect.ddl is None:
             return False
         return change.get(dialect.ddl) is True and operation not in (*dialect.inserts, dialect.update, dialect.delete)
 
     def single_element(self, document: Any) -> Any:
-        """The document, or the only element of an array, which the reference reads where it reads whole messages."""
+        """The document, or the only element of an array, which Flink accepts where it reads whole messages."""
         if not isinstance(document, list) or self.dialect.images != "before and after":
             return document
         if len(document) != 1:
@@ -229,10 +229,10 @@ class ReferenceChangeDecoder:
         return document[0]
 
     def _is_included(self, document: Any, condition: Include) -> bool:
-        """Whether a message meets a condition; raises an error where it lacks the member."""
+        """Whether a message meets a condition; raises an error if it lacks the member."""
         value = document.get(condition.member, _ABSENT) if isinstance(document, dict) else _ABSENT
         if value is _ABSENT:
-            raise FieldError(f"there is no member {condition.member!r}, and only some are to be read")
+            raise FieldError(f"there is no member {condition.member!r}, which must match a pattern")
         return condition.pattern.fullmatch(_as_string(value)) is not None
 
     def _read_metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
@@ -267,7 +267,7 @@ class ReferenceChangeDecoder:
                 yield from self._rows_of_lists(operation, change, document)
 
     def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with the row before and after it."""
+        """The rows of a change with a before- and an after-image."""
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
             yield INSERT, _require(after, "after")
@@ -294,7 +294,7 @@ class ReferenceChangeDecoder:
     def _rows_of_data_and_old(
         self, operation: str, data: Row | None, old: Row | None, old_spelled: Any, data_at: str, old_at: str
     ) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with the row, and its members before the change."""
+        """The rows of a change with the row and the old values of its changed members."""
         after = _require(data, data_at)
         if operation in self.dialect.inserts:
             yield INSERT, after
@@ -308,7 +308,7 @@ class ReferenceChangeDecoder:
             yield AFTER, after
 
     def _rows_of_lists(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with lists of rows, and of their members before the change."""
+        """The rows of a change with lists of rows and of their old values."""
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update
         without_old = change["old"] is None and bool(self.rules.keyed)
@@ -326,14 +326,14 @@ _ABSENT = object()
 
 
 def _require(value: Any, member: str) -> Any:
-    """The value of a member; raises an error where it is null or absent."""
+    """The value of a member; raises an error if it is null or absent."""
     if value is None:
         raise FieldError(f"the member {member!r} is null or absent")
     return value
 
 
 def _as_string(value: Any) -> str:
-    """A JSON value as the text that patterns are matched with; objects and arrays have none."""
+    """A JSON value as a string to match with patterns; raises an error for objects and arrays."""
     match value:
         case Integer() | Fractional() | str():
             return str.__str__(value)

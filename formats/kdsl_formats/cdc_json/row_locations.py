@@ -1,6 +1,6 @@
-"""Where the rows of many changes stand in the buffer, found by whole columns: the accelerator's view of `reference`.
+"""Locates the rows of many changes in the buffer, as whole columns.
 
-What does not need the fallback is what the reference would say.
+It agrees with the reference decoder wherever it needs no fallback.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Mask, Positions, slices
+from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats.cdc_json.reference_decoder import AFTER, BEFORE, DELETE, INSERT, ChangeReadingRules, Include
 from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans, count_inside
 from kdsl_formats.json.members import BARE, TEXT, split_arrays
@@ -28,23 +28,24 @@ class RowLocations:
     """The rows of some changes.
 
     Attributes:
-        images: The objects that hold rows, in ascending order.
-        first: For each of them the index of its first quote; None where that is not known.
-        index: For each row its image; -1 for one that has its key alone (`over`).
-        owner: For each row its change, ascending.
-        kinds: For each row what it says.
-        olds: Objects with members that were others before a change, or with the key of a row, in ascending order.
-        over: For each row which of them replaces members of its image, or holds its key; or -1.
-        fallback: For each change whether it needs the fallback.
+        images: The objects that contain rows, in ascending order.
+        first: The index of the first quote of each image; None if that is unknown.
+        index: The index of the image of each row; -1 for a row that has only its key (see `old_index`).
+        owner: The change of each row, ascending.
+        kinds: The kind of each row.
+        old_values: Objects with the old values of changed members, or with the key of a row, in ascending order.
+        old_index: For each row the index of the object in `old_values` that replaces members of its image or contains
+            its key; otherwise -1.
+        fallback: Which changes need the fallback.
     """
 
     images: Spans
-    first: Positions | None
-    index: Positions
-    owner: Positions
+    first: Indices | None
+    index: Indices
+    owner: Indices
     kinds: Codes
-    olds: Spans
-    over: Positions
+    old_values: Spans
+    old_index: Indices
     fallback: Mask
 
 
@@ -54,12 +55,12 @@ def locate_rows(
     columns: list[ValueSpans],
     conditions: list[tuple[Include, ValueSpans]],
 ) -> RowLocations:
-    """The rows of changes whose members are found.
+    """Locate the rows of changes whose members are known.
 
     Args:
         buffer: The buffer.
-        rules: How they are read.
-        columns: The members with the rows, and what happened.
+        rules: How to read the changes.
+        columns: The members with the rows and the operation.
         conditions: The conditions that changes must meet to have rows, with the member of each.
     """
     first, second, operations = columns[:3]
@@ -70,7 +71,7 @@ def locate_rows(
         fails, unsure = _unmet_conditions(buffer, condition, values)
         left_out = left_out | (fails & ~fallback)
         fallback |= unsure & ~left_out
-    if left_out.any():  # nothing of them counts, but they must be JSON
+    if left_out.any():  # their contents do not matter, but they must be JSON
         for values in columns:
             fallback |= left_out & ~_are_json_where_needed(buffer, values, left_out)
     code[left_out] = _SKIP
@@ -100,41 +101,41 @@ def locate_rows(
 def is_null(buffer: MessageBuffer, values: ValueSpans) -> Mask:
     """Which values are null or absent."""
     start, size = values.spans.start, values.spans.end - values.spans.start
-    spelled = (values.what == BARE) & (size == 4)
+    spelled = (values.form == BARE) & (size == 4)
     if spelled.any():
         spelled &= buffer.words[start] & _FOUR_BYTES == _NULL
-    nulls: Mask = (values.what == ABSENT) | spelled
+    nulls: Mask = (values.form == ABSENT) | spelled
     return nulls
 
 
 def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask:
     """Which values begin with a bracket."""
-    matches: Mask = (values.what == BARE) & (buffer.data[values.spans.start] == opening)
+    matches: Mask = (values.form == BARE) & (buffer.data[values.spans.start] == opening)
     return matches
 
 
 def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operations: ValueSpans) -> Codes:
-    """What happened, by each change; unknown where it needs the fallback."""
-    code = np.zeros(len(operations.what), dtype=np.int8)
+    """The operation of each change; unknown if it needs the fallback."""
+    code = np.zeros(len(operations.form), dtype=np.int8)
     size, dialect = operations.spans.end - operations.spans.start, rules.dialect
     table = [(text, _INSERT) for text in dialect.inserts] + [(dialect.update, _UPDATE), (dialect.delete, _DELETE)]
     for text, operation in table + [(text, _SKIP) for text in rules.skipped]:
         code[(size == len(text)) & buffer.starts_with(operations.spans.start, text.encode())] = operation
-    code[operations.what != TEXT] = _UNKNOWN
+    code[operations.form != TEXT] = _UNKNOWN
     return code
 
 
 def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old: ValueSpans, opening: int) -> Mask:
-    """Whether changes have just the rows that they need."""
-    olds = np.where(code == _UPDATE, begins_with(buffer, old, opening), is_null(buffer, old))
-    fits: Mask = (code != _UNKNOWN) & begins_with(buffer, data, opening) & olds
+    """Whether changes have exactly the rows that their operations need."""
+    old_values = np.where(code == _UPDATE, begins_with(buffer, old, opening), is_null(buffer, old))
+    fits: Mask = (code != _UNKNOWN) & begins_with(buffer, data, opening) & old_values
     return fits
 
 
 def _locate_before_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """The rows before and after changes."""
+    """Locate the before- and after-images of changes."""
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
     good &= np.where(has_before, begins_with(buffer, before, BRACE), is_null(buffer, before))
@@ -155,14 +156,14 @@ def _locate_before_and_after(
         images, index, first = images.pick(order), np.empty_like(index), None if first is None else first[order]
         index[order] = np.arange(len(start))
     owner = np.repeat(np.arange(len(code)), 2)[selected]
-    olds, over = Spans(index[:0], index[:0]), np.full(len(start), -1)
-    return RowLocations(images, first, index, owner, kinds.astype(np.int8), olds, over, ~good)
+    old_values, old_index = Spans(index[:0], index[:0]), np.full(len(start), -1)
+    return RowLocations(images, first, index, owner, kinds.astype(np.int8), old_values, old_index, ~good)
 
 
 def _locate_keys_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """The keys of rows before changes, and the rows after them."""
+    """Locate the keys of before-images, and the after-images."""
     with_before = begins_with(buffer, before, BRACE)
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)
@@ -170,21 +171,21 @@ def _locate_keys_and_after(
     good &= np.where(has_before, with_before, is_null(buffer, before))
     good &= np.where(has_after, begins_with(buffer, after, BRACE), is_null(buffer, after))
     has_row = np.column_stack([has_before & good, has_after & good])
-    owner, which = np.nonzero(has_row)  # by change, the row before first
+    owner, which = np.nonzero(has_row)  # by change, the before-image first
     is_before = which == 0
     kinds = np.where(is_before, np.where(code[owner] == _UPDATE, BEFORE, DELETE), AFTER)
     kinds[~is_before & (code[owner] == _INSERT)] = INSERT
-    index, over = np.full(len(owner), -1), np.full(len(owner), -1)
+    index, old_index = np.full(len(owner), -1), np.full(len(owner), -1)
     index[~is_before] = np.arange(int(np.count_nonzero(~is_before)))
-    over[is_before] = np.arange(int(np.count_nonzero(is_before)))
+    old_index[is_before] = np.arange(int(np.count_nonzero(is_before)))
     after_index = np.flatnonzero(has_row[:, 1])
-    images, olds = after.spans.pick(after_index), before.spans.pick(np.flatnonzero(has_row[:, 0]))
+    images, old_values = after.spans.pick(after_index), before.spans.pick(np.flatnonzero(has_row[:, 0]))
     quotes = None if after.first is None else after.first[after_index]
-    return RowLocations(images, quotes, index, owner, kinds.astype(np.int8), olds, over, ~good)
+    return RowLocations(images, quotes, index, owner, kinds.astype(np.int8), old_values, old_index, ~good)
 
 
-def _locate_data_and_old(code: Codes, fallback: Mask, owner: Positions, images: Spans, olds: Spans) -> RowLocations:
-    """The rows of images, which each belong to a change; each image of an update also has an old one, in order."""
+def _locate_data_and_old(code: Codes, fallback: Mask, owner: Indices, images: Spans, old_values: Spans) -> RowLocations:
+    """Locate the rows of images with their changes; each image of an update also has old values, in order."""
     operation_codes = code[owner]
     changed = operation_codes == _UPDATE
     index = np.repeat(np.arange(len(owner)), np.where(changed, 2, 1))
@@ -192,13 +193,13 @@ def _locate_data_and_old(code: Codes, fallback: Mask, owner: Positions, images: 
     is_before = changed[index] & ~is_second
     kinds = np.choose(operation_codes[index], [INSERT, INSERT, AFTER, DELETE]).astype(np.int8)
     kinds[is_before] = BEFORE
-    over = np.full(len(index), -1)
-    over[is_before] = np.arange(int(np.count_nonzero(is_before)))
-    return RowLocations(images, None, index, owner[index], kinds, olds, over, fallback)
+    old_index = np.full(len(index), -1)
+    old_index[is_before] = np.arange(int(np.count_nonzero(is_before)))
+    return RowLocations(images, None, index, owner[index], kinds, old_values, old_index, fallback)
 
 
 def _locate_lists(buffer: MessageBuffer, code: Codes, good: Mask, data: ValueSpans, old: ValueSpans) -> RowLocations:
-    """The rows of changes with lists of rows."""
+    """Locate the rows of changes with lists of rows."""
     index = np.flatnonzero(good & (code != _SKIP))
     changed = index[code[index] == _UPDATE]
     counts = []
@@ -209,23 +210,23 @@ def _locate_lists(buffer: MessageBuffer, code: Codes, good: Mask, data: ValueSpa
         objects_found.append((indexes[owner], objects))
         counts.append(np.bincount(indexes[owner], minlength=len(code)))
     good &= (code != _UPDATE) | (counts[0] == counts[1])
-    (owner, images), (old_owner, olds) = objects_found
+    (owner, images), (old_owner, old_values) = objects_found
     is_good = good[owner]
-    return _locate_data_and_old(code, ~good, owner[is_good], images.pick(is_good), olds.pick(good[old_owner]))
+    return _locate_data_and_old(code, ~good, owner[is_good], images.pick(is_good), old_values.pick(good[old_owner]))
 
 
-def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Positions, Spans, Mask]:
-    """The objects in arrays of nothing else: the array of each, where they are, and which arrays need the fallback."""
+def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Indices, Spans, Mask]:
+    """Locate the objects in arrays of objects: the array of each, their spans, and which arrays need the fallback."""
     inner = Spans(arrays.start + 1, arrays.end - 1)
-    single = count_inside(buffer.brackets, arrays)[1] == 4  # those of the array, and of one object without others in it
+    single = count_inside(buffer.brackets, arrays)[1] == 4  # those of the array, and of one object without nested ones
     single &= (buffer.data[inner.start] == BRACE) & (buffer.data[inner.end - 1] == BRACE + 2)
     if single.all():
         return np.arange(len(single)), inner, ~single
     one, several = np.flatnonzero(single), np.flatnonzero(~single)
     parts = split_arrays(buffer, arrays.pick(several))
     invalid = np.zeros(len(single), dtype=bool)
-    invalid[several[~parts.sound]] = True
-    invalid[several[parts.owner[(parts.what == TEXT) | (buffer.data[parts.values.start] != BRACE)]]] = True
+    invalid[several[~parts.valid]] = True
+    invalid[several[parts.owner[(parts.form == TEXT) | (buffer.data[parts.values.start] != BRACE)]]] = True
     owner = np.concatenate([one, several[parts.owner]])
     start = np.concatenate([inner.start[one], parts.values.start])
     end = np.concatenate([inner.end[one], parts.values.end])
@@ -235,24 +236,24 @@ def _objects_in(buffer: MessageBuffer, arrays: Spans) -> tuple[Positions, Spans,
 
 def _unmet_conditions(buffer: MessageBuffer, condition: Include, values: ValueSpans) -> tuple[Mask, Mask]:
     """Which changes do not meet a condition, and which need the fallback."""
-    fallback: Mask = values.what != TEXT
+    fallback: Mask = values.form != TEXT
     fallback |= buffer.find_escaped(values.spans)
-    texts = slices(
+    strings = slices(
         buffer.data, values.spans.start, values.spans.end, None if not fallback.any() else ~fallback, pa.string()
     )
-    coded = texts.dictionary_encode()
+    coded = strings.dictionary_encode()
     met = [text is not None and condition.pattern.fullmatch(text) is not None for text in coded.dictionary.to_pylist()]
     which = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
-    fails = ~np.array(met, dtype=bool)[which] if met else np.zeros(len(texts), dtype=bool)
+    fails = ~np.array(met, dtype=bool)[which] if met else np.zeros(len(strings), dtype=bool)
     return fails & ~fallback, fallback
 
 
 def _are_json_where_needed(buffer: MessageBuffer, values: ValueSpans, needed: Mask) -> Mask:
     """Which values are JSON, or absent, or not needed."""
-    good = np.ones(len(values.what), dtype=bool)
-    for what in (TEXT, BARE):
-        index = np.flatnonzero(needed & (values.what == what))
+    good = np.ones(len(values.form), dtype=bool)
+    for form in (TEXT, BARE):
+        index = np.flatnonzero(needed & (values.form == form))
         if index.size:
             some = values.spans.pick(index)
-            good[index] = are_json(buffer, some, what, np.ones(len(index), dtype=bool))
+            good[index] = are_json(buffer, some, form, np.ones(len(index), dtype=bool))
     return good

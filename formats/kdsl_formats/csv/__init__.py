@@ -1,4 +1,4 @@
-"""The format ``csv``: one line of delimited values per message, columns by their order."""
+"""The format ``csv``: one line of delimited values per message, assigned to columns by their order."""
 
 from __future__ import annotations
 

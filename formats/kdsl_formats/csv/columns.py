@@ -1,4 +1,4 @@
-"""Columns of CSV values to Arrow, where they are plain; the reference decoder reads the others."""
+"""Converts columns of CSV values to Arrow if they have their usual form; the reference decoder reads the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
 from kdsl.types.strings.numbers import BLANKS
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats._text import reading
 from kdsl_formats.csv.grammar import Dialect
 
@@ -21,16 +21,16 @@ _KEEPS_EMPTY = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Boolean)
 
 
 class ColumnReader:
-    """Makes the columns of a row type from strings.
+    """Builds functions that convert strings to columns of a row type.
 
-    The functions return the values, and a mask of the rows that the reference decoder has to read.
+    The functions return the values, and a mask of the rows that the reference decoder must read.
     """
 
     def __init__(self, dialect: Dialect, *, ignore_parse_errors: bool) -> None:
         self.dialect, self.ignore = dialect, ignore_parse_errors
 
     def reader(self, kind: t.DataType) -> Read:
-        """What reads a column of a type."""
+        """The function that reads a column of a type."""
         match kind:
             case t.Array():
                 return self._array_reader(kind)
@@ -40,7 +40,7 @@ class ColumnReader:
                 return self._scalar_reader(kind)
 
     def _scalar_reader(self, kind: t.DataType) -> Read:
-        """Reads a column of values without parts; null literals become NULL."""
+        """The function that reads a column of values without parts; null literals become NULL."""
         read = _reader_of(kind)
         empty = self.dialect.empty_as_null or (self.ignore and not isinstance(kind, _KEEPS_EMPTY))
         nulls = {self.dialect.null_literal, "" if empty else None} - {None}
@@ -54,8 +54,8 @@ class ColumnReader:
 
         return convert
 
-    def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Positions]:
-        """The parts of all strings, and how many each string has; a blank text has none."""
+    def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
+        """The parts of all strings, and the number of parts of each string; a blank string has none."""
         blank = np.asarray(pc.equal(pc.binary_length(_trim(strings)), 0))
         lists = pc.split_pattern(strings, self.dialect.array_delimiter)
         counts = np.asarray(pc.list_value_length(lists)).astype(np.int64)
@@ -66,7 +66,7 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """Reads a column of arrays."""
+        """The function that reads a column of arrays."""
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -81,7 +81,7 @@ class ColumnReader:
         return convert
 
     def _row_reader(self, kind: t.Row) -> Read:
-        """Reads a column of rows."""
+        """The function that reads a column of rows."""
         members = [(arrow_field(f.name, f.type), self._scalar_reader(f.type)) for f in kind.fields]
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -132,7 +132,7 @@ def _reader_of(kind: t.DataType) -> Read:
             return lambda strings: reading.timestamps(strings, "SQL", zoned=False)
         case t.TimestampLtz():
             return lambda strings: reading.timestamps(strings, "SQL", zoned=True)
-    raise AssertionError(kind)  # Csv.check refuses the others
+    raise AssertionError(kind)  # Csv.check rejects other types
 
 
 def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -140,7 +140,7 @@ def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Dates that are in both calendars what they say."""
+    """Dates that are the same in both calendars."""
     values, fallback = reading.dates(strings)
     days = np.asarray(values.view(pa.int32()).fill_null(0))
     return values, fallback | (days < FIRST_GREGORIAN_DAY)

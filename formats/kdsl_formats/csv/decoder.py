@@ -1,4 +1,4 @@
-"""CSV messages to rows: what is plain all at once, what is not by the reference decoder, merged in their order."""
+"""Decodes CSV: plain messages as whole columns, the others with the reference decoder, merged in order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from kdsl_formats.csv.splitter import Cells, Splitter
 
 
 class CsvDecoder:
-    """Reads arrays of CSV messages; equal in every message to `ReferenceDecoder`."""
+    """Decodes arrays of CSV messages; equal to `ReferenceDecoder` for every message."""
 
     def __init__(self, row: t.Row, dialect: Dialect, *, ignore_parse_errors: bool) -> None:
         self.dialect = dialect
@@ -33,7 +33,7 @@ class CsvDecoder:
         self._splitter = Splitter(dialect, len(row.fields))
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; see `kdsl.formats.Decoder`."""
         cells = self._splitter.split_messages(messages)
         columns, sure = self._columns(cells)
         if len(cells.index) == len(messages) and sure.all():
@@ -48,7 +48,7 @@ class CsvDecoder:
         )
 
     def _columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
-        """The columns of the sure messages, and the rows without a doubtful value."""
+        """The columns of the plain messages, and a mask of the rows without fallback values."""
         sure = np.ones(len(cells.index), dtype=bool)
         columns = []
         for i, read in enumerate(self._readers):
@@ -61,6 +61,6 @@ class CsvDecoder:
         return columns, sure
 
     def _read_by_reference(self, message: bytes) -> list[dict[str, Any]]:
-        """The row of one message, or none."""
+        """The row of one message, or an empty list."""
         values = self.reference.values(message)
         return [] if values is None else [dict(zip(self._names, values, strict=True))]

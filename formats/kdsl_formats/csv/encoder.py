@@ -1,4 +1,4 @@
-"""Rows to CSV messages, column by column; equal in every message to `ReferenceEncoder`."""
+"""Encodes rows as CSV, column by column; equal to `ReferenceEncoder` for every message."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, content
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content
 from kdsl_formats._text import writing
 from kdsl_formats._text.decimals import decimals
 from kdsl_formats.csv.grammar import Dialect
 from kdsl_formats.csv.reference_encoder import LONGEST_UNQUOTED, UNQUOTED, largest_special
 
 Write = Callable[[pa.Array], pa.StringArray]
-_FOUR_BYTES = 0xF0  # what a character beyond U+FFFF, of two UTF-16 units, begins with
+_FOUR_BYTES = 0xF0  # the lowest first byte of a character beyond U+FFFF, which has two UTF-16 units
 _LAST_ASCII = "\x7f"
 
 
 class CsvEncoder:
-    """Writes arrays of rows as CSV messages."""
+    """Encodes arrays of rows as CSV messages."""
 
     def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
         self.dialect, self.scientific = dialect, scientific
@@ -33,7 +33,7 @@ class CsvEncoder:
         self._quoter = _Quoter(dialect)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; see `kdsl.formats.Encoder`."""
         strings = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
         return Encoded(self._join(strings, self.dialect.delimiter).cast(pa.binary()))
 
@@ -42,7 +42,7 @@ class CsvEncoder:
         return pc.binary_join_element_wise(*strings, delimiter, null_handling="replace", null_replacement=self.null)
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes where its type may need them."""
+        """The function that writes a column, with quotes if its type may need them."""
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
             return write
@@ -82,14 +82,14 @@ class CsvEncoder:
 
 
 def _where(column: pa.Array, strings: pa.StringArray) -> pa.StringArray:
-    """The strings, with NULL where the column has NULL."""
+    """Set strings to NULL where the column is NULL."""
     if not column.null_count:
         return strings
     return pc.if_else(column.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
 class _Quoter:
-    """Puts quotes around the strings of whole columns that might need them."""
+    """Adds quotes to those strings of whole columns that might need them."""
 
     def __init__(self, dialect: Dialect) -> None:
         self.quote, self.escape = dialect.quote or "", dialect.escape
@@ -101,11 +101,11 @@ class _Quoter:
             self.special[ord(special)] = True
         else:
             self.pattern = rf"[\x00-\x{{{ord(largest):X}}}{re.escape(special)}]"
-            if largest >= "\ud800":  # then the halves of the characters beyond U+FFFF are special too
+            if largest >= "\ud800":  # then the surrogates of characters beyond U+FFFF are special, too
                 self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
 
     def quote_strings(self, strings: pa.StringArray) -> pa.StringArray:
-        """The strings, with quotes around those that might need them."""
+        """Add quotes to the strings that might need them."""
         needed = self._find_needed(strings)
         if not needed.any():
             return strings
@@ -128,7 +128,7 @@ class _Quoter:
             needed |= long
         return needed
 
-    def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Mask:
+    def _has_special(self, strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Mask:
         """Which strings contain a special character."""
         if self.pattern:
             return np.array(pc.match_substring_regex(strings, self.pattern).fill_null(False))
@@ -137,7 +137,7 @@ class _Quoter:
         return needed
 
 
-def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Positions) -> Positions:
+def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Indices:
     """The length of each string in UTF-16 units."""
     units = np.array(pc.utf8_length(strings).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)

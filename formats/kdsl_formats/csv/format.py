@@ -1,4 +1,4 @@
-"""The options of the format ``csv``, its plan-time rules, and the way to its decoder and encoder."""
+"""The options of the format ``csv``, its plan-time rules, and the creation of its decoder and encoder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 
 
 def unescape(text: str) -> str:
-    r"""A string whose Java escapes are read: ``\t``, ``\u0001``, ``\001``, ``\\``."""
+    r"""Replace Java's escapes in a string: ``\t``, ``\u0001``, ``\001``, ``\\``."""
 
     def replace(match: re.Match[str]) -> str:
         octal, code, other = match.groups()
@@ -35,58 +35,60 @@ def unescape(text: str) -> str:
 
 
 def _check_character(value: str | None) -> str | None:
-    """What is wrong with an option that is one character."""
+    """What is wrong with an option that must be one character; None if it is valid."""
     if value is None or (len(value) == 1 and value <= "\uffff"):
         return None
     return "write exactly one character"
 
 
 def _check_delimiter(value: str) -> str | None:
-    """What is wrong with the field delimiter."""
+    """What is wrong with the field delimiter; None if it is valid."""
     character = unescape(value)
     if len(character) != 1 or character > "\uffff":
-        return "write exactly one character, as it is or as Java spells it (\\t, \\u0001)"
+        return "write exactly one character, literally or as a Java escape (\\t, \\u0001)"
     return "a line break ends a message; choose another character" if character in "\r\n" else None
 
 
 class Csv(Format):
-    """One line of delimited values per message, columns by their order (Flink's format ``csv``).
+    """One line of delimited values per message, assigned to columns by their order (Flink's format ``csv``).
 
-    A message is one row: only its first line is read, but a line break inside quotes belongs to the value.
-    A null message gives no row. Values stand unquoted or quoted; inside quotes the quote is doubled. An ARRAY or ROW is
-    one value, split at its own delimiter, one level deep.
+    A message is one row: only its first line is read, but a line break inside quotes belongs to the value. A null
+    message produces no row. Values can be quoted; inside quotes a quote is doubled. An ARRAY or ROW is one value, split
+    at its own delimiter, one level deep.
 
     Reading: an integer may have blanks around it and a sign; a DECIMAL may not, is rounded half up to its scale, and is
-    NULL when it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for everything else; a
-    DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a TIMESTAMP_LTZ has a ``Z``
-    after it, a TIME is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
+        NULL if it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for everything else; a
+        DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a TIMESTAMP_LTZ ends in
+        ``Z``, a TIME
+    is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
 
-    Writing: a string, date, time or nested value is quoted when it is longer than 24 UTF-16 units, or when it holds a
-    character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a backslash (the
-    escape character, where there is one). Numbers and booleans are never quoted.
+    Writing: a string, date, time or nested value is quoted if it is longer than 24 UTF-16 units, or if it contains a
+        character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a backslash (the
+        escape
+    character, if one is set). Numbers and booleans are never quoted.
 
-    What is written reads back, except: NULL and ``''`` without a null literal; a string equal to the null literal; a
-    row whose only value is empty, which is an empty message; an ARRAY or ROW that is NULL, or blank without being
-    empty, or whose strings hold its delimiter; everything special where quoting is disabled; a string at the beginning
-    of the message that begins with U+FEFF; dates outside the years 1 to 9999, and the ten days before 1582-10-15.
+    What is written can be read back, except: NULL and ``''`` without a null literal; a string equal to the null
+    literal; a row whose only value is empty, which is an empty message; an ARRAY or ROW that is NULL, or blank without
+    being empty, or whose strings contain its delimiter; all special characters if quoting is disabled; a string at the
+    start of the message that begins with U+FEFF; dates outside the years 1 to 9999, and the ten days before 1582-10-15.
     """
 
     identifier = "csv"
 
     field_delimiter: str = option(
         "field-delimiter",
-        "The character between values, as it is or as Java spells it (\\t, \\u0001). ASCII characters are read faster.",
+        "The character between values, literally or as a Java escape (\\t, \\u0001). ASCII characters are read faster.",
         default=",",
         check=_check_delimiter,
     )
     disable_quote_character: bool = option(
         "disable-quote-character",
-        "Whether no character quotes. Write: nothing is protected then, and such a message may not read back.",
+        "Whether quoting is disabled. Write: special characters are not protected, so a message may not read back.",
         default=False,
     )
     quote_character: str | None = option(
         "quote-character",
-        "The character around values that hold special characters; '\"' when it is not given.",
+        "The character around values that contain special characters; '\"' by default.",
         default=None,
         check=_check_character,
     )
@@ -97,7 +99,7 @@ class Csv(Format):
     )
     ignore_parse_errors: bool = option(
         "ignore-parse-errors",
-        "Read: whether a bad value becomes NULL and an unreadable message gives no row, instead of an error.",
+        "Read: whether a bad value becomes NULL and an unreadable message produces no row, instead of an error.",
         default=False,
     )
     array_element_delimiter: str = option(
@@ -114,7 +116,7 @@ class Csv(Format):
     )
     null_literal: str | None = option(
         "null-literal",
-        "What stands for NULL. Without it NULL is written as an empty value, which a STRING column reads as ''.",
+        "The string for NULL. Without it NULL is written as an empty value, which a STRING column reads as ''.",
         default=None,
     )
     write_bigdecimal_in_scientific_notation: bool = option(
@@ -139,8 +141,8 @@ class Csv(Format):
     )
     fail_on_missing_columns: bool = option(
         "fail-on-missing-columns",
-        "Read: whether a message with too few values gives no row even where errors are ignored; otherwise the values "
-        "that are missing are NULL there.",
+        "Read: whether a message with too few values produces no row even if errors are ignored; otherwise the "
+        "missing values are NULL then.",
         default=False,
     )
     empty_string_as_null: bool = option(
@@ -150,18 +152,18 @@ class Csv(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-5 and F-7 and those of nesting; the values of the options are checked by `problems` (F-6)."""
+        """Check rules F-5 and F-7 and the nesting of types; `problems` checks the values of the options (F-6)."""
         yield from self._quoting_problems()
         for field in row.fields:
             yield from _type_problems(field, direction)
 
     def _quoting_problems(self) -> Iterator[Problem]:
-        """Options of quoting that contradict each other."""
+        """Find options of quoting that contradict each other."""
         if self.quote_character is not None and self.disable_quote_character is True:
             yield Problem(
                 "csv-quote",
                 "the format 'csv' cannot both have a quote character and have quoting disabled",
-                "leave out the quote character, or do not disable it",
+                "remove the quote character, or do not disable quoting",
             )
         delimiter = unescape(str(self.field_delimiter))
         quote = None if self.disable_quote_character is True else self.quote_character or QUOTE
@@ -174,7 +176,7 @@ class Csv(Format):
                 )
 
     def alternatives(self) -> Iterable[Format]:
-        """Other delimiters, null literals and quotes, and what may surround a row."""
+        """Formats with other delimiters, null literals and quotes, or other text around a row."""
         changes: list[dict[str, Any]] = [{"field_delimiter": one} for one in (",", ";", "\\t", "|")]
         changes += [{"null_literal": one} for one in ("", "NULL", "null", "\\N")]
         if not self.disable_quote_character:
@@ -194,7 +196,7 @@ class Csv(Format):
         return CsvEncoder(row, self.dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
 
     def dialect(self) -> Dialect:
-        """What the options mean, for the reader and the writer."""
+        """The options in the form that the decoder and the encoder use."""
         return Dialect(
             delimiter=unescape(self.field_delimiter),
             quote=None if self.disable_quote_character else self.quote_character or QUOTE,
@@ -211,16 +213,16 @@ class Csv(Format):
 
 
 def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
-    """The column types that the format cannot hold."""
+    """Find column types that the format does not support."""
     where = Where(column=field.name)
     for kind in (field.type, *(() if isinstance(field.type, t.Map | t.Multiset) else t.children(field.type))):
         if isinstance(kind, t.Map | t.Multiset):
-            yield Problem("csv-type", f"the format 'csv' has no form for the type {kind}", _type_fix(kind), where)
+            yield Problem("csv-type", f"the format 'csv' does not support the type {kind}", _type_fix(kind), where)
         elif kind is not field.type and isinstance(kind, t.Array | t.Row):
             yield Problem(
                 "csv-nesting",
                 f"the type {field.type} contains {kind}, but the format 'csv' has only one level of nesting",
-                "use columns of their own for the inner values, or the format 'json'",
+                "use separate columns for the inner values, or the format 'json'",
                 where,
             )
         elif isinstance(kind, t.Time) and kind.precision > MAX_TIME and direction == "read":
@@ -233,5 +235,5 @@ def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
 
 
 def _type_fix(kind: t.DataType) -> str:
-    """What to use instead of a type."""
+    """The fix for an unsupported type."""
     return f"use the format 'json' for the type {kind.spelling}, or a STRING"

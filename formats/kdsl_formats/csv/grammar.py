@@ -1,6 +1,6 @@
-"""A message as the values of one CSV row, character by character, as Flink's CSV reader splits it.
+"""Splits a message into the values of one CSV row, character by character, as Flink's CSV reader does.
 
-It defines where values begin and end; the splitter, which is faster, splits only messages that it understands.
+This module defines where values begin and end; the faster splitter only splits messages with plain values.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF8, "utf-8"),
 )
-_MARKED = 4  # a shorter message has no mark
+_MARKED = 4  # a shorter message has no byte order mark
 
 
 @attrs.frozen
 class Dialect:
-    """The characters and rules of the CSV that is read and written.
+    """The characters and rules of CSV.
 
     Attributes:
         delimiter: Separates values.
-        quote: Surrounds a value with special characters; None switches quoting off.
-        escape: The next character has no special meaning; None when there is none.
+        quote: Surrounds a value with special characters; None disables quoting.
+        escape: Removes the special meaning of the next character; None if there is no such character.
         array_delimiter: Separates the elements of an ARRAY and the members of a ROW.
-        null_literal: The text of NULL; None when NULL has none.
-        comments: Lines that begin with ``#``, and empty lines and blanks before the row, are skipped.
-        trim: Blanks around values that are not quoted are dropped.
-        ignore_extra: Values beyond the last column are dropped.
-        trailing_delimiter: One delimiter may follow the last value.
-        require_all: A row with fewer values than columns is an error even where errors are ignored per value.
-        empty_as_null: An empty value is NULL.
+        null_literal: The string that represents NULL; None if there is none.
+        comments: Whether lines that begin with ``#``, empty lines and blanks before the row are skipped.
+        trim: Whether blanks around values that are not quoted are dropped.
+        ignore_extra: Whether values beyond the last column are dropped.
+        trailing_delimiter: Whether one delimiter may follow the last value.
+        require_all: Whether a row with too few values is an error even if errors are ignored per value.
+        empty_as_null: Whether an empty value is NULL.
     """
 
     delimiter: str = ","
@@ -56,10 +56,10 @@ class Dialect:
 
 
 def decode_message(message: bytes) -> str:
-    """The text of a message: UTF-8, or the encoding of a byte order mark at its start.
+    """Decode a message: as UTF-8, or in the encoding of the byte order mark at its start.
 
     Raises:
-        ValueError: The bytes are not text of its encoding.
+        ValueError: The bytes are invalid in this encoding.
     """
     encoding, skipped = "utf-8", 0
     if len(message) >= _MARKED:
@@ -75,7 +75,7 @@ def decode_message(message: bytes) -> str:
 
 
 def _java_utf8(data: bytes) -> str | None:
-    """The text of Java's own UTF-8, which spells U+0000 with two bytes and characters beyond U+FFFF with six."""
+    """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF."""
     try:
         halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -84,13 +84,13 @@ def _java_utf8(data: bytes) -> str | None:
 
 
 def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
-    """The values of the first row of a string; what follows the row is not looked at.
+    """The values of the first row of a string; everything after the row is ignored.
 
     Returns:
         At most as many values as there are columns.
 
     Raises:
-        ValueError: There is no row, or it is broken, or it has too many values.
+        ValueError: There is no row, or it is invalid, or it has too many values.
     """
     row = _RowReader(text, dialect)
     values: list[str] = []
@@ -106,7 +106,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
 
 def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
-    """Skip values beyond the last column where the dialect allows them; otherwise raises an error."""
+    """Skip values beyond the last column if the dialect allows them; otherwise raise an error."""
     extra = row.value()
     if dialect.ignore_extra:
         while row.more():
@@ -116,7 +116,7 @@ def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
 
 
 def count_values(values: int) -> str:
-    """A number of values in words."""
+    """A number of values as a phrase."""
     return "1 value" if values == 1 else f"{values} values"
 
 
@@ -128,7 +128,7 @@ class _RowReader:
         if dialect.comments:
             self._skip_comments()
         if self.position == len(text):
-            raise ValueError("the message holds only comments and blanks" if text else "the message is empty")
+            raise ValueError("the message contains only comments and blanks" if text else "the message is empty")
 
     def _skip_comments(self) -> None:
         """Skip comments, empty lines and blanks before the row."""
@@ -142,7 +142,7 @@ class _RowReader:
         self.position = position
 
     def more(self) -> bool:
-        """Step over the delimiter after a value; False at the end of the row."""
+        """Skip the delimiter after a value; returns False at the end of the row."""
         if self.text.startswith(self.dialect.delimiter, self.position):
             self.position += 1
             return True
@@ -207,7 +207,7 @@ class _RowReader:
             self.position += 1
 
     def _check_end_of_value(self) -> None:
-        """Raise an error where a closing quote is followed by something else than a delimiter."""
+        """Raise an error if something other than a delimiter follows a closing quote."""
         rest = self.text[self.position : self.position + 1]
         if rest and rest != self.dialect.delimiter and rest not in _BREAKS:
             self._fail(rest)

@@ -1,7 +1,7 @@
 """The reference decoder of CSV: it reads messages one by one and defines what they mean.
 
-It follows Flink's CSV reader, which is Jackson's; `docs/differences.md` lists where it does not. The column decoder
-leaves to it every message that it does not understand.
+It follows Flink's CSV reader, which uses Jackson; `docs/differences.md` lists the differences. The column decoder
+leaves all messages to it that are not plain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Convert = Callable[[str], Any]
 
 
 class ReferenceDecoder:
-    """Reads one message at a time into Python values, in the order of the columns.
+    """Decodes one message at a time to Python values, in the order of the columns.
 
     An ARRAY is a list, a ROW a dict by name; dates are days, times nanoseconds, timestamps microseconds.
     """
@@ -30,10 +30,10 @@ class ReferenceDecoder:
         self._columns = [(f.name, self._column_converter(f.type)) for f in row.fields]
 
     def values(self, message: bytes) -> list[Any] | None:
-        """The values of a message's row; None when the message gives no row.
+        """The values of a message's row; None if the message produces no row.
 
         Raises:
-            ValueError: The message cannot be read; says why.
+            ValueError: The message cannot be read, with the reason.
         """
         try:
             values = split_row(decode_message(message), self.dialect, len(self._columns))
@@ -52,7 +52,7 @@ class ReferenceDecoder:
         return converted + [None] * (len(self._columns) - len(converted))
 
     def _column_converter(self, kind: t.DataType) -> Convert:
-        """The function that reads a column."""
+        """The function that converts the string of a column."""
         match kind:
             case t.Array(element=element):
                 convert = self._scalar_converter(element)
@@ -70,7 +70,7 @@ class ReferenceDecoder:
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """The function that reads a ROW."""
+        """The function that converts the string of a ROW."""
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
@@ -79,7 +79,7 @@ class ReferenceDecoder:
                 return None
             if len(parts) < len(members) and not self.ignore:
                 raise ValueError(
-                    f"{shorten(value)!r} has {count_values(len(parts))}, and the ROW has {len(members)} members"
+                    f"{shorten(value)!r} has {count_values(len(parts))}, but the ROW has {len(members)} members"
                 )
             row: dict[str, Any] = dict.fromkeys(name for name, _ in members)
             for (name, convert_member), part in zip(members, parts, strict=False):
@@ -92,7 +92,7 @@ class ReferenceDecoder:
         return convert
 
     def _scalar_converter(self, kind: t.DataType) -> Convert:
-        """The function that reads a value without parts; null literals become NULL."""
+        """The function that converts a string to a value without parts; null literals become NULL."""
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"
@@ -108,7 +108,7 @@ class ReferenceDecoder:
         return self._make_lenient(convert)
 
     def _make_lenient(self, convert: Convert) -> Convert:
-        """The converter, or one that turns a bad value into NULL where the options say so."""
+        """The converter, which returns NULL for a bad value if the options ignore errors."""
         if not self.ignore:
             return convert
 
@@ -122,7 +122,7 @@ class ReferenceDecoder:
 
 
 def _converter(kind: t.DataType) -> Convert:
-    """The function that reads values of a type; it raises ValueError for an invalid one."""
+    """The function that converts strings to a type; it raises ValueError for an invalid one."""
     match kind:
         case t.Char() | t.VarChar():
             return str
@@ -151,7 +151,7 @@ def _converter(kind: t.DataType) -> Convert:
         case t.Timestamp() | t.TimestampLtz():
             zoned = isinstance(kind, t.TimestampLtz)
             return lambda v: temporal.parse_timestamp(numbers.trim(v), "SQL", zoned=zoned)
-    raise AssertionError(kind)  # Csv.check refuses the others
+    raise AssertionError(kind)  # Csv.check rejects other types
 
 
 def _time_converter(precision: int) -> Convert:

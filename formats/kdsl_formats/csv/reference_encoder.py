@@ -1,6 +1,6 @@
-"""The reference encoder of CSV: it writes rows one by one and defines what a row becomes.
+"""The reference encoder of CSV: it writes rows one by one and defines the message of a row.
 
-It follows Flink's CSV writer, which is Jackson's with its loose rule of quoting: a value is quoted as soon as it
+It follows Flink's CSV writer, which uses Jackson with its loose rule of quoting: a value is quoted as soon as it
 *might* need it.
 """
 
@@ -15,12 +15,12 @@ from kdsl.types.strings import numbers, temporal
 from kdsl_formats.csv.grammar import Dialect
 
 Write = Callable[[Any], str]
-LONGEST_UNQUOTED = 24  # UTF-16 units; a longer text is quoted unseen
+LONGEST_UNQUOTED = 24  # UTF-16 units; longer strings are quoted without a look at their characters
 UNQUOTED = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 
 
 class ReferenceEncoder:
-    """Writes one row at a time from Python values in the order of the columns, as the reference decoder makes them."""
+    """Encodes one row at a time from Python values in the order of the columns, as the reference decoder has them."""
 
     def __init__(self, row: t.Row, dialect: Dialect, *, scientific: bool) -> None:
         self.dialect, self.scientific = dialect, scientific
@@ -28,12 +28,12 @@ class ReferenceEncoder:
         self._columns = [self._column_writer(f.type) for f in row.fields]
 
     def message(self, values: list[Any]) -> bytes:
-        """The message of a row's values."""
+        """Encode the values of a row."""
         parts = [write(value) for write, value in zip(self._columns, values, strict=True)]
         return self.dialect.delimiter.join(parts).encode()
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes where its type may need them."""
+        """The function that writes a column, with quotes if its type may need them."""
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED):
             return lambda value: self.null if value is None else write(value)
@@ -59,7 +59,7 @@ class ReferenceEncoder:
         return lambda value: self.null if value is None else write(value)
 
     def quote(self, text: str) -> str:
-        """A string with quotes around it if it might need them."""
+        """Add quotes to a string if it might need them."""
         quote, escape = self.dialect.quote, self.dialect.escape
         if quote is None or not needs_quotes(text, self.dialect):
             return text
@@ -69,12 +69,12 @@ class ReferenceEncoder:
 
 
 def largest_special(dialect: Dialect) -> str:
-    """The character up to which every character makes a value quoted."""
+    """The largest character that is special: every character up to it causes quoting."""
     return max(dialect.delimiter, dialect.quote or "", "\n")
 
 
 def needs_quotes(text: str, dialect: Dialect) -> bool:
-    """Whether a string is longer than 24 UTF-16 units, or holds a character that might be special."""
+    """Whether a string is longer than 24 UTF-16 units, or contains a character that might be special."""
     if len(text) + sum(c > "\uffff" for c in text) > LONGEST_UNQUOTED:
         return True
     largest, escape = largest_special(dialect), dialect.escape or "\\"

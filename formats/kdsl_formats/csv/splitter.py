@@ -1,8 +1,8 @@
-"""Splits many messages into values at once, where it is sure how; values are positions in the messages' bytes.
+"""Splits many plain messages into values at once; values are positions in the messages' bytes.
 
-It is sure of a message that is one line of valid UTF-8 with as many delimiters as the table needs, whose quotes each
-open or close a value or are doubled inside one, where no rule of the dialect looks at more than that. `grammar` splits
-all others.
+A message is plain if it is one line of valid UTF-8 with as many delimiters as the table needs, and each of its quotes
+opens or closes a value or is doubled inside one, and no rule of the dialect depends on anything else. `grammar` splits
+all other messages.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, find_invalid_utf8, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, find_invalid_utf8, slices
 from kdsl_formats.csv.grammar import Dialect
 
 _LINE_FEED, _RETURN = 10, 13
@@ -24,21 +24,21 @@ _LAST_ASCII = "\x7f"
 
 @attrs.frozen(eq=False)
 class Cells:
-    """The values of the sure messages.
+    """The values of the plain messages.
 
     Attributes:
-        data: The bytes that the positions mean.
-        index: For each row the index of its message, ascending.
-        start: Where each value begins: rows by columns, inside the quotes where there are any.
-        end: Where each value ends, likewise.
-        doubled: The quote, if values may contain it doubled; otherwise empty.
-        stand_ins: The characters that replace characters of the dialect that are not ASCII.
+        data: The bytes that the positions refer to.
+        index: The index of the message of each row, ascending.
+        start: The position of the first byte of each value, as rows by columns; inside the quotes of a quoted value.
+        end: The position after the last byte of each value, likewise.
+        doubled_quote: The quote, if values may contain it doubled; otherwise empty.
+        stand_ins: The ASCII characters that replace the other characters of the dialect.
     """
 
     data: Bytes
-    index: Positions
-    start: Positions
-    end: Positions
+    index: Indices
+    start: Indices
+    end: Indices
     doubled_quote: str
     stand_ins: Mapping[str, str]
 
@@ -53,7 +53,7 @@ class Cells:
 
 
 class Splitter:
-    """Finds the values of whole arrays of messages, for one dialect and one number of columns."""
+    """Locates the values of whole arrays of messages, for one dialect and one number of columns."""
 
     def __init__(self, dialect: Dialect, columns: int) -> None:
         self.dialect, self.columns = dialect, columns
@@ -69,14 +69,14 @@ class Splitter:
         )
 
     def _stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
-        """For each character that is not ASCII a control character that is in no message; None if there are too few."""
+        """An unused control character for each character that is not ASCII; None if there are too few."""
         free = _CONTROLS[np.bincount(content(messages), minlength=256)[_CONTROLS] == 0]
         used = (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
         left = [c for c in map(chr, free) if c not in used]
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split_messages(self, messages: pa.BinaryArray) -> Cells:
-        """The values of the messages that are sure."""
+        """The values of the plain messages."""
         index = np.flatnonzero(np.asarray(messages.is_valid()))
         stand_ins = self._stand_ins(messages) if self._wide else {}
         if stand_ins is None:
@@ -86,17 +86,17 @@ class Splitter:
             messages = messages.take(pa.array(index))
         for character, stand_in in stand_ins.items():
             messages = pc.replace_substring(messages, character.encode(), stand_in.encode())
-        sure = ~self._doubtful(messages)
-        if not sure.all():
-            messages, index = messages.filter(pa.array(sure)), index[sure]
+        plain = ~self._find_irregular(messages)
+        if not plain.all():
+            messages, index = messages.filter(pa.array(plain)), index[plain]
         data = content(messages)
         start, end = bounds(messages)
         rows, start, end, doubled_quote = self._locate_values(data, start, end)
         quote = chr(self.quote) if doubled_quote and self.quote is not None else ""
         return Cells(data, index[rows], start, end, quote, stand_ins)
 
-    def _doubtful(self, messages: pa.BinaryArray) -> Mask:
-        """Messages that could disturb the search in their neighbours, or that begin like something else."""
+    def _find_irregular(self, messages: pa.BinaryArray) -> Mask:
+        """Which messages could disturb the search in their neighbours, or begin with something other than a row."""
         data = content(messages)
         start, end = bounds(messages)
         fallback: Mask = start == end
@@ -108,7 +108,7 @@ class Splitter:
         if self.comments:
             fallback |= np.isin(first, list(b"# \r\n"))
         if int(data.max()) >= 0x80:
-            fallback |= np.isin(first, [0xEF, 0xFE, 0xFF])  # what a mark of the encoding begins with
+            fallback |= np.isin(first, [0xEF, 0xFE, 0xFF])  # the first bytes of byte order marks
             wrong = find_invalid_utf8(messages.view(pa.string()))
             if wrong is not None:
                 fallback |= wrong
@@ -116,13 +116,11 @@ class Splitter:
             fallback |= _count_in(data == self.quote, start, end) > 0
         return fallback
 
-    def _locate_values(
-        self, data: Bytes, start: Positions, end: Positions
-    ) -> tuple[Positions, Positions, Positions, bool]:
-        """The rows that are sure, the positions of their values, and whether quotes are doubled anywhere."""
+    def _locate_values(self, data: Bytes, start: Indices, end: Indices) -> tuple[Indices, Indices, Indices, bool]:
+        """The plain rows, the positions of their values, and whether any quotes are doubled."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
-        sure = end > start
+        plain = end > start
         special = data == self.delimiter
         quotes = np.zeros(len(data), dtype=bool) if self.quote is None else data == self.quote
         quoted = bool(quotes.any())
@@ -130,19 +128,19 @@ class Splitter:
             special |= quotes
         if bool((data <= _RETURN).any()):
             special |= (data == _LINE_FEED) | (data == _RETURN)
-        positions: Positions = np.flatnonzero(special)
+        positions: Indices = np.flatnonzero(special)
         doubled = False
         if quoted:
             positions, wrong, doubled = self._outside_quotes(data, positions, edges, end)
-            sure[_message_of(start, wrong)] = False
+            plain[_message_of(start, wrong)] = False
         bytes_there = data[positions]
         breaks = bytes_there != self.delimiter
         if breaks.any():
             breaks_at = positions[breaks]
             owner = _message_of(start, breaks_at)
-            sure[owner[breaks_at < end[owner]]] = False
+            plain[owner[breaks_at < end[owner]]] = False
             positions = positions[~breaks]
-        rows, positions = self._select_rows(sure, positions, edges, end)
+        rows, positions = self._select_rows(plain, positions, edges, end)
         starts = np.empty((len(rows), self.columns), dtype=np.int64)
         ends = np.empty_like(starts)
         starts[:, 0], starts[:, 1:] = start[rows], positions + 1
@@ -153,26 +151,24 @@ class Splitter:
             ends -= opened
         return rows, starts, ends, doubled
 
-    def _select_rows(
-        self, sure: Mask, positions: Positions, edges: Positions, end: Positions
-    ) -> tuple[Positions, Positions]:
-        """The sure rows that have the right number of delimiters, and the positions of these by row."""
+    def _select_rows(self, plain: Mask, positions: Indices, edges: Indices, end: Indices) -> tuple[Indices, Indices]:
+        """The plain rows with the right number of delimiters, and the positions of the delimiters by row."""
         wanted = self.columns - 1
-        if len(positions) == wanted * len(end) and sure.all():
+        if len(positions) == wanted * len(end) and plain.all():
             grid = positions.reshape(len(end), wanted)
             if not wanted or bool(((grid[:, 0] >= edges[:-1]) & (grid[:, -1] < end)).all()):
                 return np.arange(len(end)), grid
         counts = np.diff(np.searchsorted(positions, edges))
-        sure &= counts == wanted
-        return np.flatnonzero(sure), positions[np.repeat(sure, counts)].reshape(int(sure.sum()), wanted)
+        plain &= counts == wanted
+        return np.flatnonzero(plain), positions[np.repeat(plain, counts)].reshape(int(plain.sum()), wanted)
 
     def _outside_quotes(
-        self, data: Bytes, positions: Positions, edges: Positions, end: Positions
-    ) -> tuple[Positions, Positions, bool]:
+        self, data: Bytes, positions: Indices, edges: Indices, end: Indices
+    ) -> tuple[Indices, Indices, bool]:
         """The positions of special characters other than quotes, outside quotes.
 
         Also the positions of quotes that neither open nor close a value and are not doubled (for a message whose last
-        quote is never closed: its last special place), and whether any quotes are doubled.
+        quote is never closed: its last special position), and whether any quotes are doubled.
         """
         is_quote = data[positions] == self.quote
         rank = np.zeros(len(positions) + 1, dtype=np.int64)
@@ -196,8 +192,8 @@ class Splitter:
         return positions[~is_quote & (inside == 0)], wrong, bool(pairs.any())
 
 
-def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Positions:
-    """The ends without one line break, of one or two characters, at the end of a message."""
+def _without_line_end(data: Bytes, start: Indices, end: Indices) -> Indices:
+    """The ends of the messages without one line break (one or two characters)."""
     if not data.size:
         return end
     for character in (_LINE_FEED, _RETURN):
@@ -207,12 +203,12 @@ def _without_line_end(data: Bytes, start: Positions, end: Positions) -> Position
     return end
 
 
-def _message_of(start: Positions, positions: Positions) -> Positions:
-    """The message that each position lies in."""
+def _message_of(start: Indices, positions: Indices) -> Indices:
+    """The message that contains each position."""
     return np.searchsorted(start, positions, side="right") - 1
 
 
-def _count_in(marked: Mask, start: Positions, end: Positions) -> Positions:
-    """How many of the marked bytes each message has."""
+def _count_in(marked: Mask, start: Indices, end: Indices) -> Indices:
+    """The number of marked bytes in each message."""
     edges = np.append(start, end[-1:])
     return np.diff(np.searchsorted(np.flatnonzero(marked), edges))

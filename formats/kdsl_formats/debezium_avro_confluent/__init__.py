@@ -1,4 +1,4 @@
-"""The format ``debezium-avro-confluent``: changes of a database as Debezium writes them, as Avro with a registry."""
+"""The format ``debezium-avro-confluent``: Debezium's change events as Avro with a schema registry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Debezium's envelope: a row before and after a change, and which change it was, to rows of a changelog and back."""
+"""Converts Debezium's envelopes (a row before and after a change, and the operation) to changelog rows and back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.formats import ROW_KINDS, STATE_HAS_ROWS, BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats._debezium.events import (
     CREATE,
     DELETE,
@@ -29,8 +29,8 @@ from kdsl_formats._debezium.events import (
 _INSERT, _BEFORE, _AFTER, _DELETE = range(len(ROW_KINDS))
 _OPERATIONS = (CREATE, READ, UPDATE, DELETE)
 SKIPPED: tuple[str, ...] = (MESSAGE,)
-"""The operations whose messages give no row."""
-_UPDATE_CODE, _DELETE_CODE = 2, 3  # indexes in `_OPERATIONS`
+"""The operations whose messages have no row."""
+_UPDATE_CODE, _DELETE_CODE = 2, 3  # indices into `_OPERATIONS`
 _KINDS = np.array([_INSERT, _INSERT, _AFTER, _DELETE], dtype=np.int8)  # of each operation's (last) row
 _NAMES = {_UPDATE_CODE: "an update ('u')", _DELETE_CODE: "a delete ('d')"}
 
@@ -40,7 +40,7 @@ def envelope(row: t.Row, before: t.Row | None = None) -> t.Row:
 
     Args:
         row: The type of the rows.
-        before: What is read of the row before a change; None is all of it.
+        before: The columns that are read of the before-image; None for all.
     """
     images = (t.Field("before", (before or row).as_nullable()), t.Field("after", row.as_nullable()))
     return t.Row((*images, t.Field("op", t.STRING)), nullable=False)
@@ -54,15 +54,15 @@ def extract_rows(
     *,
     truncates: bool = False,
 ) -> Decoded:
-    """The rows of envelopes: one of each, two of an update with the row before it.
+    """Extract the rows of envelopes: one of each, or two of an update with a before-image.
 
     Args:
         decoded: The envelopes.
         row: The type of the rows.
-        skipped: The operations whose messages give no row.
-        keyed: The primary key of a table that keeps the last row of each key. An update may lack the row before then,
-            and so may a delete where the message value does not have the key.
-        truncates: Whether to report the messages that say that the table was emptied; their operation is skipped then.
+        skipped: The operations whose messages produce no row.
+        keyed: The primary key of a table that keeps the last row of each key. Then an update may lack the before-image,
+            and so may a delete if the message value does not contain the key.
+        truncates: Whether to report the messages that empty the table; `skipped` must contain their operation then.
     """
     before, after, operations = (decoded.rows.field(i) for i in range(3))
     codes = np.asarray(pc.fill_null(pc.index_in(operations, pa.array(_OPERATIONS)), -1))
@@ -100,16 +100,16 @@ def extract_rows(
 
 
 def _rows(
-    before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Positions
+    before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Indices
 ) -> pa.StructArray:
-    """Rows of some envelopes, which are not null: the one before, or the one after.
+    """Select the before-image or the after-image of envelopes.
 
     Args:
-        before: The rows before changes; columns that they lack are NULL.
-        after: The rows after changes.
+        before: The before-images; columns that they lack are NULL.
+        after: The after-images.
         kind: The type of the rows.
-        is_before: For each row whether it is the one before the change.
-        envelope_indexes: For each row the index of its envelope.
+        is_before: Which rows are before-images.
+        envelope_indexes: The index of the envelope of each row.
     """
     if before.type.equals(after.type):
         rows = pa.concat_arrays([before, after]).take(
@@ -144,9 +144,9 @@ def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> 
 
 
 def wrap_in_envelopes(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-    """The envelopes of rows, one of each: a row that is new as a create, one that is gone as a delete.
+    """Wrap rows in envelopes: an inserted row as a create, a deleted row as a delete.
 
-    An update is two messages, the row before it as a delete and the row after it as a create, as in the reference.
+    An update becomes two messages, a delete of the before-image and a create of the after-image, as in Flink.
     """
     codes: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
     gone = (codes == _BEFORE) | (codes == _DELETE)

@@ -21,18 +21,18 @@ from kdsl_formats.debezium_avro_confluent.envelope import SKIPPED, envelope, ext
 class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
     """Debezium's envelopes as Avro with a schema registry (Flink's format ``debezium-avro-confluent``).
 
-    Read: a create or a read is a row that is new, an update the row before it and after it, a delete a row that is
-    gone. A null or empty message (the tombstone after a delete) gives no row, nor do messages about transactions and
-    those that the database wrote for itself (``m``). Fields of the envelope other than
-    ``before``, ``after`` and ``op`` are skipped. The metadata ``value.schema-id`` is the id of the schema that a
-    message was written with.
+    Read: a create or a read inserts a row, an update replaces its before-image by its after-image, and a delete deletes
+        a
+    row. A null or empty message (the tombstone after a delete) produces no row, nor do messages about transactions and
+    the database's own messages (``m``). Fields of the envelope other than ``before``, ``after`` and ``op`` are skipped.
+    The metadata ``value.schema-id`` is the id of the schema that a message was written with.
 
-    Write: a row that is new is a create, one that is gone a delete; an update is both.
+    Write: an inserted row becomes a create, a deleted row a delete, and an update both.
     """
 
     identifier = "debezium-avro-confluent"
     insert_only: ClassVar[bool] = False
-    writes_nullable: ClassVar[bool] = True  # as in the reference
+    writes_nullable: ClassVar[bool] = True  # as in Flink
     empty_is_null: ClassVar[bool] = True
 
     schema: str | None = option(
@@ -44,12 +44,12 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
     )
 
     def envelope_row(self, row: t.Row, use: Use = ALONE) -> t.Row:
-        """The type of the envelope; where only the key of rows before a change counts, without their other columns."""
+        """The type of the envelope; the before-image has only the key columns if the others are not needed."""
         key = None if self.schema is not None else key_row(row, use.keyed)
         return envelope(row, key)
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
-        """The function that takes the rows out of envelopes: one of each, two of an update with the row before it."""
+        """The function that extracts the rows of envelopes: one of each, or two of an update with a before-image."""
         unavailable = PlaceholderFinder(row, self.unavailable_value_placeholder)
         apply = self.truncate == "apply" and bool(use.keyed)
         skipped = (*SKIPPED, TRUNCATE) if self.truncate == "skip" or apply else SKIPPED
@@ -58,7 +58,7 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         )
 
     def has_rows(self, schema: Json) -> bool:
-        """Whether a schema is one of envelopes, and not of messages about transactions or of the database's own."""
+        """Whether a schema describes envelopes, and not messages about transactions or the database's own messages."""
         names = set(field_names(schema))
         return bool(names & {"before", "after"}) or not ({"op", "message"} <= names or {"status", "id"} <= names)
 
@@ -67,5 +67,5 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         return tuple(name for name in field_names(schema, "after") if name not in row.names)
 
     def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """The envelopes of rows, one of each."""
+        """Wrap each row in an envelope."""
         return wrap_in_envelopes(row, rows, kinds)

@@ -1,4 +1,4 @@
-"""The format ``json``: one JSON object (or an array of them) per message, columns by name."""
+"""The format ``json``: one JSON object (or an array of them) per message, with columns matched by name."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The bytes of many messages in one buffer, and where their quotes, brackets and commas are.
+"""The bytes of many messages in one buffer, and the positions of their quotes, brackets and commas.
 
-Positions are indexes in the buffer. Everything except the quotes is found when it is first needed.
+Indices are indices into the buffer. Everything except the quotes is located when it is first needed.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, content, ranges, words_of
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, content, ranges, words_of
 
-PAD = 40  # zeros after the last message, so that a look ahead stays inside the buffer
+PAD = 40  # zeros after the last message, so that reading ahead stays inside the buffer
 QUOTE, COMMA, COLON, BACKSLASH, BRACKET, BRACE = b'",:\\[{'
-_BLOCK = 1 << 16  # bytes that are looked at together: small enough to stay in the processor's cache
+_BLOCK = 1 << 16  # bytes that are searched together: few enough for the processor's cache
 _LARGEST_KEPT = 1 << 26
 _MOST_BLANKS = 64
 BLANK = np.zeros(256, dtype=bool)
@@ -27,34 +27,34 @@ BLANK[[9, 10, 13, 32]] = True
 
 @attrs.frozen(eq=False)
 class Spans:
-    """Spans of the buffer, from `start` to before `end`, in ascending order."""
+    """Spans of the buffer, from `start` to `end` (excluded), in ascending order."""
 
-    start: Positions
-    end: Positions
+    start: Indices
+    end: Indices
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def pick(self, which: Positions | Mask) -> Spans:
+    def pick(self, which: Indices | Mask) -> Spans:
         """Some of the spans."""
         return Spans(self.start[which], self.end[which])
 
 
 class Scratch:
-    """Memory that a decoder uses again for each batch: to get it anew costs as much as the work that is done in it."""
+    """Memory that a decoder reuses for each batch, because allocating it costs as much as the work done in it."""
 
     def __init__(self) -> None:
         self._memory: dict[str, npt.NDArray[Any]] = {}
 
     def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An array of at least a size, with anything in it; it holds until one of that name is taken again."""
+        """An uninitialized array of at least a size, which is valid until the same name is taken again."""
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
             memory = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
         return memory
 
     def grow(self, name: str, memory: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-        """A taken array with more room after what it holds."""
+        """A larger copy of a taken array, with the same contents at its start."""
         more = np.empty(2 * max(size, len(memory)), dtype=memory.dtype)
         more[: len(memory)] = memory
         return self._keep(name, more)
@@ -68,12 +68,12 @@ class Scratch:
 
 
 class MessageBuffer:
-    """Spans of one buffer that hold messages, and room for more bytes after them.
+    """Messages as spans of one buffer, with space for more bytes after them.
 
     Args:
         data: A buffer with the messages.
-        messages: Where they are in it, one directly after the other.
-        scratch: Where the memory comes from; what is found is good until the next source uses it.
+        messages: The spans of the messages in it, one directly after the other.
+        scratch: Provides the memory; positions are valid until the next buffer uses it.
     """
 
     def __init__(self, data: Bytes, messages: Spans, scratch: Scratch | None = None) -> None:
@@ -89,17 +89,17 @@ class MessageBuffer:
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> MessageBuffer:
-        """The messages of an array; even a null one may have bytes."""
+        """The messages of an array; a null message may still have bytes."""
         return cls(content(messages), Spans(*bounds(messages)), scratch)
 
     def copy(self, spans: Spans) -> MessageBuffer:
-        """Only some spans of the buffer, as messages."""
+        """A buffer that contains only some spans, as its messages."""
         size = spans.end - spans.start
         end = np.cumsum(size)
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """The buffer with the strings of some columns after the messages, and where they are."""
+        """The buffer with the strings of some columns after the messages, and the spans of these strings."""
         text_spans, size = [], len(self.data)
         for column in columns:
             start, end = bounds(column)
@@ -115,13 +115,13 @@ class MessageBuffer:
         return self._memory_behind[:size], text_spans
 
     @cached_property
-    def backslashes(self) -> Positions:
-        """Every backslash."""
+    def backslashes(self) -> Indices:
+        """The positions of all backslashes."""
         return self._find_all("backslashes", lambda data, _: data == BACKSLASH)
 
     @cached_property
-    def quotes(self) -> Positions:
-        """Every quote that no backslash escapes."""
+    def quotes(self) -> Indices:
+        """The positions of all quotes that are not escaped by a backslash."""
         slashes = self.backslashes
         if not slashes.size:
             return self._find_all("quotes", lambda data, _: data == QUOTE)
@@ -138,8 +138,8 @@ class MessageBuffer:
         return self._find_all("quotes", is_unescaped_quote)
 
     @cached_property
-    def brackets(self) -> Positions:
-        """Every bracket and brace, also those inside strings."""
+    def brackets(self) -> Indices:
+        """The positions of all brackets and braces, including those inside strings."""
 
         def is_bracket(data: Bytes, _: int) -> Mask:
             folded = data | 0x20
@@ -149,12 +149,12 @@ class MessageBuffer:
         return self._find_all("brackets", is_bracket)
 
     @cached_property
-    def commas(self) -> Positions:
-        """Every comma, also those inside strings."""
+    def commas(self) -> Indices:
+        """The positions of all commas, including those inside strings."""
         return self._find_all("commas", lambda data, _: data == COMMA)
 
-    def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Positions:
-        """The positions of bytes that a test finds, block by block."""
+    def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Indices:
+        """The positions of bytes that pass a test, block by block."""
         memory = self._scratch.take(name, len(self.data) >> 3, np.int64)
         count = 0
         for begin in range(0, len(self.data), _BLOCK):
@@ -166,13 +166,13 @@ class MessageBuffer:
         return memory[:count]
 
     def find_escaped(self, spans: Spans) -> Mask:
-        """Which spans hold a backslash."""
+        """Which spans contain a backslash."""
         if not self.backslashes.size:
             return np.zeros(len(spans), dtype=bool)
         return np.searchsorted(self.backslashes, spans.start) < np.searchsorted(self.backslashes, spans.end)
 
-    def starts_with(self, start: Positions, text: bytes) -> Mask:
-        """Which positions, none of them after the last message, are the beginning of a string."""
+    def starts_with(self, start: Indices, text: bytes) -> Mask:
+        """Which positions, none of them after the last message, are the start of a string."""
         size = len(text)
         if size < 8:
             mask = np.uint64((1 << 8 * size) - 1)
@@ -185,8 +185,8 @@ class MessageBuffer:
                 result &= self.words[index] == np.uint64(int.from_bytes(text[ahead : ahead + 8], "little"))
         return result
 
-    def skip_blanks_after(self, position: Positions, limit: Positions) -> Positions:
-        """The first position from the given one on that is not a blank, at most the limit.
+    def skip_blanks_after(self, position: Indices, limit: Indices) -> Indices:
+        """The first position from the given one that is not a blank, at most the limit.
 
         After very many blanks it stops at a blank, which no caller accepts.
         """
@@ -197,8 +197,8 @@ class MessageBuffer:
             position = position + blank
         return position
 
-    def skip_blanks_before(self, position: Positions, limit: Positions) -> Positions:
-        """The last position up to the given one that no blank precedes, at least the limit; stops likewise."""
+    def skip_blanks_before(self, position: Indices, limit: Indices) -> Indices:
+        """The last position up to the given one that has no blank before it, at least the limit; stops likewise."""
         for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[position - 1]] & (position > limit)
             if not blank.any():
@@ -207,7 +207,7 @@ class MessageBuffer:
         return position
 
 
-def count_inside(positions: Positions, spans: Spans) -> tuple[Positions, Positions]:
-    """For each span the index of the first of some ascending positions inside it, and how many are inside."""
+def count_inside(positions: Indices, spans: Spans) -> tuple[Indices, Indices]:
+    """For each span, the index of the first of some ascending positions inside it, and how many are inside."""
     first = np.searchsorted(positions, spans.start)
     return first, np.searchsorted(positions, spans.end) - first

@@ -1,7 +1,7 @@
-"""Values in the buffer, found but not yet understood, to Arrow columns.
+"""Converts values that are located in the buffer to Arrow columns.
 
-A `ColumnReader` knows the plain spellings of its type and fallback values the rest; the caller sends every message with
-a fallback value to the reference decoder. What does not need the fallback is what the reference would say.
+A `ColumnReader` reads the usual spellings of its type, and marks all others for the fallback; the caller reads every
+message with such a value with the reference decoder. Without a fallback, both decoders return the same values.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.temporal import time_unit
-from kdsl_formats._columns.arrays import Longs, Mask, Positions, bitmap, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, Integers, Mask, bitmap, find_repeated_keys, slices
 from kdsl_formats._connect.wires import Wire, wire_of
 from kdsl_formats._text import reading
 from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans
@@ -36,11 +36,11 @@ class ColumnReader:
 
     Args:
         kind: The type.
-        rules: What the options of the format mean.
+        rules: The options of the format.
         min_batch: See `ObjectFinder`.
 
     Attributes:
-        infinite: For each value that was read last how many infinite ones in it became NULL; None where none did.
+        infinite: For each value of the last read, how many infinite values in it became NULL; None if there were none.
     """
 
     def __init__(self, kind: t.DataType, rules: ReadingRules, *, min_batch: int) -> None:
@@ -48,7 +48,7 @@ class ColumnReader:
         self.rules = rules
         self.type = arrow_type(kind)
         self.wire = wire_of(kind, rules.modes)
-        self.infinite: Longs | None = None
+        self.infinite: Integers | None = None
         inner = list(t.children(kind))
         if isinstance(kind, t.Multiset):
             inner.append(t.Int())
@@ -57,8 +57,8 @@ class ColumnReader:
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
-        """The column, and which of its values need the fallback."""
-        spans, text, bare = values.spans, values.what == TEXT, values.what == BARE
+        """The column of values, and which of them need the fallback."""
+        spans, text, bare = values.spans, values.form == TEXT, values.form == BARE
         if bare.any():
             bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
         self.infinite = None
@@ -86,9 +86,9 @@ class ColumnReader:
         return column, fallback | bare
 
     def read_rows(
-        self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Positions | None = None
+        self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Indices | None = None
     ) -> tuple[pa.Array, Mask]:
-        """A struct column of objects, and which of them need the fallback; what is not present is NULL."""
+        """A struct column of objects, and which of them need the fallback; objects that are not present are NULL."""
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
             buffer, spans.pick(indexes), None if first is None else first[indexes]
@@ -109,7 +109,7 @@ class ColumnReader:
         return array.take(pa.array(index, mask=absent)), fallback
 
     def read_members(
-        self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None
+        self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> tuple[FoundMembers, list[pa.Array], Mask]:
         """The members of objects, the column of each member, and which objects need the fallback."""
         found_members = self.finder.find(buffer, objects, first)
@@ -125,15 +125,15 @@ class ColumnReader:
                 self._count_infinite(len(objects), found_members.which, reader.infinite)
         return found_members, columns, fallback
 
-    def _count_infinite(self, count: int, owner: Positions, inside: Longs) -> None:
-        """Count infinite values inside values: for each part the value that it belongs to, and how many it has."""
+    def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
+        """Count infinite values inside values: for each part, the value that it belongs to and its count."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts
 
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Values that look as Debezium and Kafka Connect write them."""
+        """Read values in the form that Debezium and Kafka Connect write."""
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -157,22 +157,22 @@ class ColumnReader:
                 fallback |= infinite
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
-    def _read_quoted(self, texts: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as values of a type that JSON has in quotes."""
+    def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+        """Read strings as values of a type that is a string in JSON."""
         match self.kind:
             case t.Binary() | t.VarBinary():
-                return reading.latin_bytes(texts) if self.rules.as_texts else reading.base64(texts)
+                return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
             case t.Date():
-                return reading.dates(texts)
+                return reading.dates(strings)
             case t.Time(precision=precision):
-                values, fallback = reading.times(texts)
+                values, fallback = reading.times(strings)
                 unit = time_unit(precision)
                 return pc.multiply(pc.divide(values.view(pa.int64()), unit), unit).view(self.type), fallback
             case _:
                 zoned = isinstance(self.kind, t.TimestampLtz)
                 if self.rules.inferred:
-                    return reading.moments(texts, zoned=zoned)
-                return reading.timestamps(texts, self.rules.standard, zoned=zoned)
+                    return reading.moments(strings, zoned=zoned)
+                return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         size, words = spans.end - spans.start, buffer.words[spans.start]
@@ -185,13 +185,13 @@ class ColumnReader:
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _slice_strings(buffer, spans, text | bare)
-        values, fallback = reading.integers(texts, self.type)
-        spelled = ~bare | are_numbers(buffer, spans, texts) if bare.any() else text
-        if fallback.any() and isinstance(self.kind, (t.Int, t.BigInt)):  # a number with a fraction, which is cut
+        strings = _slice_strings(buffer, spans, text | bare)
+        values, fallback = reading.integers(strings, self.type)
+        spelled = ~bare | are_numbers(buffer, spans, strings) if bare.any() else text
+        if fallback.any() and isinstance(self.kind, (t.Int, t.BigInt)):  # a number with a fraction, which is truncated
             indexes = np.flatnonzero(fallback & bare)
             truncated, still = reading.integers(
-                pc.replace_substring_regex(texts.take(pa.array(indexes)), _FRACTION, r"\1"), self.type
+                pc.replace_substring_regex(strings.take(pa.array(indexes)), _FRACTION, r"\1"), self.type
             )
             if not still.all():
                 values = pc.replace_with_mask(values, pa.array(fallback & bare), truncated)
@@ -199,15 +199,17 @@ class ColumnReader:
         return values, fallback | (bare & ~spelled)
 
     def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        texts = _slice_strings(buffer, spans, text | bare)
+        strings = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
-            values, fallback = reading.decimals(texts, self.type)
+            values, fallback = reading.decimals(strings, self.type)
         else:
-            values, fallback = reading.floats(texts, self.type)
+            values, fallback = reading.floats(strings, self.type)
         if bare.any():
-            fallback |= bare & ~are_numbers(buffer, spans, texts)
-            if not self.rules.streaming and not isinstance(self.kind, t.Decimal):  # by way of a double, without -0.0
-                doubles = reading.floats(texts, pa.float64())[0]
+            fallback |= bare & ~are_numbers(buffer, spans, strings)
+            if not self.rules.streaming and not isinstance(
+                self.kind, t.Decimal
+            ):  # converted from a double, without -0.0
+                doubles = reading.floats(strings, pa.float64())[0]
                 values = pc.if_else(pa.array(bare), pc.cast(doubles, self.type, safe=False), values)
                 fallback |= bare & np.asarray(pc.fill_null(pc.equal(doubles, 0.0), False))
         return values, fallback
@@ -226,32 +228,32 @@ class ColumnReader:
             fallback[indexes] = ~self._are_own_string(buffer, spans.pick(indexes), strings.take(pa.array(indexes)))
         return strings, fallback
 
-    def _are_own_string(self, buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> Mask:
-        """Which values other than strings and null become a string of exactly their spelling."""
+    def _are_own_string(self, buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
+        """Which values other than strings and null become a string that equals their spelling."""
         size, first = spans.end - spans.start, buffer.data[spans.start]
         words = buffer.words[spans.start]
         good: Mask = ((size == 4) & (words & _FOUR_BYTES == _TRUE)) | ((size == 5) & (words & _FIVE_BYTES == _FALSE))
         if self.rules.streaming or self.rules.inferred:
-            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, NUMBER))
+            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(strings, NUMBER))
             indexes = np.flatnonzero((first == BRACE) | (first == BRACKET))
-            sound = find_outline(buffer, spans.pick(indexes), b"{[")[0]
+            valid = find_outline(buffer, spans.pick(indexes), b"{[")[0]
             good[indexes] = [
-                is_fine and _is_compact(texts[i].as_py()) for i, is_fine in zip(indexes, sound, strict=True)
+                is_fine and _is_compact(strings[i].as_py()) for i, is_fine in zip(indexes, valid, strict=True)
             ]
-        else:  # the tree reader spells integers alone as they were
-            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(texts, _INTEGER))
+        else:  # the tree reader keeps only the spelling of integers
+            good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(strings, _INTEGER))
         return good
 
     def _read_arrays(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         parts = split_arrays(buffer, spans.pick(present))
-        values, inner = self.inner[0].read(buffer, ValueSpans(parts.values, parts.what))
+        values, inner = self.inner[0].read(buffer, ValueSpans(parts.values, parts.form))
         return self._build_nested(parts, present, values, inner, self.inner[0])
 
     def _read_maps(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         parts = split_objects(buffer, spans.pick(present))
         assert parts.keys is not None
         keys, inner = self.inner[0].read(buffer, ValueSpans(parts.keys, np.full(len(parts.owner), TEXT, dtype=np.int8)))
-        values, wrong = self.inner[1].read(buffer, ValueSpans(parts.values, parts.what))
+        values, wrong = self.inner[1].read(buffer, ValueSpans(parts.values, parts.form))
         inner = inner | wrong | find_repeated_keys(parts.owner, keys)
         if isinstance(self.kind, t.Multiset):
             inner |= np.asarray(values.is_null())
@@ -262,15 +264,15 @@ class ColumnReader:
     def _build_nested(
         self, parts: Parts, present: Mask, values: pa.Array, inner: Mask, reader: ColumnReader
     ) -> tuple[pa.Array, Mask]:
-        """A list or map column of parts, whose values a reader has read; those that are not present are NULL."""
+        """A list or map column of parts, whose values were read by a reader; lists that are not present are NULL."""
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
         fallback = np.zeros(len(present), dtype=bool)
-        wrong = ~parts.sound
+        wrong = ~parts.valid
         wrong[parts.owner[inner]] = True
         fallback[present] = wrong
         offsets = np.zeros(len(present) + 1, dtype=np.int32)
-        offsets[1:][present] = np.bincount(parts.owner, minlength=len(parts.sound))
+        offsets[1:][present] = np.bincount(parts.owner, minlength=len(parts.valid))
         np.cumsum(offsets, out=offsets)
         buffers = [bitmap(present), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self.type, len(present), buffers, children=[values]), fallback
@@ -282,9 +284,9 @@ def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.Str
     return slices(buffer.data, spans.start, spans.end, whole, pa.string())
 
 
-def _unescape_strings(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Strings without their escapes, and which need the fallback (they are empty then)."""
-    spelled = texts.to_pylist()
+def _unescape_strings(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
+    """Replace the escapes of strings; also returns which strings need the fallback (they are empty then)."""
+    spelled = strings.to_pylist()
     failed = np.zeros(len(spelled), dtype=bool)
     try:
         return pa.array(orjson.loads('["' + '","'.join(spelled) + '"]'), pa.string()), failed
@@ -300,7 +302,7 @@ def _unescape_strings(texts: pa.StringArray) -> tuple[pa.StringArray, Mask]:
 
 
 def _is_compact(text: str) -> bool:
-    """Whether an object or array is spelled as it is written: without blanks, needless escapes and repeated keys."""
+    """Whether an object or array is spelled as the encoder writes it: no blanks, needless escapes or repeated keys."""
     try:
         return "\\u" not in text and orjson.dumps(orjson.loads(text)) == text.encode()
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):

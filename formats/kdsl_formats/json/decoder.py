@@ -1,6 +1,8 @@
-"""The JSON decoder: plain messages by whole columns, the others by the reference decoder."""
+"""The JSON decoder: plain messages as whole columns, the others with the reference decoder."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import attrs
 import numpy as np
@@ -9,7 +11,7 @@ import pyarrow as pa
 from kdsl.formats import Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, bounds, slices
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, bounds, slices
 from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -20,7 +22,7 @@ from kdsl_formats.json.members import BARE, TEXT, split_arrays
 from kdsl_formats.json.objects import ObjectFinder, ValueSpans
 from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder
 
-MIN_BATCH = 48  # messages, below which looking at them one by one is quicker
+MIN_BATCH = 48  # messages: fewer are read faster one by one
 
 
 @attrs.frozen(eq=False)
@@ -28,26 +30,30 @@ class _Objects:
     """Objects in the buffer.
 
     Attributes:
-        spans: Where they are, in ascending order.
-        owner: The message of each.
-        messages: The messages that are understood if all their objects are; the same as `owner` if none is an array.
+        spans: The spans of the objects, in ascending order.
+        owner: The message of each object.
+        messages: The messages that are read by columns if all their objects are; the same as `owner` if none is an
+            array.
     """
 
     spans: Spans
-    owner: Positions
-    messages: Positions
+    owner: Indices
+    messages: Indices
 
 
 class JsonDecoder:
-    """Reads messages into rows of one type.
+    """Decodes messages to rows of one type.
 
     Args:
-        row: The type; its names are those on the wire.
-        rules: What the options of the format mean.
-        min_batch: Fewer messages of a kind than this are read one by one.
+        row: The type, with names on the wire.
+        rules: The options of the format.
+        min_batch: Fewer messages are read one by one.
+        count_undeclared: Whether to count the members of rows that the table does not declare.
     """
 
-    def __init__(self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH) -> None:
+    def __init__(
+        self, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH, count_undeclared: bool = False
+    ) -> None:
         self.type = arrow_type(row)
         self.min_batch = min_batch
         self.reference = ReferenceDecoder(row, rules)
@@ -59,9 +65,28 @@ class JsonDecoder:
         self._finder = self.reader.finder if flat is None else FlatFinder(row.names, flat, min_batch=min_batch)
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
+        if count_undeclared:
+            self.reference.undeclared, self._finder.undeclared = Counter(), Counter()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; null and empty ones give no row."""
+        """Decode an array of messages; null and empty messages produce no row."""
+        decoded = self._decode(messages)
+        undeclared = self._take_undeclared()
+        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
+
+    def _take_undeclared(self) -> Counter[str]:
+        """Return and reset the counts of members that the table does not declare."""
+        counted: Counter[str] = Counter()
+        if self.reference.undeclared:
+            counted.update(self.reference.undeclared)
+            self.reference.undeclared.clear()
+        if self._finder.undeclared:
+            for name, count in self._finder.undeclared.items():
+                counted[name.decode()] += count
+            self._finder.undeclared.clear()
+        return counted
+
+    def _decode(self, messages: pa.BinaryArray) -> Decoded:
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -77,7 +102,7 @@ class JsonDecoder:
         return attrs.evolve(fallback_rows.to_decoded(self.type, len(messages)), infinite=self.reference.infinite.take())
 
     def _find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[MessageBuffer, _Objects]:
-        """A buffer, and the objects in it that hold rows."""
+        """A buffer, and the objects in it that contain rows."""
         framed = self._frames.find(messages, present_messages) if self._payload else None
         if framed is not None:
             frame, present_messages = framed
@@ -92,12 +117,12 @@ class JsonDecoder:
             return buffer, objects
         outer = self._outer.find(buffer, objects.spans)
         payload = outer.columns[0]
-        inner = np.flatnonzero((payload.what == BARE) & (buffer.data[payload.spans.start] == BRACE))
+        inner = np.flatnonzero((payload.form == BARE) & (buffer.data[payload.spans.start] == BRACE))
         owner = indexes[outer.which[inner]]
         return buffer, _Objects(payload.spans.pick(inner), owner, owner)
 
     def _find_objects(self, buffer: MessageBuffer, present_messages: Mask) -> _Objects:
-        """The messages that may be objects, and the elements of those that are arrays of objects."""
+        """The messages that can be objects, and the elements of the messages that are arrays of objects."""
         spans, good = trim_documents(buffer, present_messages)
         indexes = find_enclosed(buffer, spans, good, b"{")
         whole = len(indexes) == len(present_messages)
@@ -106,22 +131,22 @@ class JsonDecoder:
         if len(arrays) < self.min_batch:
             return whole_objects
         parts = split_arrays(buffer, spans.pick(arrays))
-        sound = parts.sound
-        sound[parts.owner[(parts.what == TEXT) | (buffer.data[parts.values.start] != BRACE)]] = False
-        is_sound = sound[parts.owner]
+        valid = parts.valid
+        valid[parts.owner[(parts.form == TEXT) | (buffer.data[parts.values.start] != BRACE)]] = False
+        is_sound = valid[parts.owner]
         start = np.concatenate([whole_objects.spans.start, parts.values.start[is_sound]])
         end = np.concatenate([whole_objects.spans.end, parts.values.end[is_sound]])
         owner = np.concatenate([indexes, arrays[parts.owner[is_sound]]])
         order = np.argsort(start)
-        return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([indexes, arrays[sound]]))
+        return _Objects(Spans(start[order], end[order]), owner[order], np.concatenate([indexes, arrays[valid]]))
 
     def _decode_by_columns(
         self, messages: pa.BinaryArray, buffer: MessageBuffer, present_messages: Mask, objects: _Objects
     ) -> tuple[Decoded, int]:
-        """Read objects by columns, and all messages that need the fallback one by one.
+        """Read objects by columns, and the messages that need the fallback one by one.
 
         Returns:
-            The rows, and how many infinite values became NULL in those that were read by columns.
+            The rows, and the number of infinite values that became NULL in the rows read by columns.
         """
         members = self._finder.find(buffer, objects.spans)
         owner = objects.owner[members.which]
@@ -150,7 +175,7 @@ class JsonDecoder:
         )
 
     def _count_infinite(self, left_out: Mask) -> int:
-        """How many infinite values became NULL in the rows that were read last, without those left out."""
+        """The number of infinite values that became NULL in the rows of the last read, except in those left out."""
         counts = [reader.infinite for reader in self.reader.inner if reader.infinite is not None]
         return sum(int(count[~left_out].sum()) for count in counts)
 
@@ -159,11 +184,11 @@ class JsonDecoder:
         buffer: MessageBuffer,
         values: list[ValueSpans],
         columns: list[pa.Array | None],
-        owner: Positions,
+        owner: Indices,
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """The rows read by columns and those read one by one, in the order of their messages."""
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
         indexes = np.flatnonzero(is_read)
         order = RowOrder(owner[indexes], fallback_rows)
         index = order.index(indexes, len(owner))
@@ -172,9 +197,9 @@ class JsonDecoder:
         columns_merged = []
         for spans_of_column, column, added in zip(values, columns, fallback_columns, strict=True):
             if column is None:
-                what = np.asarray(added.is_valid()).astype(np.int8) * TEXT
+                form = np.asarray(added.is_valid()).astype(np.int8) * TEXT
                 columns_merged.append(
-                    _slice_strings(data, _select_spans(spans_of_column, ValueSpans(spans.pop(0), what), index))
+                    _slice_strings(data, _select_spans(spans_of_column, ValueSpans(spans.pop(0), form), index))
                 )
             else:
                 columns_merged.append(
@@ -185,22 +210,22 @@ class JsonDecoder:
 
 
 def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataType) -> bool:
-    """Whether a column's values are their own spans of the buffer, and so can be taken in any order later."""
-    if not isinstance(kind, (t.Char, t.VarChar)) or bool((values.what == BARE).any()):
+    """Whether a column's values are spans of the buffer, which can be reordered before they become strings."""
+    if not isinstance(kind, (t.Char, t.VarChar)) or bool((values.form == BARE).any()):
         return False
     return not buffer.backslashes.size or not bool(buffer.find_escaped(values.spans).any())
 
 
 def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
-    """The spans of strings as an array."""
-    present = values.what == TEXT
+    """The spans of strings as an Arrow array."""
+    present = values.form == TEXT
     return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 
 
-def _select_spans(values: ValueSpans, more: ValueSpans, index: Positions) -> ValueSpans:
-    """Two columns of values, in the order of an index over both."""
-    if not len(more.what):
-        return ValueSpans(values.spans.pick(index), values.what[index])
+def _select_spans(values: ValueSpans, more: ValueSpans, index: Indices) -> ValueSpans:
+    """Select values of two concatenated columns by index."""
+    if not len(more.form):
+        return ValueSpans(values.spans.pick(index), values.form[index])
     start = np.concatenate([values.spans.start, more.spans.start])
     end = np.concatenate([values.spans.end, more.spans.end])
-    return ValueSpans(Spans(start[index], end[index]), np.concatenate([values.what, more.what])[index])
+    return ValueSpans(Spans(start[index], end[index]), np.concatenate([values.form, more.form])[index])

@@ -1,7 +1,7 @@
-"""Parses a message's bytes as a JSON document: encodings, grammar and limits are those of Flink's reader.
+"""Parses the bytes of a message as a JSON document, with the encodings, grammar and limits of Flink's reader.
 
 Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in strings, and
-what follows the document is ignored.
+everything after the document is ignored.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 MAX_DEPTH = 1000
 MAX_NUMBER = 1000
 _BLANKS = " \t\n\r"
-_DEEP = 400  # below this many brackets no interpreter's recursion limit is near
+_DEEP = 400  # with fewer brackets, no recursion limit is near
 _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 _WIDE_MARKS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))
@@ -40,11 +40,11 @@ class Fractional(str):
 
 
 class Empty(ValueError):  # noqa: N818 - not always an error
-    """There is no document: no byte at all, or nothing but blanks."""
+    """There is no document: the message is empty or contains only blanks."""
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise the error of NaN and Infinity, which JSON does not have."""
+    """Raise the error of NaN and Infinity, which are not JSON."""
     raise ValueError(f"not JSON: {name} is not a JSON value")
 
 
@@ -61,7 +61,7 @@ def parse(message: bytes) -> Any:
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: It is not JSON; the message says why.
+        ValueError: The message is not JSON, with the reason.
     """
     return _parse(message)[0]
 
@@ -111,7 +111,7 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
     while text[start : start + 1] and text[start] in _BLANKS:
         start += 1
     if start == len(text):
-        raise Empty("the message holds only blanks" if text else "the message is empty")
+        raise Empty("the message contains only blanks" if text else "the message is empty")
     deep = len(message) > 2 * _DEEP and message.count(b"[") + message.count(b"{") > _DEEP
     try:
         value, end = _scan_deep(text, start) if deep else _scan(text, start)
@@ -126,7 +126,7 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:
-    """The text of a message, and what is wrong with its encoding; wrong bytes become half surrogates."""
+    """Decode a message; also returns the problem of its encoding. Invalid bytes become surrogates."""
     encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _detect_encoding(message)
     data = message[skipped:]
     try:
@@ -139,7 +139,7 @@ def _decode_text(message: bytes) -> tuple[str, str]:
 
 
 def _detect_encoding(message: bytes) -> tuple[str, int]:
-    """The encoding that the first bytes show, and the length of its mark."""
+    """The encoding that the first bytes indicate, and the length of its byte order mark."""
     for mark, encoding in (*_WIDE_MARKS, *_MARKS):
         if message.startswith(mark):
             return encoding, len(mark)
@@ -154,7 +154,7 @@ def _detect_encoding(message: bytes) -> tuple[str, int]:
 
 
 def _check_depth(text: str, start: int) -> None:
-    """Raise an error where objects and arrays are nested deeper than `MAX_DEPTH`."""
+    """Raise an error if objects and arrays are nested deeper than `MAX_DEPTH`."""
     depth, in_text, escaped = 0, False, False
     for c in text[start:]:
         if in_text:
@@ -184,7 +184,7 @@ def _scan_deep(text: str, start: int) -> tuple[Any, int]:
 
 
 class Recursion:
-    """Room for values as deep as `MAX_DEPTH`."""
+    """Raises the recursion limit for values as deep as `MAX_DEPTH`."""
 
     def __enter__(self) -> None:
         self.before = sys.getrecursionlimit()
@@ -195,7 +195,7 @@ class Recursion:
 
 
 def replace_surrogates(text: str) -> str:
-    """A string without half surrogates, which no UTF-8 can hold: each becomes ``?``, as in Java."""
+    """Replace lone surrogates, which UTF-8 cannot represent, by ``?``, as in Java."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -204,5 +204,5 @@ def replace_surrogates(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A string as a JSON string, with only those escapes that JSON demands."""
+    """A string as a JSON string, with only the escapes that JSON requires."""
     return f'"{replace_surrogates(text).translate(ESCAPES)}"'

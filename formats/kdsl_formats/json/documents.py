@@ -1,28 +1,28 @@
-"""Messages in the buffer that may be JSON documents: without the blanks around them, and in UTF-8."""
+"""Finds messages in the buffer that can be JSON documents: in UTF-8, and without the blanks around them."""
 
 from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Mask, Positions, find_each_invalid_utf8
+from kdsl_formats._columns.arrays import Bytes, Indices, Mask, find_each_invalid_utf8
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 
 
 def trim_documents(buffer: MessageBuffer, present_messages: Mask) -> tuple[Spans, Mask]:
-    """All messages without the blanks around them, and which of those held are UTF-8 and not empty."""
+    """All messages without the blanks around them, and which of the present ones are UTF-8 and not empty."""
     spans = _trim(buffer, buffer.messages)
     return spans, present_messages & (spans.end > spans.start) & _are_utf8(buffer, spans)
 
 
-def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Positions:
-    """Which of some good spans begin with a bracket and end with the one that closes it."""
+def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Indices:
+    """The indices of the usable spans that begin with a bracket and end with the matching one."""
     first, last = buffer.data[spans.start], buffer.data[np.maximum(spans.end - 1, 0)]
     return np.flatnonzero(good & (first == opening[0]) & (last == opening[0] + 2))
 
 
 def _trim(buffer: MessageBuffer, spans: Spans) -> Spans:
-    """Spans without the blanks at both ends."""
+    """Spans without the blanks at their start and end."""
     start, end = spans.start, spans.end
     if (buffer.data[start] != BRACE).any():
         start = buffer.skip_blanks_after(start, end)

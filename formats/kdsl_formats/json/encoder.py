@@ -1,4 +1,4 @@
-"""The JSON encoder: columns to strings, and the strings of each row joined, as the reference encoder writes them."""
+"""The JSON encoder: converts columns to strings and joins those of each row, as the reference encoder writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Encoded
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Positions, bounds, content, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, bounds, content, find_repeated_keys, slices
 from kdsl_formats._connect.schemas import connect_schema
 from kdsl_formats._connect.values import UnwritableError
 from kdsl_formats._connect.wires import wire_of
@@ -18,7 +18,7 @@ from kdsl_formats.json.document import ESCAPES
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_encoder import ReferenceEncoder, WritingRules, escape, python_values
 
-MIN_BATCH = 48  # rows, below which writing them one by one is quicker
+MIN_BATCH = 48  # rows: fewer are written faster one by one
 _QUOTED = (t.Char, t.VarChar, t.Binary, t.VarBinary, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
 _ASTRAL = 0xF0  # the first byte of a character beyond U+FFFF
 _SPECIAL = np.zeros(256, dtype=bool)
@@ -26,12 +26,12 @@ _SPECIAL[[*ESCAPES, *range(_ASTRAL, 256)]] = True
 
 
 class JsonEncoder:
-    """Writes rows of one type as messages.
+    """Encodes rows of one type as messages.
 
     Args:
-        row: The type; its names are those on the wire.
-        rules: What the options of the format mean.
-        min_batch: Fewer rows than this are written one by one.
+        row: The type, with names on the wire.
+        rules: The options of the format.
+        min_batch: Fewer rows are written one by one.
     """
 
     def __init__(self, row: t.Row, rules: WritingRules, *, min_batch: int = MIN_BATCH) -> None:
@@ -40,7 +40,7 @@ class JsonEncoder:
         self.writer = ColumnWriter(row, rules, self.reference)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write a struct array of rows."""
+        """Encode a struct array of rows."""
         if len(rows) >= self.min_batch:
             try:
                 return Encoded(self.writer.write_column(rows).view(pa.binary()))
@@ -56,11 +56,11 @@ class JsonEncoder:
 
 
 class SchemaJsonEncoder:
-    """Writes rows of one type as messages that hold their schema, as Kafka Connect's JsonConverter does.
+    """Encodes rows of one type as messages with their schema, as Kafka Connect's JsonConverter does.
 
     Args:
-        row: The type; its names are those on the wire.
-        rules: What the options of the format mean.
+        row: The type, with names on the wire.
+        rules: The options of the format.
     """
 
     def __init__(self, row: t.Row, rules: WritingRules) -> None:
@@ -69,7 +69,7 @@ class SchemaJsonEncoder:
         self._before = b'{"schema":' + schema + b',"payload":'
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write a struct array of rows."""
+        """Encode a struct array of rows."""
         encoded = self._write_rows.encode(rows, kinds)
         before, after, between = (pa.scalar(text, pa.binary()) for text in (self._before, b"}", b""))
         return Encoded(pc.binary_join_element_wise(before, encoded.messages, after, between), encoded.bad)
@@ -95,7 +95,7 @@ class ColumnWriter:
         return pc.binary_join_element_wise('"', strings, '"', "") if self.quoted else strings
 
     def write_unquoted(self, array: pa.Array) -> pa.StringArray:
-        """The JSON of each value; without the quotes around it where all values of the type have them."""
+        """The JSON of each value, without quotes if all values of the type have them."""
         if self.wire is not None:
             return self.wire.write_column(array)
         match self.kind:
@@ -127,12 +127,12 @@ class ColumnWriter:
         raise AssertionError(self.kind)
 
     def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
-        """The members of each row; a row that is NULL gives something, too."""
+        """The members of each row; the result for a NULL row is meaningless."""
         assert isinstance(self.kind, t.Row)
         columns = array.flatten()
         omit = self.rules.ignore_null_fields
         parts: list[pa.Array | str] = []
-        literal, first = "{", True  # `first`: no member is sure to stand before
+        literal, first = "{", True  # `first`: it is possible that no member precedes
         for field, writer, column in zip(self.kind.fields, self.inner, columns, strict=True):
             key = f"{escape(field.name)}:"
             if omit and column.null_count:
@@ -159,12 +159,12 @@ class ColumnWriter:
         return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
     def _write_maps(self, array: pa.MapArray) -> pa.StringArray:
-        """The JSON of maps; those with a repeated key are written by the reference encoder."""
+        """The JSON of maps; the reference encoder writes maps with a repeated key."""
         keys = _used_elements(array, array.keys)
         values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].write_column(keys), values, ":")
         maps = self._join_elements(array, "{", "}", entries)
-        offsets: Positions = np.asarray(array.offsets).astype(np.int64)
+        offsets: Indices = np.asarray(array.offsets).astype(np.int64)
         owner = np.repeat(np.arange(len(array)), offsets[1:] - offsets[:-1])
         twice = np.unique(owner[find_repeated_keys(owner, keys)])
         if not twice.size:
@@ -184,18 +184,18 @@ class ColumnWriter:
 
 
 def _used_elements(array: pa.Array, values: pa.Array) -> pa.Array:
-    """The part of the elements of all lists that the lists of an array, maybe a slice, are made of."""
+    """The elements that belong to the lists of an array, which may be a slice."""
     first, last = array.offsets[0].as_py(), array.offsets[-1].as_py()
     return values.slice(first, last - first)
 
 
 def _put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
-    """The strings, with NULL where an array has NULL."""
+    """Set strings to NULL where an array is NULL."""
     return pc.if_else(array.is_valid(), strings, pa.scalar(None, pa.string()))
 
 
 def _remove_first_comma(objects: pa.StringArray) -> pa.StringArray:
-    """Objects that may begin with ``{,`` without that comma."""
+    """Remove the comma of objects that begin with ``{,``."""
     start, end = bounds(objects)
     data = content(objects)
     start = start + 1
@@ -213,7 +213,7 @@ def _write_floats(array: pa.Array) -> pa.StringArray:
 
 
 def _escape_strings(strings: pa.StringArray) -> pa.StringArray:
-    """Strings with the escapes that JSON demands, and those of characters beyond U+FFFF."""
+    """Escape what JSON requires, and characters beyond U+FFFF."""
     data = content(strings)
     positions = np.flatnonzero(_SPECIAL.take(data))
     if not positions.size:
@@ -229,6 +229,6 @@ def _escape_strings(strings: pa.StringArray) -> pa.StringArray:
         escaped_strings = some
         for code in sorted(
             bytes_found.tolist(), key=lambda c: c != ord("\\")
-        ):  # the backslash first: the others bring more
+        ):  # the backslash first, because the other escapes contain it
             escaped_strings = pc.replace_substring(escaped_strings, chr(code), ESCAPES[code])
     return pc.replace_with_mask(strings, pa.array(mask), escaped_strings)

@@ -1,10 +1,10 @@
-"""Why a value cannot be read or written, and where it is in the record."""
+"""The error of a value that cannot be read or written, with its path in the record."""
 
 from __future__ import annotations
 
 
 class FieldError(ValueError):
-    """A value cannot be read or written; functions add their part of the path while it passes through them."""
+    """A value cannot be read or written; each function that the error passes adds its part of the path."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -12,7 +12,7 @@ class FieldError(ValueError):
         self.path = ""
 
     def inside(self, step: str) -> FieldError:
-        """The same error, one step further out."""
+        """Return this error with a step in front of its path."""
         self.path = step + (self.path if self.path.startswith("[") or not self.path else f".{self.path}")
         return self
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
 import numpy as np
 
-from kdsl_formats._columns.arrays import Positions
+from kdsl_formats._columns.arrays import Indices
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.members import BARE, TEXT
@@ -76,7 +77,16 @@ class FlatFinder:
         self._names = tuple(dict.fromkeys([*names, *inner, *sorted(self._dotted)]))
         self._finder = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
 
-    def find(self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None) -> FoundMembers:
+    @property
+    def undeclared(self) -> Counter[bytes] | None:
+        """A counter of objects by undeclared member; see `ObjectFinder.undeclared`. Members inside are not counted."""
+        return self._finder.undeclared
+
+    @undeclared.setter
+    def undeclared(self, counter: Counter[bytes] | None) -> None:
+        self._finder.undeclared = counter
+
+    def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Where each column's value is in each object; see `ObjectFinder.find`."""
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)
@@ -86,12 +96,12 @@ class FlatFinder:
         columns = [absent] * len(self._columns)
         for name, values in zip(self._names, members.columns, strict=True):
             if name in self._dotted:
-                good &= values.what == ABSENT
+                good &= values.form == ABSENT
                 continue
-            nested = (values.what == BARE) & (buffer.data[values.spans.start] == BRACE)
+            nested = (values.form == BARE) & (buffer.data[values.spans.start] == BRACE)
             if self._prefix + name in self._whole:
                 nested[:] = False
-            unread = nested if name in self._columns else values.what != ABSENT
+            unread = nested if name in self._columns else values.form != ABSENT
             if name in self._inner and nested.any():
                 unread = unread & ~nested
                 indexes, finder = self._inner[name]
@@ -102,11 +112,11 @@ class FlatFinder:
                 for index, inner_values in zip(indexes, inside.columns, strict=True):
                     columns[index] = inner_values.spread(places[inside.which], count)
             if unread.any():
-                for what in (TEXT, BARE):
-                    good &= are_json(buffer, values.spans, what, unread & (values.what == what))
+                for form in (TEXT, BARE):
+                    good &= are_json(buffer, values.spans, form, unread & (values.form == form))
             if name in self._columns:
-                what_is_read = np.where(nested, np.int8(ABSENT), values.what)
-                columns[self._columns[name]] = ValueSpans(values.spans, what_is_read, values.first)
+                form_read = np.where(nested, np.int8(ABSENT), values.form)
+                columns[self._columns[name]] = ValueSpans(values.spans, form_read, values.first)
         if good.all():
             return FoundMembers(members.which, columns, members.fallback)
         fallback = np.sort(np.concatenate([members.fallback, members.which[~good]]))

@@ -1,6 +1,6 @@
-"""The options of the format ``json``, its plan-time rules, and the way to its decoder and encoder.
+"""The options of the format ``json``, its plan-time rules, and the creation of its decoder and encoder.
 
-`JsonFormat` is the base class of all formats of JSON.
+`JsonFormat` is the base class of all JSON formats.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from kdsl.types import model as t
 from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
+from kdsl_formats._debezium import PlaceholderFormat
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
@@ -27,15 +28,15 @@ from kdsl_formats.json.reference_encoder import WritingRules
 from kdsl_formats.json.reference_observer import ReferenceObserver, RowReader
 
 _MILLIS = 3  # digits of a second
-_DOUBLE = 15  # digits that a double holds
+_DOUBLE = 15  # decimal digits that a double can represent
 
 
 class JsonFormat(Format):
-    """Rows as JSON objects, columns by name."""
+    """Rows as JSON objects, with columns matched by name."""
 
     ignore_parse_errors: bool = option(
         "ignore-parse-errors",
-        "Read: whether a bad value becomes NULL and an unreadable message gives no row, instead of an error.",
+        "Read: whether a bad value becomes NULL and an unreadable message produces no row, instead of an error.",
         default=False,
     )
     timestamp_format: Literal["SQL", "ISO-8601"] = option(
@@ -45,14 +46,14 @@ class JsonFormat(Format):
     )
     map_null_key_mode: Literal["LITERAL", "FAIL", "DROP"] = option(
         "map-null-key.mode",
-        "Write: what a NULL key in a map does: fail the row, drop the entry, or become map-null-key.literal.",
+        "Write: how to write a NULL key in a map: fail the row, drop the entry, or write map-null-key.literal.",
         default="FAIL",
         ignore_case=True,
         side="write",
     )
     map_null_key_literal: str = option(
         "map-null-key.literal",
-        "Write: the text of a NULL key in a map, for the mode LITERAL.",
+        "Write: the string for a NULL key in a map, for the mode LITERAL.",
         default="null",
     )
     decimal_as_plain_number: bool = option(
@@ -62,24 +63,24 @@ class JsonFormat(Format):
     )
     ignore_null_fields: bool = option(
         "encode.ignore-null-fields",
-        "Write: whether NULL columns, and NULL members of nested rows, are left out.",
+        "Write: whether NULL columns, and NULL members of nested rows, are omitted.",
         default=False,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rule F-4; the values of the options are checked by `problems` (F-2, F-3)."""
+        """Check rule F-4; `problems` checks the values of the options (F-2, F-3)."""
         yield from map_key_problems(row)
 
     def prunable(self) -> bool:
-        """Members are found by name, so columns that are not read are skipped."""
+        """True: members are matched by name, so columns that are not read are skipped."""
         return True
 
     def alternatives(self) -> Iterable[Format]:
-        """The other form of timestamps."""
+        """The same format with the other timestamp format."""
         yield attrs.evolve(self, timestamp_format="SQL" if self.timestamp_format == "ISO-8601" else "ISO-8601")  # type: ignore[misc]
 
     def writing_rules(self) -> WritingRules:
-        """What the options mean for the encoder."""
+        """The options in the form that the encoder uses."""
         return WritingRules(
             standard=self.timestamp_format,
             null_key_mode=self.map_null_key_mode.upper(),
@@ -93,16 +94,16 @@ class ValueModesJson(JsonFormat):
     """Rows as JSON, with decimals, times and bytes as Kafka Connect and Debezium's connectors may write them.
 
     Attributes:
-        likely_times: The values of ``time.precision.mode`` that an error may recommend. What a number counts is not
-            guessed where anybody may have written it.
+        likely_times: The values of ``time.precision.mode`` that an error may recommend. The unit of numbers is not
+            guessed if any writer can have written them.
     """
 
     likely_times: ClassVar[tuple[str, ...]] = ("isostring",)
 
     decimal_handling_mode: Literal["precise", "string", "double"] | None = option(
         "decimal.handling.mode",
-        "How DECIMAL values look, as in the settings of a Debezium connector: the base64 of their digits (precise), "
-        "whose scale is the column's, or with their scale beside them (VariableScaleDecimal); strings; or numbers. "
+        "The form of DECIMAL values, as in the settings of a Debezium connector: base64 of their unscaled numbers "
+        "(precise), with the column's scale, or with their own scale (VariableScaleDecimal); strings; or numbers. "
         "Without it they are numbers, also read from strings.",
         default=None,
         ignore_case=True,
@@ -111,7 +112,7 @@ class ValueModesJson(JsonFormat):
         Literal["adaptive", "adaptive_time_microseconds", "connect", "isostring", "microseconds", "nanoseconds"] | None
     ) = option(
         "time.precision.mode",
-        "How DATE, TIME and TIMESTAMP values look, as in the settings of a Debezium connector: numbers of the unit "
+        "The form of DATE, TIME and TIMESTAMP values, as in the settings of a Debezium connector: numbers of the unit "
         "that the column's precision needs (adaptive), numbers of one unit (connect: milliseconds), or ISO strings in "
         "UTC; DATE is a number of days, except with isostring. TIMESTAMP_LTZ is an ISO string with its zone, and also "
         "read from such numbers. Without it they are strings, see timestamp-format.standard.",
@@ -120,28 +121,28 @@ class ValueModesJson(JsonFormat):
     )
     binary_handling_mode: Literal["bytes", "base64", "base64-url-safe", "hex"] | None = option(
         "binary.handling.mode",
-        "How BINARY, VARBINARY and BYTES values look, as in the settings of a Debezium connector. Without it, and for "
-        "bytes, they are base64.",
+        "The form of BINARY, VARBINARY and BYTES values, as in the settings of a Debezium connector. Without it, and "
+        "for bytes, they are base64.",
         default=None,
         ignore_case=True,
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """The other form of timestamps; as Debezium writes decimals and times."""
+        """Formats with the other timestamp format, and with Debezium's values."""
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
             yield attrs.evolve(self, decimal_handling_mode=decimals, time_precision_mode=times)  # type: ignore[misc]
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """The problems of the base class, and warnings of columns that lose digits when they are written."""
+        """The problems of the base class, and warnings of columns that lose digits on writing."""
         yield from super().check(row, direction)
         for field in row.fields if direction == "write" else ():
             yield from _lossy_types(field, self.modes)
 
     @property
     def modes(self) -> Modes:
-        """How values look on the wire."""
+        """The form of values on the wire."""
         return Modes(
             _lower(self.decimal_handling_mode),
             _lower(self.time_precision_mode),
@@ -149,7 +150,7 @@ class ValueModesJson(JsonFormat):
         )
 
     def writing_rules(self) -> WritingRules:
-        """What the options mean for the encoder."""
+        """The options in the form that the encoder uses."""
         return attrs.evolve(super().writing_rules(), modes=self.modes)
 
 
@@ -158,23 +159,23 @@ class ConnectJson(ValueModesJson):
 
     schema_include: bool = option(
         "schema-include",
-        "Whether messages hold their schema, beside the row in the member payload, as Kafka Connect writes them with "
-        "value.converter.schemas.enable.",
+        "Whether messages contain their schema, next to the row in the member payload, as Kafka Connect writes them "
+        "with value.converter.schemas.enable.",
         default=False,
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """With the schema or without it; those of the base class."""
+        """Formats with or without the schema, and those of the base class."""
         yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
         yield from super().alternatives()
 
     def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
-        """A decoder that checks the schemas inside messages, where messages have schemas and the options need it.
+        """A decoder that checks the schemas inside messages, if messages have schemas and the options need it.
 
         Args:
-            decoder: Reads messages.
+            decoder: Decodes the messages.
             row: The type of the rows.
-            members: The members of the payload that are such rows; none where the payload is one.
+            members: The members of the payload that are such rows; empty if the payload itself is a row.
         """
         if not self.schema_include or self.modes == NO_MODES:
             return decoder
@@ -182,7 +183,7 @@ class ConnectJson(ValueModesJson):
 
 
 def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
-    """A warning of a column whose digits have no form on the wire."""
+    """Warn of a column that has more digits than its form on the wire."""
     for kind in t.walk_types(field.type):
         match kind:
             case t.Time(precision=digits) | t.Timestamp(precision=digits) if modes.times == "connect":
@@ -207,7 +208,7 @@ def _lower(mode: str | None) -> Any:
 
 
 def map_key_problems(row: t.Row) -> Iterator[Problem]:
-    """The columns with maps whose keys are not strings, which JSON cannot hold (rule F-4)."""
+    """Find columns with maps whose keys are not strings, which JSON does not support (rule F-4)."""
     for field in row.fields:
         for kind in t.walk_types(field.type):
             match kind:
@@ -224,30 +225,30 @@ def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
         fix = f"use MULTISET<STRING>, or ARRAY<{kind.element}>"
     return Problem(
         "json-map-key",
-        f"the type {kind}{inside} has no form in JSON, where the keys of an object are strings",
+        f"the type {kind}{inside} is not supported by JSON, where the keys of an object are strings",
         fix,
         Where(column=field.name),
     )
 
 
-class Json(RowInferenceOptions, ConnectJson):
-    """One JSON object per message, columns by name (Flink's format ``json``)."""
+class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
+    """One JSON object per message, with columns matched by name (Flink's format ``json``)."""
 
     identifier = "json"
 
     fail_on_missing_field: bool = option(
         "fail-on-missing-field",
-        "Read: whether a member that is absent fails the message; otherwise the column is NULL.",
+        "Read: whether an absent member is an error; otherwise the column is NULL.",
         default=False,
     )
     json_parser: bool = option(
         "decode.json-parser.enabled",
-        "Read: whether values mean what they mean to Flink's streaming parser, or to its tree reader.",
+        "Read: whether to convert values like Flink's streaming parser, or like its tree reader.",
         default=True,
     )
     null_is_tombstone: bool = option(
         "decode.null-is-tombstone",
-        "Read: whether a message that is the JSON value null counts as a message without a value: a tombstone, which "
+        "Read: whether a message that is the JSON value null is treated as a tombstone, which "
         "deletes the row of its key in an upsert table. Kafka Connect writes such messages with schemas.enable=false; "
         "otherwise they are an error.",
         default=False,
@@ -255,29 +256,35 @@ class Json(RowInferenceOptions, ConnectJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Rules F-1 and F-4; the values of the options are checked by `problems` (F-2, F-3)."""
+        """Check rules F-1 and F-4; `problems` checks the values of the options (F-2, F-3)."""
         if direction == "read" and self.fail_on_missing_field is True and self.ignore_parse_errors is True:
             yield Problem(
                 "json-missing-and-ignore",
                 "the format 'json' cannot both fail on a missing field (fail-on-missing-field) and ignore bad fields "
                 "(ignore-parse-errors)",
-                "set only one of the two",
+                "set only one of them",
             )
         yield from super().check(row, direction)
 
     def prunable(self) -> bool:
-        """Members are found by name, so columns that are not read are skipped, unless every member must be present."""
+        """True unless every member must be present: members are matched by name, so unread columns are skipped."""
         return not self.fail_on_missing_field
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
         rules = self.reading_rules()
+
+        def make(of: t.Row, modes: Modes) -> Decoder:
+            decoder = JsonDecoder(of, attrs.evolve(rules, modes=modes), count_undeclared=use.count_undeclared)
+            return self.replace_placeholders_of(decoder, of, use)
+
         if self.schema_include and self.inferred_columns:
-            return SchemaReadingDecoder(row, lambda of, modes: JsonDecoder(of, attrs.evolve(rules, modes=modes)))
+            return SchemaReadingDecoder(row, make)
+        decoder = make(row, self.modes)
         if self.inferred_columns:
             read = RowReader(InferenceRules(), rules, null_is_tombstone=self.null_is_tombstone)
-            return LossCountingDecoder(JsonDecoder(row, rules), row, read)
-        return self.check_schemas_of(JsonDecoder(row, rules), row)
+            return LossCountingDecoder(decoder, row, read)
+        return self.check_schemas_of(decoder, row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -285,7 +292,7 @@ class Json(RowInferenceOptions, ConnectJson):
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
 
     def reading_rules(self) -> ReadingRules:
-        """What the options mean for the decoder."""
+        """The options in the form that the decoder uses."""
         return ReadingRules(
             fail_on_missing_field=self.fail_on_missing_field,
             ignore_parse_errors=self.ignore_parse_errors,

@@ -1,7 +1,7 @@
-"""Messages that hold their schema before the change: most begin with the very same text, which is looked at once.
+"""Messages with their schema before the payload: most have the same text around the payload, which is checked once.
 
-A frame is the text around the payload, learned from one message. Where messages have it, the decoder reads what is
-between as if it were the message.
+A frame is the text around the payload, learned from one message. In messages with the same frame, the decoder reads
+only the payload, as if it were the message.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kdsl_formats.json.reference_decoder import PAYLOAD
 from kdsl_formats.json.shapes import learn_shape, match_shape
 
 _REMEMBERED = 8  # frames
-_RARE = 64  # at most one message in 64, beside a few, may lack the frame
+_RARE = 64  # at most one message in 64, plus a minimum, may lack the frame
 
 
 @attrs.frozen
@@ -30,8 +30,8 @@ class Frame:
     """The text around a payload.
 
     Attributes:
-        before: What a message begins with, up to the payload.
-        after: What it ends with.
+        before: The start of a message, up to the payload.
+        after: The end of a message, after the payload.
         beside: The members before the payload that are read, as they are spelled.
     """
 
@@ -40,7 +40,7 @@ class Frame:
     beside: Mapping[str, str]
 
     def matches(self, messages: pa.BinaryArray) -> Mask:
-        """Which messages have this frame around an object."""
+        """Which messages have this frame, with an object inside it."""
         begins_and_ends = pc.and_(
             pc.starts_with(messages, pattern=self.before + b"{"), pc.ends_with(messages, pattern=b"}" + self.after)
         )
@@ -51,7 +51,7 @@ class Frame:
         return result
 
     def slice_payloads(self, messages: pa.BinaryArray, which: Mask) -> pa.BinaryArray:
-        """The payloads of those messages that have this frame; NULL for the others."""
+        """The payloads of some messages that have this frame; NULL for the others."""
         start, end = bounds(messages)
         first, last = np.where(which, start + len(self.before), 0), np.where(which, end - len(self.after), 0)
         return slices(content(messages), first, last, which, pa.binary())
@@ -71,7 +71,7 @@ class FrameFinder:
         self._frames: list[Frame] = []
 
     def find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[Frame, Mask] | None:
-        """The frame that all but a few of the messages held have, and which do; None where there is no such frame."""
+        """The frame of nearly all present messages, and which of them have it; None if there is no such frame."""
         indexes = np.flatnonzero(present_messages)
         allowed = max(self._min_batch, len(indexes) // _RARE)
         if len(indexes) <= allowed:
@@ -91,13 +91,13 @@ class FrameFinder:
         return None
 
     def _learn_frame(self, message: bytes) -> Frame | None:
-        """The frame of one message whose payload is its last member; None where it may mean anything else."""
+        """The frame of one message whose payload is its last member; None if the message has an unusual form."""
         shape = learn_shape(message)
-        if shape is None or shape.members[-1].key != PAYLOAD.encode() or shape.members[-1].what != BARE:
+        if shape is None or shape.members[-1].key != PAYLOAD.encode() or shape.members[-1].form != BARE:
             return None
         if len({member.key for member in shape.members}) < len(shape.members):
             return None
-        if any(member.key in self._names and member.what == TEXT for member in shape.members):
+        if any(member.key in self._names and member.form == TEXT for member in shape.members):
             return None
         try:
             orjson.loads(message)

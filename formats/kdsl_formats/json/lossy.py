@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from kdsl.formats import Decoded, Decoder
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Positions
+from kdsl_formats._columns.arrays import Indices
 from kdsl_formats.json.document import Integer
 from kdsl_formats.json.reference_observer import Shown
 
@@ -44,7 +44,7 @@ class LossCountingDecoder:
                 lossy[name] += self._count(messages, _messages_of(decoded, large), name)
         return attrs.evolve(decoded, lossy=dict(lossy)) if lossy.total() else decoded
 
-    def _count(self, messages: pa.BinaryArray, indexes: Positions, name: str) -> int:
+    def _count(self, messages: pa.BinaryArray, indexes: Indices, name: str) -> int:
         """How many integers of a column in some messages lose digits."""
         count = 0
         for index in indexes.tolist():
@@ -58,7 +58,7 @@ class LossCountingDecoder:
         return count
 
 
-def _messages_of(decoded: Decoded, rows: Positions) -> Positions:
+def _messages_of(decoded: Decoded, rows: Indices) -> Indices:
     """The messages of some rows, each once."""
     owners = rows if decoded.messages is None else np.asarray(decoded.messages)[rows]
     return np.unique(owners).astype(np.int64)

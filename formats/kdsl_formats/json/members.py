@@ -1,7 +1,7 @@
 """Objects and arrays of any shape, split into their members and elements.
 
-The slower of the two ways to find members (see `shapes`): it makes no assumption about the order of the keys, blanks,
-absent members or nested values. What is split here is not yet known to be JSON: each value must be checked, too.
+The slower of two ways to find members (see `shapes`): it makes no assumptions about the order of keys, blanks, absent
+members or nested values. The results are not yet known to be JSON: each value must be checked, too.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Mask, Positions, ranges
+from kdsl_formats._columns.arrays import Indices, Mask, ranges
 from kdsl_formats.json.buffer import COLON, COMMA, QUOTE, MessageBuffer, Spans, count_inside
 
-DEEPEST = 500  # levels; deeper objects are left to the reference, which knows the limit
-TEXT, BARE = 1, 2  # a value in quotes (its span is without them), and any other
+DEEPEST = 500  # levels; the reference decoder reads deeper objects, and knows the limit
+TEXT, BARE = 1, 2  # a value in quotes (its span excludes them), and any other value
 
 
 @attrs.frozen(eq=False)
@@ -21,24 +21,24 @@ class Parts:
     """The members of many objects, or the elements of many arrays, in the order of the buffer.
 
     Attributes:
-        sound: Which of the objects are split; the others are not objects, or there is doubt.
-        owner: For each part the object that it belongs to; only sound ones have parts.
+        valid: Which of the objects were split; the others are not objects, or need the fallback.
+        owner: The object of each part; only valid objects have parts.
         keys: The key of each part, without its quotes; None for arrays.
         values: The value of each part.
-        what: `TEXT` or `BARE` for each value.
+        form: `TEXT` or `BARE` for each value.
     """
 
-    sound: Mask
-    owner: Positions
+    valid: Mask
+    owner: Indices
     keys: Spans | None
     values: Spans
-    what: np.ndarray[tuple[int], np.dtype[np.int8]]
+    form: np.ndarray[tuple[int], np.dtype[np.int8]]
 
 
 def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
     """Split objects into their members."""
-    sound, quotes, depths, brackets = find_outline(buffer, objects, b"{")
-    sound_indexes = np.flatnonzero(sound)
+    valid, quotes, depths, brackets = find_outline(buffer, objects, b"{")
+    sound_indexes = np.flatnonzero(valid)
     count = count_inside(buffer.quotes, objects.pick(sound_indexes))[1]
     opening, closing = quotes[0::2], quotes[1::2]
     owner = np.repeat(sound_indexes, count // 2)
@@ -71,15 +71,15 @@ def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
     expected = np.append(False, quoted[:-1]) if len(last) else last
     good &= is_key != expected
     good &= ~begins | (buffer.skip_blanks_after(start[owner] + 1, opening) == opening)
-    sound[owner[~good]] = False
-    empty = np.flatnonzero(sound & (np.bincount(owner, minlength=len(objects)) == 0))
-    sound[empty] = buffer.skip_blanks_after(start[empty] + 1, brace[empty]) == brace[empty]
+    valid[owner[~good]] = False
+    empty = np.flatnonzero(valid & (np.bincount(owner, minlength=len(objects)) == 0))
+    valid[empty] = buffer.skip_blanks_after(start[empty] + 1, brace[empty]) == brace[empty]
 
-    keys = np.flatnonzero(is_key & sound[owner])
+    keys = np.flatnonzero(is_key & valid[owner])
     follows = np.minimum(keys + 1, max(len(opening) - 1, 0))
     in_quotes = quoted[keys]
     return Parts(
-        sound,
+        valid,
         owner[keys],
         Spans(opening[keys] + 1, closing[keys]),
         Spans(np.where(in_quotes, opening[follows] + 1, value[keys]), np.where(in_quotes, closing[follows], end[keys])),
@@ -89,8 +89,8 @@ def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
 
 def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
     """Split arrays into their elements."""
-    sound, quotes, depths, brackets = find_outline(buffer, arrays, b"[")
-    sound_indexes = np.flatnonzero(sound)
+    valid, quotes, depths, brackets = find_outline(buffer, arrays, b"[")
+    sound_indexes = np.flatnonzero(valid)
     some = arrays.pick(sound_indexes)
     first, count = count_inside(buffer.commas, some)
     commas = buffer.commas[ranges(first, count)]
@@ -112,30 +112,31 @@ def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
     text = (buffer.data[start] == QUOTE) & (buffer.data[end - 1] == QUOTE) & (end - start > 1)
     quote_count = count_inside(quotes, Spans(start, end))[1]
     wrong = (end <= start) | (text & (quote_count != 2))
-    sound[owner[wrong]] = False
-    keep = sound[owner]
+    valid[owner[wrong]] = False
+    keep = valid[owner]
     values = Spans(start + text, end - text).pick(keep)
-    return Parts(sound, owner[keep], None, values, np.where(text, TEXT, BARE).astype(np.int8)[keep])
+    return Parts(valid, owner[keep], None, values, np.where(text, TEXT, BARE).astype(np.int8)[keep])
 
 
-def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Positions, Positions, Positions]:
-    """Which objects (or arrays) have paired quotes, and brackets that pair in number around the whole of them.
+def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Indices, Indices, Indices]:
+    """Which objects (or arrays) have paired quotes, and as many closing as opening brackets.
 
-    Very deep ones are left out.
+    Deeply nested objects are excluded.
 
     Args:
         buffer: The buffer.
         objects: The spans that should be objects.
-        opening: The brackets that may be the first byte.
+        opening: The allowed opening brackets.
 
     Returns:
-        The sound objects; their quotes; and for their brackets outside strings the depth after each, and its place.
+        A mask of the valid objects; their quotes; and for their brackets outside strings the depth after each and its
+        position.
     """
     first, count = count_inside(buffer.quotes, objects)
-    sound = (count % 2 == 0) & (objects.end - objects.start >= 2)
+    valid = (count % 2 == 0) & (objects.end - objects.start >= 2)
     begin = buffer.data[objects.start]
-    sound &= np.isin(begin, list(opening)) & (buffer.data[objects.end - 1] == begin + 2)
-    sound_indexes = np.flatnonzero(sound)
+    valid &= np.isin(begin, list(opening)) & (buffer.data[objects.end - 1] == begin + 2)
+    sound_indexes = np.flatnonzero(valid)
     quotes = buffer.quotes[ranges(first[sound_indexes], count[sound_indexes])]
     start, bracket_count = count_inside(buffer.brackets, objects.pick(sound_indexes))
     brackets = buffer.brackets[ranges(start, bracket_count)]
@@ -151,7 +152,7 @@ def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple
     if depths.size and int(depths.max()) > DEEPEST:
         wrong[np.searchsorted(sound_indexes, owner[depths > DEEPEST])] = True
     if wrong.any():
-        sound[sound_indexes[wrong]] = False
-        quotes = quotes[sound[np.repeat(sound_indexes, count[sound_indexes])]]
-        brackets, depths = brackets[sound[owner]], depths[sound[owner]]
-    return sound, quotes, depths, brackets
+        valid[sound_indexes[wrong]] = False
+        quotes = quotes[valid[np.repeat(sound_indexes, count[sound_indexes])]]
+        brackets, depths = brackets[valid[owner]], depths[valid[owner]]
+    return valid, quotes, depths, brackets

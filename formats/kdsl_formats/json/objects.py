@@ -1,4 +1,4 @@
-"""The members that a row wants, found in many objects at once: by repeated shapes first, then by plain splitting."""
+"""Locates the members of rows in many objects at once: by repeated shapes first, then by splitting the objects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Mask, Positions, slices
+from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats.json.buffer import MessageBuffer, Spans
 from kdsl_formats.json.members import BARE, TEXT, split_objects
 from kdsl_formats.json.shapes import Shape, learn_shape, match_shape
@@ -18,78 +18,79 @@ from kdsl_formats.json.validity import are_json
 
 ABSENT = 0
 _REMEMBERED = 16  # shapes
-_ATTEMPTS = 8  # to learn a new shape, in one batch
-_RARE = 64  # where fewer than one object in 64 is left, the reference decoder reads them
-_SMALL = 16  # times as many, at most, are copied out of the buffer before they are split
+_ATTEMPTS = 8  # new shapes per batch
+_RARE = 64  # if fewer than one object in 64 is left, the reference decoder reads the rest
+_SMALL = 16  # times as many, at most, are copied from the buffer before splitting
 _WORTHWHILE = 16  # a new shape must fit one object in 16, or no more are learned from this batch
 
 
 @attrs.frozen(eq=False)
 class ValueSpans:
-    """The values of one column, found in the buffer.
+    """The values of one column, located in the buffer.
 
     Attributes:
-        spans: Where each is, without the quotes of a string; an absent one is an empty span.
-        what: `ABSENT`, `TEXT` or `BARE` for each.
-        first: For each that is not a string the index of the first quote after its start; None where that is unknown.
+        spans: The span of each value, without the quotes of a string; empty for an absent value.
+        form: `ABSENT`, `TEXT` or `BARE` for each value.
+        first: For each value that is not a string, the index of the first quote after its start; None if that is
+            unknown.
     """
 
     spans: Spans
-    what: npt.NDArray[np.int8]
-    first: Positions | None = None
+    form: npt.NDArray[np.int8]
+    first: Indices | None = None
 
-    def pick(self, which: Positions | Mask) -> ValueSpans:
+    def pick(self, which: Indices | Mask) -> ValueSpans:
         """Some of the values."""
-        return ValueSpans(self.spans.pick(which), self.what[which], None if self.first is None else self.first[which])
+        return ValueSpans(self.spans.pick(which), self.form[which], None if self.first is None else self.first[which])
 
-    def spread(self, places: Positions, count: int) -> ValueSpans:
-        """The values at some places among as many as the count says; absent ones at the others."""
+    def spread(self, indexes: Indices, count: int) -> ValueSpans:
+        """A column of the given length with the values at the given indices, and absent values elsewhere."""
         start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-        what = np.zeros(count, dtype=np.int8)
-        start[places], end[places], what[places] = self.spans.start, self.spans.end, self.what
-        return ValueSpans(Spans(start, end), what)
+        form = np.zeros(count, dtype=np.int8)
+        start[indexes], end[indexes], form[indexes] = self.spans.start, self.spans.end, self.form
+        return ValueSpans(Spans(start, end), form)
 
 
 @attrs.frozen(eq=False)
 class FoundMembers:
-    """What was found in many objects.
+    """The members that were located in many objects.
 
     Attributes:
-        which: The objects that are understood, ascending.
-        columns: For each column the values in those objects.
-        fallback: The objects that are not understood.
+        which: The objects that were read, ascending.
+        columns: For each column, its values in these objects.
+        fallback: The objects that need the fallback.
     """
 
-    which: Positions
+    which: Indices
     columns: list[ValueSpans]
-    fallback: Positions
+    fallback: Indices
 
 
 @attrs.frozen
 class ShapeLayout:
-    """A shape as a row sees it: the members that are columns, and the others.
+    """A shape with the members that are columns of a row, and the undeclared ones.
 
-    `inner` finds the shapes of the other members that are objects, to check that they are JSON.
+    `inner` checks by their shapes that undeclared members that are objects are JSON.
     """
 
     shape: Shape
     columns: dict[int, int]
-    others: tuple[int, ...]
+    undeclared: tuple[int, ...]
     inner: dict[int, ObjectFinder]
 
 
 class ObjectFinder:
-    """Finds the members of a row.
+    """Locates the members of a row.
 
     Args:
-        names: The members' names, in the order of the columns.
-        all_needed: Whether an object that lacks one of them needs the fallback.
-        min_batch: Fewer objects than this are not searched together; they need the fallback.
-        levels: How many levels of objects that no column reads are checked by their shapes.
+        names: The names of the members, in the order of the columns.
+        all_needed: Whether an object without one of the members needs the fallback.
+        min_batch: If there are fewer objects, all of them need the fallback.
+        levels: How many levels of undeclared objects are checked by their shapes.
 
     Attributes:
-        others: Where they are to be counted: how many objects have each member that no column wants. The shapes know
-            them, so that it costs nothing; objects that need the fallback are not among them.
+        undeclared: A counter of objects by undeclared member; None if these are not counted. Objects that need the
+            fallback are not counted. The counts follow from the shapes, so they cost nothing.
     """
 
     def __init__(self, names: Sequence[str], *, all_needed: bool, min_batch: int, levels: int = 2) -> None:
@@ -97,24 +98,24 @@ class ObjectFinder:
         self.all_needed = all_needed
         self.min_batch = min_batch
         self.levels = levels
-        self.others: Counter[bytes] | None = None
+        self.undeclared: Counter[bytes] | None = None
         self._layouts: list[ShapeLayout] = []
 
-    def find(self, buffer: MessageBuffer, objects: Spans, first: Positions | None = None) -> FoundMembers:
-        """Where each column's value is in each object.
+    def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
+        """Locate each column's value in each object.
 
         Args:
             buffer: The buffer.
             objects: The objects, in ascending order.
-            first: For each the index of its first quote, where it is known.
+            first: The index of the first quote of each object, if that is known.
         """
         search = _Search(buffer, objects, first)
         if self._find_by_shapes(search):
             self._split_objects(search)
         return search.collect(len(self.names))
 
-    def are_json(self, buffer: MessageBuffer, objects: Spans, first: Positions, needed: Mask) -> Mask:
-        """Which values that begin like objects are JSON, by their shapes if these repeat; those not needed count."""
+    def are_json(self, buffer: MessageBuffer, objects: Spans, first: Indices, needed: Mask) -> Mask:
+        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON."""
         indexes = np.flatnonzero(needed)
         everything = len(indexes) == len(needed)
         search = _Search(
@@ -129,7 +130,7 @@ class ObjectFinder:
         return are_json(buffer, objects, BARE, left)
 
     def _find_by_shapes(self, search: _Search) -> bool:
-        """Find objects by shapes; returns whether enough are left that splitting them is worthwhile."""
+        """Locate members by shapes; returns whether enough objects are left that splitting them is worthwhile."""
         buffer, objects = search.buffer, search.objects
         enough = max(self.min_batch, len(objects) // _RARE)
         for layout in tuple(self._layouts):
@@ -145,7 +146,7 @@ class ObjectFinder:
         return len(search.left) >= enough
 
     def _learn_layout(self, message: bytes) -> ShapeLayout | None:
-        """The shape of one object, unless it is known already or useless."""
+        """The shape of one object; None if it is already known, or useless."""
         shape = learn_shape(message)
         if shape is None or any(known.shape == shape for known in self._layouts):
             return None
@@ -153,17 +154,17 @@ class ObjectFinder:
         has_repeats = len(set(columns.values())) < len(columns)
         if has_repeats or (self.all_needed and len(columns) < len(self.names)):
             return None
-        others = tuple(i for i in range(len(shape.members)) if i not in columns)
+        undeclared = tuple(i for i in range(len(shape.members)) if i not in columns)
         objects = (
-            [i for i in others if shape.members[i].what == BARE and shape.members[i].quotes] if self.levels else []
+            [i for i in undeclared if shape.members[i].form == BARE and shape.members[i].quotes] if self.levels else []
         )
         inner = {
             i: ObjectFinder((), all_needed=False, min_batch=self.min_batch, levels=self.levels - 1) for i in objects
         }
-        return ShapeLayout(shape, columns, others, inner)
+        return ShapeLayout(shape, columns, undeclared, inner)
 
     def _try_shape(self, layout: ShapeLayout, search: _Search) -> int:
-        """Match a shape with the objects that are left; returns how many have it, and remembers it if any has."""
+        """Match a shape with the remaining objects, and remember it if any matches; returns how many match."""
         same = search.have_quotes(layout.shape.quotes)
         if np.count_nonzero(same) < self.min_batch:
             return 0
@@ -174,39 +175,39 @@ class ObjectFinder:
         )
         fits, values, inner = match_shape(search.buffer, objects, first, layout.shape)
         indexes = np.flatnonzero(same)
-        if not fits.all():  # what does not fit has values anywhere, even after the buffer
+        if not fits.all():  # objects that do not match have meaningless positions, even after the buffer
             values, inner = [v.pick(fits) for v in values], [f[fits] for f in inner]
             indexes, fits = indexes[fits], fits[fits]
-        for other in layout.others:
+        for other in layout.undeclared:
             judge = layout.inner.get(other)
             if judge is not None:
                 fits &= judge.are_json(search.buffer, values[other], inner[other], fits)
             else:
-                fits &= are_json(search.buffer, values[other], layout.shape.members[other].what, fits)
+                fits &= are_json(search.buffer, values[other], layout.shape.members[other].form, fits)
         match_count = int(np.count_nonzero(fits))
         if match_count:
             columns = [_absent_values(match_count)] * len(self.names)
             for member, column in layout.columns.items():
                 known = layout.shape.members[member]
-                quotes = inner[member] if known.what == BARE else None
-                spans_of_values = ValueSpans(values[member], np.full(len(fits), known.what, dtype=np.int8), quotes)
+                quotes = inner[member] if known.form == BARE else None
+                spans_of_values = ValueSpans(values[member], np.full(len(fits), known.form, dtype=np.int8), quotes)
                 columns[column] = spans_of_values if match_count == len(fits) else spans_of_values.pick(fits)
             search.add(indexes[fits], columns)
-            if self.others is not None:
-                self.others.update({layout.shape.members[other].key: match_count for other in layout.others})
+            if self.undeclared is not None:
+                self.undeclared.update({layout.shape.members[other].key: match_count for other in layout.undeclared})
             self._layouts = [layout, *(known for known in self._layouts if known is not layout)][:_REMEMBERED]
         return match_count
 
     def _split_objects(self, search: _Search) -> None:
-        """Split the objects that are left into their members."""
+        """Split the remaining objects into their members."""
         objects = search.objects.pick(search.left)
         count = len(objects)
         small = count * _RARE < len(search.objects) * _SMALL
         buffer = search.buffer.copy(objects) if small else search.buffer
         parts = split_objects(buffer, buffer.messages if small else objects)
         assert parts.keys is not None
-        sound = parts.sound
-        sound[parts.owner[buffer.find_escaped(parts.keys)]] = False
+        valid = parts.valid
+        valid[parts.owner[buffer.find_escaped(parts.keys)]] = False
         size = parts.keys.end - parts.keys.start
         known = np.zeros(len(size), dtype=bool)
         member_indexes = []
@@ -215,17 +216,17 @@ class ObjectFinder:
             indexes = indexes[buffer.starts_with(parts.keys.start[indexes], name)]
             known[indexes] = True
             times = np.bincount(parts.owner[indexes], minlength=count)
-            sound &= times == 1 if self.all_needed else times <= 1
+            valid &= times == 1 if self.all_needed else times <= 1
             member_indexes.append(indexes)
-        others = np.flatnonzero(~known)
-        for what in (TEXT, BARE):
-            some = others[parts.what[others] == what]
-            good = are_json(buffer, parts.values.pick(some), what, sound[parts.owner[some]])
-            sound[parts.owner[some[~good]]] = False
-        if self.others is not None:
-            some = others[sound[parts.owner[others]]]
+        undeclared = np.flatnonzero(~known)
+        for form in (TEXT, BARE):
+            some = undeclared[parts.form[undeclared] == form]
+            good = are_json(buffer, parts.values.pick(some), form, valid[parts.owner[some]])
+            valid[parts.owner[some[~good]]] = False
+        if self.undeclared is not None:
+            some = undeclared[valid[parts.owner[undeclared]]]
             keys = slices(buffer.data, parts.keys.start[some], parts.keys.end[some], None, pa.binary())
-            self.others.update({one["values"].as_py(): one["counts"].as_py() for one in keys.value_counts()})
+            self.undeclared.update({one["values"].as_py(): one["counts"].as_py() for one in keys.value_counts()})
         shift = objects.start - buffer.messages.start if small else np.zeros(count, dtype=np.int64)
         columns = []
         for indexes in member_indexes:
@@ -233,28 +234,28 @@ class ObjectFinder:
             values = ValueSpans(Spans(objects.start.copy(), objects.start.copy()), np.zeros(count, dtype=np.int8))
             values.spans.start[owner] = parts.values.start[indexes] + shift[owner]
             values.spans.end[owner] = parts.values.end[indexes] + shift[owner]
-            values.what[owner] = parts.what[indexes]
-            columns.append(ValueSpans(values.spans.pick(sound), values.what[sound]))
-        search.add(np.flatnonzero(sound), columns)
+            values.form[owner] = parts.form[indexes]
+            columns.append(ValueSpans(values.spans.pick(valid), values.form[valid]))
+        search.add(np.flatnonzero(valid), columns)
 
 
 class _Search:
-    """What is found so far in a batch of objects.
+    """The results so far of a search in a batch of objects.
 
     Attributes:
-        left: The objects that are not understood yet.
-        first: For each object the index of its first quote.
+        left: The indices of the objects that are not located yet.
+        first: The index of the first quote of each object.
     """
 
-    def __init__(self, buffer: MessageBuffer, objects: Spans, first: Positions | None) -> None:
+    def __init__(self, buffer: MessageBuffer, objects: Spans, first: Indices | None) -> None:
         self.buffer = buffer
         self.objects = objects
-        self.left: Positions = np.arange(len(objects))
+        self.left: Indices = np.arange(len(objects))
         self.first = _find_first_quotes(buffer, objects) if first is None else first
-        self._groups: list[tuple[Positions, list[ValueSpans]]] = []
+        self._groups: list[tuple[Indices, list[ValueSpans]]] = []
 
     def have_quotes(self, count: int) -> Mask:
-        """Which of the objects left hold as many quotes."""
+        """Which of the remaining objects contain this number of quotes."""
         quotes, first, end = self.buffer.quotes, self.first, self.objects.end
         if len(self.left) < len(first):
             first, end = first[self.left], end[self.left]
@@ -266,15 +267,15 @@ class _Search:
         mask: Mask = enough & ~too_many & (after <= len(quotes))
         return mask
 
-    def add(self, member_indexes: Positions, columns: list[ValueSpans]) -> None:
-        """Keep the values of those objects that are at some positions among those left."""
+    def add(self, member_indexes: Indices, columns: list[ValueSpans]) -> None:
+        """Store the values of some of the remaining objects, given by their indices."""
         self._groups.append((self.left[member_indexes], columns))
         left = np.ones(len(self.left), dtype=bool)
         left[member_indexes] = False
         self.left = self.left[left]
 
     def collect(self, columns: int) -> FoundMembers:
-        """All that was found, in the order of the objects."""
+        """All results, in the order of the objects."""
         if len(self._groups) == 1:
             which, values = self._groups[0]
             return FoundMembers(which, values, self.left)
@@ -287,7 +288,7 @@ class _Search:
             start, end = (np.concatenate([getattr(p.spans, side) for p in parts])[order] for side in ("start", "end"))
             quotes = [p.first for p in parts if p.first is not None]
             first = np.concatenate(quotes)[order] if len(quotes) == len(parts) else None
-            joined.append(ValueSpans(Spans(start, end), np.concatenate([p.what for p in parts])[order], first))
+            joined.append(ValueSpans(Spans(start, end), np.concatenate([p.form for p in parts])[order], first))
         return FoundMembers(which[order], joined, self.left)
 
 
@@ -297,10 +298,10 @@ def _absent_values(count: int) -> ValueSpans:
     return ValueSpans(Spans(nowhere, nowhere), np.zeros(count, dtype=np.int8), nowhere)
 
 
-def _find_first_quotes(buffer: MessageBuffer, objects: Spans) -> Positions:
-    """For each object the index of its first quote, or of the one after it."""
+def _find_first_quotes(buffer: MessageBuffer, objects: Spans) -> Indices:
+    """For each object, the index of its first quote, or of the first one after it."""
     count, total = len(objects), len(buffer.quotes)
-    if count and total and total % count == 0:  # every object may hold as many: look instead of searching
+    if count and total and total % count == 0:  # all objects may have the same number: check that instead of searching
         first = np.arange(0, total, total // count)
         indexes = buffer.quotes[first]
         if bool(((indexes >= objects.start) & (indexes < objects.end)).all()):

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
-from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, slices
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
@@ -55,14 +55,14 @@ class ObjectLevel:
 
     def _new_finder(self) -> ObjectFinder:
         finder = ObjectFinder(self._names, all_needed=False, min_batch=self._min_batch)
-        finder.others = Counter()
+        finder.undeclared = Counter()
         return finder
 
     def settle(
         self,
         buffer: MessageBuffer,
         objects: Spans,
-        first: Positions | None,
+        first: Indices | None,
         check: Callable[[str, ValueSpans], Mask],
     ) -> Mask:
         """Which objects have only values that pass a check.
@@ -93,9 +93,9 @@ class ObjectLevel:
         if self._flat is None or column in self._flat:
             return check(column, values)
         if "." in name:  # another member may have the same name when it is flattened
-            absent: Mask = values.what == ABSENT
+            absent: Mask = values.form == ABSENT
             return absent
-        nested = (values.what == BARE) & (buffer.data[values.spans.start] == BRACE)
+        nested = (values.form == BARE) & (buffer.data[values.spans.start] == BRACE)
         if not nested.any():
             return check(column, values)
         good = np.zeros(len(nested), dtype=bool)
@@ -112,14 +112,14 @@ class ObjectLevel:
 
     def _learn_names(self) -> bool:
         """Look for the members that objects had and that were not looked for; returns whether there are any."""
-        others = self._finder.others
-        if not others:
+        undeclared = self._finder.undeclared
+        if not undeclared:
             return False
         try:
-            new = [key.decode() for key in others]
+            new = [key.decode() for key in undeclared]
         except UnicodeDecodeError:
             new = []
-        others.clear()
+        undeclared.clear()
         self._names = (*self._names, *new)
         if len(self._names) > self._most:
             return False
@@ -162,7 +162,7 @@ class TableLane:
         )
 
     def settle(
-        self, buffer: MessageBuffer, objects: Spans, first: Positions | None, growth: TableGrowth, *, whole: bool = True
+        self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
         """Which objects show nothing that the table does not have.
 
@@ -180,7 +180,7 @@ class TableLane:
             held = self._are_held(buffer, values, column, growth)
             if column not in self._required:
                 return held
-            held &= ~are_null(buffer, values) | ((values.what == ABSENT) & (not whole))
+            held &= ~are_null(buffer, values) | ((values.form == ABSENT) & (not whole))
             return held
 
         settled = self._level.settle(buffer, objects, first, check)
@@ -249,7 +249,7 @@ class JsonObserver:
         buffer = MessageBuffer.of(some, self._scratch)
         spans, good = trim_documents(buffer, left[begin : begin + len(some)])
         indexes = find_enclosed(buffer, spans, good, b"{")
-        groups: list[tuple[TableId, Positions]] = (
+        groups: list[tuple[TableId, Indices]] = (
             [((), indexes)] if self._ids is None else self._split_by_table(buffer, spans, indexes)
         )
         for table, group in groups:
@@ -258,7 +258,7 @@ class JsonObserver:
             lane = self._lane(table)
             objects = spans if len(group) == len(spans) else spans.pick(group)
 
-            def settle(which: Positions, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
+            def settle(which: Indices, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
                 return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
 
             group = group + begin
@@ -274,9 +274,7 @@ class JsonObserver:
         self._lanes[table] = lane
         return lane
 
-    def _split_by_table(
-        self, buffer: MessageBuffer, spans: Spans, indexes: Positions
-    ) -> list[tuple[TableId, Positions]]:
+    def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
         """The messages of each table, where its id is spelled plainly."""
         assert self._ids is not None
         if len(indexes) < self._min_batch:
@@ -285,7 +283,7 @@ class JsonObserver:
         good = np.ones(len(id_members.which), dtype=bool)
         parts = []
         for values in id_members.columns:
-            good &= (values.what == TEXT) & (values.spans.end > values.spans.start)
+            good &= (values.form == TEXT) & (values.spans.end > values.spans.start)
             good &= ~buffer.find_escaped(values.spans)
             parts.append(slices(buffer.data, values.spans.start, values.spans.end, None, pa.binary()))
         return [
@@ -304,7 +302,7 @@ def present_messages(messages: pa.BinaryArray) -> Mask:
 
 
 def look_at_each(
-    reference: ReferenceObserver, observation: Observation, messages: pa.BinaryArray, indexes: Positions
+    reference: ReferenceObserver, observation: Observation, messages: pa.BinaryArray, indexes: Indices
 ) -> None:
     """Let the reference look at some messages."""
     for index in indexes.tolist():
@@ -316,8 +314,8 @@ def settle_in_rounds(
     observation: Observation,
     messages: pa.BinaryArray,
     table: TableId,
-    group: Positions,
-    settle: Callable[[Positions, TableGrowth], Mask],
+    group: Indices,
+    settle: Callable[[Indices, TableGrowth], Mask],
     left: Mask,
     min_batch: int,
 ) -> None:
@@ -334,7 +332,7 @@ def settle_in_rounds(
         min_batch: So few are not worth another round.
     """
     growth = observation.growth(table)
-    places: Positions = np.arange(len(group))
+    places: Indices = np.arange(len(group))
     if growth.types or growth.known is not None:
         places = _settle_once(observation, table, group, settle, left, places)
     while len(places) >= max(min_batch, FIRST_LOOK):
@@ -350,11 +348,11 @@ def settle_in_rounds(
 def _settle_once(
     observation: Observation,
     table: TableId,
-    group: Positions,
-    settle: Callable[[Positions, TableGrowth], Mask],
+    group: Indices,
+    settle: Callable[[Indices, TableGrowth], Mask],
     left: Mask,
-    places: Positions,
-) -> Positions:
+    places: Indices,
+) -> Indices:
     """Settle some messages of a table, by their places; returns those that are left."""
     if not len(places):
         return places
@@ -366,7 +364,7 @@ def _settle_once(
     return places[~settled]
 
 
-def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Positions]]:
+def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Indices]]:
     """The distinct rows of some columns, and for each the places of those asked for that have it, ascending."""
     code = np.zeros(len(which), dtype=np.int64)
     values: list[list[Any]] = []
@@ -380,7 +378,7 @@ def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ..
     codes, inverse = np.unique(code[places], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
-    groups: list[tuple[tuple[Any, ...], Positions]] = []
+    groups: list[tuple[tuple[Any, ...], Indices]] = []
     for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
         row = []
         for known in reversed(values):

@@ -1,11 +1,12 @@
 """The reference decoder of JSON: it reads messages one by one and defines what they mean.
 
-It follows Flink's JSON reader; `docs/differences.md` lists where it does not. The column decoder leaves to it every
-message that it does not understand.
+It follows Flink's JSON reader; `docs/differences.md` lists the differences. The column decoder leaves all messages to
+it that are not plain.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -35,7 +36,7 @@ from kdsl_formats.json.flattening import flatten_members
 Convert = Callable[[Any], Any]
 
 PAYLOAD = "payload"
-"""The member of a message with its schema that holds the row."""
+"""The member with the row in a message that contains its schema."""
 _ABSENT = object()
 _KINDS: dict[type, str] = {
     str: "a string", Integer: "a number", Fractional: "a number", bool: "a boolean", dict: "an object",
@@ -45,18 +46,18 @@ _KINDS: dict[type, str] = {
 
 @attrs.frozen
 class ReadingRules:
-    """What the options of the format mean for reading.
+    """The options of the format for reading.
 
     Attributes:
-        fail_on_missing_field: An absent member fails the message.
-        ignore_parse_errors: A bad value becomes NULL, a bad message gives no row.
-        standard: The form of timestamps, ``"SQL"`` or ``"ISO-8601"``.
-        streaming: Whether Flink's streaming parser is followed, or its tree reader.
-        modes: How values look on the wire that are not as the format has them.
-        payload: Whether messages hold the row in `PAYLOAD`, beside its schema.
-        inferred: Whether columns were inferred: times have any form, and numbers in strings are spelled as they were.
-        flat: The names of objects that stay whole where the members of all others are columns (`flatten_members`); None
-            where none are.
+        fail_on_missing_field: Whether an absent member is an error.
+        ignore_parse_errors: Whether a bad value becomes NULL, and a bad message produces no row.
+        standard: The timestamp format, ``"SQL"`` or ``"ISO-8601"``.
+        streaming: Whether to follow Flink's streaming parser, or its tree reader.
+        modes: The form of values on the wire, if it is not the format's own.
+        payload: Whether the row of a message is in `PAYLOAD`, beside its schema.
+        inferred: Whether columns were inferred: times have any form, and numbers keep their spelling in strings.
+        flat: The names of objects that stay whole if the members of all others are columns (`flatten_members`); None if
+            no members are.
         as_texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes them.
     """
 
@@ -72,20 +73,22 @@ class ReadingRules:
 
 
 def missing_payload() -> FieldError:
-    """The error of a message without `PAYLOAD`, where the options say that messages hold their schema."""
-    return FieldError(f"the message does not have the member {PAYLOAD!r} beside its schema; leave out 'schema-include'")
+    """The error of a message without `PAYLOAD`, if the options require schemas in messages."""
+    return FieldError(f"the message does not have the member {PAYLOAD!r} beside its schema; remove 'schema-include'")
 
 
 class ReferenceDecoder:
-    """Reads one message at a time into Python values.
+    """Decodes one message at a time to Python values.
 
     A row is a dict by name; a map is a list of pairs, dates are days, times nanoseconds, timestamps microseconds.
 
     Attributes:
-        infinite: Counts the values that became NULL because they stand for infinity.
+        infinite: Counts the values that became NULL because they are infinite.
+        undeclared: Counts the members of rows that no column reads; None if they are not counted.
     """
 
     def __init__(self, row: t.Row, rules: ReadingRules) -> None:
+        self.undeclared: Counter[str] | None = None
         self.row = row
         self.rules = rules
         self.infinite = InfiniteCounter()
@@ -93,13 +96,15 @@ class ReferenceDecoder:
         convert = self.converter(row)
         flat = rules.flat
         names = frozenset(row.names)
+        outer = {name.partition(".")[0] for name in names if flat is not None and "." in name} - (flat or frozenset())
+        self._names = names | outer
         self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat, names))
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """The rows of a message.
 
         Raises:
-            ValueError: The message cannot be read; says why.
+            ValueError: The message cannot be read, with the reason.
         """
         if not message:
             return []
@@ -118,7 +123,7 @@ class ReferenceDecoder:
         """The row of a document that is an object.
 
         Raises:
-            FieldError: It is not an object, or a value cannot be read.
+            FieldError: The document is not an object, or a value cannot be read.
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
@@ -134,7 +139,7 @@ class ReferenceDecoder:
         if self.rules.payload:
             return self._payload_row(document)
         if isinstance(document, dict):
-            return [self._convert(document)]
+            return [self._convert_row(document)]
         if document is None and not self.rules.streaming:
             return []
         if not isinstance(document, list):
@@ -164,11 +169,16 @@ class ReferenceDecoder:
     def _read_element(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
-        row: dict[str, Any] = self._convert(value)
+        return self._convert_row(value)
+
+    def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
+        row: dict[str, Any] = self._convert(document)
+        if self.undeclared is not None:
+            self.undeclared.update(document.keys() - self._names)
         return row
 
     def _member_converter(self, kind: t.DataType) -> Convert:
-        """A converter that turns a bad value into NULL where the options say so."""
+        """A converter that returns NULL for a bad value if the options ignore errors."""
         convert = self.converter(kind)
         if not self.rules.ignore_parse_errors:
             return lambda value: None if value is None else convert(value)
@@ -246,7 +256,7 @@ class ReferenceDecoder:
         return convert
 
     def _wire_converter(self, wire: Wire) -> Convert:
-        """A converter of values that look as Debezium and Kafka Connect write them."""
+        """A converter of values in the form that Debezium and Kafka Connect write."""
         name = wire.kind.spelling
 
         def read(value: Any) -> Any:
@@ -281,13 +291,13 @@ class ReferenceDecoder:
         number = numbers.parse_double(value)
         if self.rules.streaming or type(value) is str or not (self._exact or type(value) is Integer):
             return number
-        return number + 0.0  # the tree reader keeps integers and decimals, which have no -0.0
+        return number + 0.0  # the tree reader uses integers and decimals, which have no -0.0
 
     def _parse_decimal(self, value: str, precision: int, scale: int) -> Decimal | None:
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
-        """A JSON value as a string: other values than strings become their JSON."""
+        """A JSON value as a string: values other than strings become their JSON."""
         if type(value) is str:
             return replace_surrogates(value)
         try:
@@ -372,7 +382,7 @@ class ReferenceDecoder:
         return entries
 
     def _count_converter(self) -> Convert:
-        """A converter of the counts of a multiset; where errors are ignored, invalid ones are left out."""
+        """A converter of the counts of a multiset; if errors are ignored, invalid ones are dropped."""
         convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
@@ -409,7 +419,7 @@ class ReferenceDecoder:
 
 
 def _require_string(value: str) -> str:
-    """A string; raises an error for a number."""
+    """Return a string; raises an error for a number."""
     if type(value) is not str:
         raise ValueError("a number")
     return value
@@ -445,7 +455,7 @@ def _parse_whole(value: str, bits: int) -> int:
 
 
 def _mismatch_error(value: Any, name: str, reason: str = "") -> FieldError:
-    """The error of a value that is not of a type."""
+    """The error of a value that does not fit a type."""
     match value:
         case Integer() | Fractional():
             shown = str.__str__(value)

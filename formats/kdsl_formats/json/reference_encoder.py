@@ -1,6 +1,6 @@
 """The reference encoder of JSON: it writes rows one by one, as Flink's JSON writer does, and defines the result.
 
-The column encoder leaves to it every row that it does not understand.
+The column encoder leaves all rows to it that it cannot write.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _ASTRAL = re.compile("[\U00010000-\U0010ffff]")
 
 @attrs.frozen
 class WritingRules:
-    """What the options of the format mean for writing.
+    """The options of the format for writing.
 
     Attributes:
-        standard: The form of timestamps, ``"SQL"`` or ``"ISO-8601"``.
-        null_key_mode: What a NULL key of a map does: ``"FAIL"``, ``"DROP"`` or ``"LITERAL"``.
-        null_key: The text of a NULL key for ``"LITERAL"``.
+        standard: The timestamp format, ``"SQL"`` or ``"ISO-8601"``.
+        null_key_mode: What to do with a NULL key of a map: ``"FAIL"``, ``"DROP"`` or ``"LITERAL"``.
+        null_key: The string for a NULL key in the mode ``"LITERAL"``.
         plain_decimals: Whether decimals have all digits of their scale.
-        ignore_null_fields: Whether NULL members of rows are left out.
-        modes: How values are written that are not as the format has them.
+        ignore_null_fields: Whether NULL members of rows are omitted.
+        modes: The form of values on the wire, if it is not the format's own.
     """
 
     standard: Literal["SQL", "ISO-8601"] = "SQL"
@@ -47,7 +47,7 @@ class WritingRules:
 
 
 class ReferenceEncoder:
-    """Writes one row at a time."""
+    """Encodes one row at a time."""
 
     def __init__(self, row: t.Row, rules: WritingRules) -> None:
         self.row = row
@@ -55,7 +55,7 @@ class ReferenceEncoder:
         self._write = self._writer(row)
 
     def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError]:
-        """The message of each row, or the error of one that cannot be written."""
+        """The message of each row, or the error of a row that cannot be written."""
         for values in python_values(rows, self.row):
             try:
                 yield self.message(values)
@@ -135,7 +135,7 @@ class ReferenceEncoder:
                         continue
                     if mode == "FAIL":
                         raise FieldError(
-                            "a map has a NULL key, which JSON cannot hold; "
+                            "a map has a NULL key, which JSON does not support; "
                             "set map_null_key_mode, in SQL and YAML 'map-null-key.mode', to DROP or LITERAL to drop "
                             "or name such entries"
                         )
@@ -167,7 +167,7 @@ class ReferenceEncoder:
 
 
 def _wire_writer(wire: Wire) -> WriteValue:
-    """A writer of values as Debezium and Kafka Connect write them."""
+    """A writer of values in the form of Debezium and Kafka Connect."""
 
     def write(value: Any) -> str:
         try:
@@ -180,7 +180,7 @@ def _wire_writer(wire: Wire) -> WriteValue:
 
 
 def escape(text: str) -> str:
-    """A JSON text in a message: of the non-ASCII characters, those beyond U+FFFF are escaped, others stay."""
+    """JSON as it is written in a message: characters beyond U+FFFF are escaped, other non-ASCII characters are not."""
     shown = quote(text)
     return shown if shown.isascii() else _ASTRAL.sub(_escape_surrogates, shown)
 

@@ -19,7 +19,7 @@ from kdsl.formats import BadRecord, Observed, SchemaDelta, TableId
 from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
-from kdsl_formats._columns.arrays import Positions
+from kdsl_formats._columns.arrays import Indices
 from kdsl_formats._connect.by_schema import SchemaTypes, head_of, types_of_schema
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
@@ -142,7 +142,7 @@ class Observation:
             growth = self.growths[table] = TableGrowth(self.known.get(table))
         return growth
 
-    def mark(self, indexes: Positions, table: TableId) -> None:
+    def mark(self, indexes: Indices, table: TableId) -> None:
         """Assign messages to a table."""
         self.tables[indexes] = self.code(table)
 

@@ -1,8 +1,8 @@
 """Objects that repeat one shape: the same keys in the same order, with the same blanks, as a producer writes them.
 
-The faster of the two ways to find members (see `members`). A shape is learned from one object; then every object with
-as many quotes is compared with the literal text between its values, eight bytes at a time, at the positions where its
-quotes say that the text must stand. All that is left unseen is inside the values.
+The faster of two ways to find members (see `members`). A shape is learned from one object; then every object with as
+many quotes is compared with the literal text between its values, eight bytes at a time, at the positions that its
+quotes determine. Only the values themselves are not checked here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import re
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Mask, Positions
+from kdsl_formats._columns.arrays import Indices, Mask
 from kdsl_formats.json.buffer import MessageBuffer, Spans
 from kdsl_formats.json.members import BARE, TEXT
 
@@ -31,15 +31,15 @@ class ShapeMember:
 
     Attributes:
         key: Its key.
-        before: The literal text from the end of the value before it to the start of its value; for a string it includes
+        before: The literal text from the end of the previous value to the start of its own; for a string it includes
             the quote.
-        what: `TEXT` or `BARE`.
-        quotes: How many quotes its value holds, with those around a string.
+        form: `TEXT` or `BARE`.
+        quotes: The number of quotes in its value, including those around a string.
     """
 
     key: bytes
     before: bytes
-    what: int
+    form: int
     quotes: int
 
 
@@ -50,7 +50,7 @@ class Shape:
     Attributes:
         members: Its members, in order.
         closing: The literal text after the last value.
-        quotes: How many quotes such an object holds.
+        quotes: The number of quotes in such an object.
     """
 
     members: tuple[ShapeMember, ...]
@@ -59,7 +59,7 @@ class Shape:
 
 
 def learn_shape(message: bytes) -> Shape | None:
-    """The shape of an object; None where it has none that could repeat."""
+    """The shape of an object; None if it has no shape that can repeat."""
     members: list[ShapeMember] = []
     opening = _BLANKS.match(message, 1)
     if message[:1] != b"{" or opening is None or len(message) > LONGEST_MESSAGE:
@@ -89,7 +89,7 @@ def _skip_blanks(message: bytes, position: int) -> int:
 
 
 def _value_end(message: bytes, position: int) -> tuple[int, int]:
-    """The end of a value and its number of quotes; the place itself when there is no value."""
+    """The end of a value and its number of quotes; the position itself if there is no value."""
     first = message[position : position + 1]
     if first == b'"':
         text = _TEXT.match(message, position)
@@ -109,32 +109,32 @@ def _value_end(message: bytes, position: int) -> tuple[int, int]:
 
 
 def match_shape(
-    buffer: MessageBuffer, objects: Spans, first: Positions, shape: Shape
-) -> tuple[Mask, list[Spans], list[Positions]]:
-    """Which objects have a shape, and where their values are.
+    buffer: MessageBuffer, objects: Spans, first: Indices, shape: Shape
+) -> tuple[Mask, list[Spans], list[Indices]]:
+    """Which objects have a shape, and the positions of their values.
 
     Args:
         buffer: The buffer.
-        objects: Objects that hold as many quotes as the shape says.
-        first: For each of them the index of its first quote.
+        objects: Objects with as many quotes as the shape.
+        first: The index of the first quote of each object.
         shape: The shape.
 
     Returns:
-        A mask of the objects; for each member of the shape the values of all of them (without the quotes of strings);
-        and for those that are not strings the index of the first quote after the key. Those of objects that do not fit
-        mean nothing.
+        A mask of the objects; for each member of the shape, the values of all objects (without the quotes of strings);
+        and for each member that is not a string, the index of the first quote after the key. Values of objects that do
+        not have the shape are meaningless.
     """
     position = objects.start
     fits = np.ones(len(objects), dtype=bool)
     values: list[Spans] = []
-    inner: list[Positions] = []
+    inner: list[Indices] = []
     passed = 0
     for i, member in enumerate(shape.members):
         fits &= buffer.starts_with(position, member.before)
         start = position + len(member.before)
-        inner.append(first + (passed + 2) if member.what == BARE else first)
+        inner.append(first + (passed + 2) if member.form == BARE else first)
         passed += 2 + member.quotes
-        if member.what == TEXT:
+        if member.form == TEXT:
             position = buffer.quotes[first + (passed - 1)]
             fits &= start <= position
         else:

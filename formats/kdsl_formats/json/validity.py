@@ -1,4 +1,4 @@
-"""Whether values that no column reads are JSON; a message with an invalid one is bad as well."""
+"""Checks that values that no column reads are JSON; otherwise their messages are bad."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans
 from kdsl_formats.json.members import DEEPEST, TEXT, find_outline
 
 NUMBER = r"^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
-LONGEST_NUMBER = 300  # characters; what is longer goes to the reference
+LONGEST_NUMBER = 300  # characters; longer numbers need the fallback
 _WORDS = (b"null", b"true", b"false")
 _FIRST = np.uint64(0xFF)
 _ZEROS, _SIXES, _HIGH = (np.uint64(byte * 0x0101010101010101) for byte in (0x30, 0x06, 0xF0))
 _BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], dtype=np.uint64)
-_REPEATED, _SAMPLE = 256, 16  # bytes of a value on average, from which on repeated ones are looked for; how many first
-_SHORT = 2 * DEEPEST  # bytes, fewer than what is too deep must have
+_REPEATED, _SAMPLE = 256, 16  # from this average size repeated values are searched; the size of the sample
+_SHORT = 2 * DEEPEST  # bytes: shorter values cannot be too deep
 _BETWEEN = b'"%b"' % token_hex(16).encode()  # a string that no message contains on purpose
 
 
-def are_json(buffer: MessageBuffer, spans: Spans, what: int, needed: Mask) -> Mask:
-    """Which of some values, all in quotes or all bare, are JSON; those not needed count as JSON."""
-    if what == TEXT:
+def are_json(buffer: MessageBuffer, spans: Spans, form: int, needed: Mask) -> Mask:
+    """Which of some values, all in quotes or all bare, are JSON; values that are not needed count as JSON."""
+    if form == TEXT:
         indexes = (
             np.flatnonzero(needed & buffer.find_escaped(spans)) if buffer.backslashes.size else np.zeros(0, np.int64)
         )
@@ -56,19 +56,19 @@ def are_json(buffer: MessageBuffer, spans: Spans, what: int, needed: Mask) -> Ma
     indexes = np.flatnonzero(nested & ~good)
     if indexes.size:
         some = spans.pick(indexes)
-        sound = find_outline(buffer, some, b"{[")[0]
-        good[indexes[sound]] = _find_valid(buffer, some.pick(sound), b"%b")
+        valid = find_outline(buffer, some, b"{[")[0]
+        good[indexes[valid]] = _find_valid(buffer, some.pick(valid), b"%b")
     indexes = np.flatnonzero(~good & ((first == 45) | (first - np.uint64(48) <= 9)))
     if indexes.size:
         some = spans.pick(indexes)
-        texts = slices(buffer.data, some.start, some.end, None, pa.string())
-        fallback = reading.floats(texts, pa.float64())[1]
-        good[indexes] = ~fallback & are_numbers(buffer, some, texts)
+        strings = slices(buffer.data, some.start, some.end, None, pa.string())
+        fallback = reading.floats(strings, pa.float64())[1]
+        good[indexes] = ~fallback & are_numbers(buffer, some, strings)
     return good
 
 
 def _are_integers(buffer: MessageBuffer, spans: Spans, words: npt.NDArray[np.uint64]) -> Mask:
-    """Which values are spelled as integers of one to sixteen digits without a sign; some such are left out."""
+    """Which values are integers of one to sixteen digits without a sign; may miss some."""
     size = spans.end - spans.start
     good: Mask = (size > 0) & (size <= 16) & ((words & _FIRST != 0x30) | (size == 1))
     if not good.any():
@@ -82,13 +82,13 @@ def _are_integers(buffer: MessageBuffer, spans: Spans, words: npt.NDArray[np.uin
 
 
 def _are_digits(words: npt.NDArray[np.uint64]) -> Mask:
-    """Which words are eight digits: bytes from 0x30 on that six more do not carry over 0x3F."""
+    """Which words are eight digits: bytes from 0x30 that do not carry over 0x3F if six is added."""
     are_digits: Mask = (words & _HIGH == _ZEROS) & ((words + _SIXES) & _HIGH == _ZEROS)
     return are_digits
 
 
-def are_numbers(buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> Mask:
-    """Which values, all known to be readable as numbers, are spelled as JSON spells them."""
+def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
+    """Which values, all of them readable as numbers, are numbers in JSON."""
     data = buffer.data
     first, last = data[spans.start], data[spans.end - 1]
     good: Mask = (first - 49 <= 8) & (last - 48 <= 9) & (spans.end - spans.start <= LONGEST_NUMBER)
@@ -101,25 +101,25 @@ def are_numbers(buffer: MessageBuffer, spans: Spans, texts: pa.StringArray) -> M
         good[indexes] = (
             (digit <= 9) & ((digit > 0) | alone) & (last[indexes] - 48 <= 9) & (end - start <= LONGEST_NUMBER)
         )
-    letters = content(texts)
+    letters = content(strings)
     if letters.size and (int(letters.max()) > 57 or bool((letters == 43).any())):  # an exponent
-        good &= np.asarray(pc.fill_null(pc.match_substring_regex(texts, NUMBER), False))
+        good &= np.asarray(pc.fill_null(pc.match_substring_regex(strings, NUMBER), False))
     return good
 
 
-def _find_valid(buffer: MessageBuffer, spans: Spans, form: bytes) -> list[bool]:
-    """Which values are JSON: all at once where possible, otherwise one by one."""
-    around, _, behind = form.partition(b"%b")
-    texts = _slice_values(buffer, spans)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
-    joined = pc.binary_join(whole, pa.scalar(behind + b"," + around, pa.binary()))[0].as_py()
-    if _is_json(b"[" + around + joined + behind + b"]"):
-        return [True] * len(texts)
-    return [_is_json(form % text) for text in texts.to_pylist()]
+def _find_valid(buffer: MessageBuffer, spans: Spans, template: bytes) -> list[bool]:
+    """Which values are JSON: checked all at once if possible, otherwise one by one."""
+    around, _, after = template.partition(b"%b")
+    strings = _slice_values(buffer, spans)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
+    joined = pc.binary_join(whole, pa.scalar(after + b"," + around, pa.binary()))[0].as_py()
+    if _is_json(b"[" + around + joined + after + b"]"):
+        return [True] * len(strings)
+    return [_is_json(template % text) for text in strings.to_pylist()]
 
 
 def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
-    """Which of some long values are known to be JSON, where few different ones repeat: each of these is read once."""
+    """Which of some long values are known to be JSON, if few different ones repeat: each of these is parsed once."""
     none = np.zeros(len(spans), dtype=bool)
     sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
     if len(_slice_values(buffer, sample).unique()) > _SAMPLE // 2:
@@ -138,16 +138,16 @@ def _slice_values(buffer: MessageBuffer, spans: Spans) -> pa.BinaryArray:
 
 def _are_all_valid(buffer: MessageBuffer, spans: Spans) -> bool:
     """Whether each of some values is exactly one JSON value."""
-    texts = _slice_values(buffer, spans)
-    whole = pa.ListArray.from_arrays(pa.array([0, len(texts)], pa.int32()), texts)
+    strings = _slice_values(buffer, spans)
+    whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
     joined = pc.binary_join(whole, pa.scalar(b"," + _BETWEEN + b",", pa.binary()))[0].as_py()
-    if joined.count(_BETWEEN) != len(texts) - 1:
+    if joined.count(_BETWEEN) != len(strings) - 1:
         return False
     try:
         documents = orjson.loads(b"[" + joined + b"]")
     except orjson.JSONDecodeError:
         return False
-    return len(documents) == 2 * len(texts) - 1 and documents[1::2] == [orjson.loads(_BETWEEN)] * (len(texts) - 1)
+    return len(documents) == 2 * len(strings) - 1 and documents[1::2] == [orjson.loads(_BETWEEN)] * (len(strings) - 1)
 
 
 def _is_json(text: bytes) -> bool:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Mask, Positions, slices
+from kdsl_formats._columns.arrays import Indices, Mask, slices
 from kdsl_formats._text import reading
 from kdsl_formats.json.buffer import MessageBuffer, Spans
 from kdsl_formats.json.members import BARE, TEXT
@@ -39,11 +39,11 @@ _MONTH_LENGTHS = np.array([0, 31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31], d
 
 def are_null(buffer: MessageBuffer, values: ValueSpans) -> Mask:
     """Which values are null or absent."""
-    nulls: Mask = values.what != TEXT
+    nulls: Mask = values.form != TEXT
     if nulls.any():
         spans = values.spans
         spelled = (spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL)
-        nulls &= spelled | (values.what == ABSENT)
+        nulls &= spelled | (values.form == ABSENT)
     return nulls
 
 
@@ -59,7 +59,7 @@ def are_held(
         coerced: Whether strings are also values of types that JSON has without quotes.
         flags: Whether 0 and 1 are also booleans.
     """
-    text, bare = values.what == TEXT, values.what == BARE
+    text, bare = values.form == TEXT, values.form == BARE
     spans = values.spans
     match kind:
         case t.VarChar(length=t.MAX_LENGTH):
@@ -74,7 +74,7 @@ def are_held(
             held |= (size == 5) & (words & _FIVE_BYTES == _FALSE)
             if flags:
                 held |= (size == 1) & ((words & _FIRST_BYTE) - _ZERO_DIGIT <= _ONE)
-            result: Mask = (held & (bare | (text & coerced))) | (values.what == ABSENT)
+            result: Mask = (held & (bare | (text & coerced))) | (values.form == ABSENT)
             return result
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             right = bare | text if coerced else bare
@@ -114,9 +114,9 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
     """Which values a STRING holds: all that are JSON."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
-        result: Mask = held | (values.what == ABSENT)
+        result: Mask = held | (values.form == ABSENT)
         return result
-    result: Mask = held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.what == ABSENT)
+    result: Mask = held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.form == ABSENT)
     return result
 
 
@@ -266,7 +266,7 @@ def _are_clocks(words: Words) -> Mask:
     return result
 
 
-def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, precision: int) -> Mask:
+def _are_fractions(buffer: MessageBuffer, start: Indices, size: Indices, precision: int) -> Mask:
     """Which strings are empty, or a point and the digits of a second that a precision holds."""
     good: Mask = size == 0
     if precision < 3 or good.all():

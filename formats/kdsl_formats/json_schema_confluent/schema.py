@@ -31,7 +31,7 @@ _CHOICES = ("oneOf", "anyOf")
 
 
 class SchemaError(KdslError):
-    """A text that is not a JSON Schema of objects."""
+    """A string that is not a JSON Schema of objects."""
 
 
 def derive_schema(row: t.Row, rules: WritingRules, title: str) -> dict[str, Any]:

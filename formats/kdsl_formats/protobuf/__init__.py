@@ -1,4 +1,4 @@
-"""The formats ``protobuf`` and ``protobuf-confluent``: Protobuf messages, columns by their fields."""
+"""The formats ``protobuf`` and ``protobuf-confluent``: Protobuf messages, whose fields become columns by name."""
 
 from __future__ import annotations
 

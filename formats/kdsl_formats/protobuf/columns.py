@@ -1,6 +1,6 @@
-"""The values of fields, found by `walk`, as Arrow columns.
+"""Converts the values of fields, which `walk` located, to Arrow columns.
 
-What these readers are not sure of is a fallback value of its message, which the reference decoder then reads.
+These readers mark messages with unusual values for the fallback; the reference decoder then reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
-from kdsl_formats._columns.arrays import Longs, Mask, Words, bitmap, find_invalid_utf8, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Integers, Mask, Words, bitmap, find_invalid_utf8, find_repeated_keys, slices
 from kdsl_formats._columns.varints import unzigzag
 from kdsl_formats.protobuf.elements import join_repeated_values, join_single_values, mark_fallback, wire_of
 from kdsl_formats.protobuf.layout import Layout, Member
@@ -34,20 +34,18 @@ class RowReader:
 
     Args:
         layout: The message and its row.
-        defaults: Whether what is absent has its default, instead of NULL.
-        fallback_limit: See `walk`.
-        entry: Whether it is a map's entry, whose key and value have their defaults where they are absent.
+        defaults: Whether absent values become their defaults, instead of NULL.
+        min_batch: See `walk`.
+        entry: Whether the message is a map's entry, whose key and value always have defaults.
     """
 
-    def __init__(self, layout: Layout, *, defaults: bool, fallback_limit: int, entry: bool = False) -> None:
+    def __init__(self, layout: Layout, *, defaults: bool, min_batch: int, entry: bool = False) -> None:
         every = (*layout.members, *layout.hidden)
         oneofs = sorted({m.oneof for m in every if m.oneof is not None})
-        self.readers = tuple(
-            MemberReader(m, defaults=defaults, fallback_limit=fallback_limit, fill_absent=entry) for m in every
-        )
+        self.readers = tuple(MemberReader(m, defaults=defaults, min_batch=min_batch, fill_absent=entry) for m in every)
         self.is_column = len(layout.members)
         self.type = pa.struct([pa.field(m.name, r.type) for m, r in zip(layout.members, self.readers, strict=False)])
-        self._fallback_limit = fallback_limit
+        self._min_batch = min_batch
         self._formats = {
             r.field.number: FieldFormat(
                 wire_of(r.field),
@@ -57,9 +55,9 @@ class RowReader:
             for r in self.readers
         }
 
-    def read(self, buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[list[pa.Array], Mask]:
+    def read(self, buffer: MessageBuffer, start: Integers, end: Integers) -> tuple[list[pa.Array], Mask]:
         """The columns of the row, and which messages need the fallback."""
-        values_found, fallback = walk(buffer, start, end, self._formats, fallback_limit=self._fallback_limit)
+        values_found, fallback = walk(buffer, start, end, self._formats, min_batch=self._min_batch)
         columns = []
         for i, reader in enumerate(self.readers):
             column = reader.read(
@@ -70,9 +68,9 @@ class RowReader:
         return columns, fallback
 
     def read_structs(
-        self, buffer: MessageBuffer, start: Longs, end: Longs, fallback: Mask, owner: Longs | None
+        self, buffer: MessageBuffer, start: Integers, end: Integers, fallback: Mask, owner: Integers | None
     ) -> pa.Array:
-        """A struct of each message; fallback values go to their owners."""
+        """A struct for each message; messages that need the fallback are marked by their owners."""
         columns, wrong = self.read(buffer, start, end)
         mark_fallback(fallback, owner, wrong)
         fields = [pa.field(f.name, c.type) for f, c in zip(self.type, columns, strict=True)]
@@ -84,19 +82,17 @@ class MemberReader:
 
     Args:
         member: The field and its column.
-        defaults: Whether what is absent has its default, here and inside.
-        fallback_limit: See `walk`.
-        filled: Whether what is absent here has its default.
+        defaults: Whether absent values become their defaults, here and inside.
+        min_batch: See `walk`.
+        fill_absent: Whether absent values of this field become the default in any case.
     """
 
-    def __init__(self, member: Member, *, defaults: bool, fallback_limit: int, fill_absent: bool = False) -> None:
+    def __init__(self, member: Member, *, defaults: bool, min_batch: int, fill_absent: bool = False) -> None:
         self.member = member
         self.field = member.field
         self.inside = None
         if member.inside is not None and member.form != "json":
-            self.inside = RowReader(
-                member.inside, defaults=defaults, fallback_limit=fallback_limit, entry=member.shape == "map"
-            )
+            self.inside = RowReader(member.inside, defaults=defaults, min_batch=min_batch, entry=member.shape == "map")
         self.type = _column_type(member)
         self.one = _value_type(member)
         self._defaults = defaults
@@ -106,14 +102,14 @@ class MemberReader:
     def read(
         self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask, *, is_column: bool
     ) -> pa.Array | None:
-        """The column; None of a field that is not shown.
+        """The column; None if the field is not a column.
 
         Args:
             buffer: The bytes.
             values_found: The values.
-            count: How many messages there are.
-            fallback: The messages that need the fallback, to which others are added.
-            is_column: Whether a column shows the field.
+            count: The number of messages.
+            fallback: The messages that need the fallback; more are added.
+            is_column: Whether the field is a column.
         """
         if self.member.shape != "one":
             return self._read_repeated(buffer, values_found, count, fallback)
@@ -137,9 +133,9 @@ class MemberReader:
         return one.take(pa.array(np.zeros(count, dtype=np.int32)))
 
     def _place_values(
-        self, buffer: MessageBuffer, values: pa.Array, owner: Longs, count: int, fallback: Mask
+        self, buffer: MessageBuffer, values: pa.Array, owner: Integers, count: int, fallback: Mask
     ) -> pa.Array:
-        """The values, each at its message, and what the others have."""
+        """The values at the indices of their messages, with the absent value elsewhere."""
         index = np.zeros(count, dtype=np.int32)
         if self._null:
             absent = np.ones(count, dtype=bool)
@@ -150,7 +146,7 @@ class MemberReader:
         return pa.concat_arrays([self._default_value(buffer, fallback), values]).take(pa.array(index))
 
     def _default_value(self, buffer: MessageBuffer, fallback: Mask) -> pa.Array:
-        """What an absent value is, as a column of one."""
+        """The value of an absent field, as an array with one element."""
         member, field = self.member, self.field
         if self.inside is not None:
             empty_span = np.zeros(1, dtype=np.int64)
@@ -173,13 +169,13 @@ class MemberReader:
     def _read_values(
         self,
         buffer: MessageBuffer,
-        start: Longs,
-        end: Longs,
+        start: Integers,
+        end: Integers,
         numbers: Words | None,
         fallback: Mask,
-        owner: Longs | None,
+        owner: Integers | None,
     ) -> pa.Array:
-        """The values of spans, one of each."""
+        """The values of spans, one for each span."""
         member, kind = self.member, self.field.type
         if self.inside is not None:
             return self._convert_struct(self.inside.read_structs(buffer, start, end, fallback, owner), fallback, owner)
@@ -200,8 +196,8 @@ class MemberReader:
             return self._read_enums(numbers, fallback, owner)
         return self._convert_numbers(numbers, start)
 
-    def _convert_numbers(self, numbers: Words, start: Longs) -> pa.Array:
-        """Numbers of any wire type as the column's type; of fixed ones the lower bytes count."""
+    def _convert_numbers(self, numbers: Words, start: Integers) -> pa.Array:
+        """Numbers of any wire type as the column's type; of fixed-width numbers, the lower bytes."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:
             return pa.array(numbers != 0)
@@ -218,11 +214,11 @@ class MemberReader:
                 return _array(numbers.astype(np.uint32).astype(np.int64), self.one)
             case t.BigInt():
                 return _array(numbers.view(np.int64), self.one)
-        wide = np.zeros((len(numbers), 2), dtype=np.uint64)  # a decimal of 128 bits, without a sign
+        wide = np.zeros((len(numbers), 2), dtype=np.uint64)  # an unsigned 128-bit decimal
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
-    def _read_enums(self, numbers: Words, fallback: Mask, owner: Longs | None) -> pa.Array:
+    def _read_enums(self, numbers: Words, fallback: Mask, owner: Integers | None) -> pa.Array:
         """The values of enums as names or numbers."""
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
@@ -236,8 +232,8 @@ class MemberReader:
             return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
         return self._enum_names.take(pa.array(index))
 
-    def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Longs | None) -> pa.Array:
-        """A struct as the column's type has it."""
+    def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Integers | None) -> pa.Array:
+        """A struct converted to the column's type."""
         match self.member.form:
             case "timestamp":
                 seconds, nanos = (np.asarray(structs.field(i).fill_null(0)) for i in (0, 1))
@@ -274,7 +270,7 @@ class MemberReader:
 
 
 def _column_type(member: Member) -> pa.DataType:
-    """The type of a field's column, in which every part may be NULL."""
+    """The type of a field's column, with nullable parts."""
     kind = _value_type(member)
     if member.shape == "array":
         return pa.list_(pa.field("element", kind))
@@ -299,7 +295,7 @@ def _list_type(kind: pa.DataType, inside: pa.DataType) -> pa.DataType:
 
 
 def _enum_numbers(member: Member) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """The numbers of an enum, ascending, and their names, after which stands that of an unknown number."""
+    """The numbers of an enum, ascending, and their names, followed by the name of unknown numbers."""
     numbers = sorted(member.names)
     return np.array(numbers, dtype=np.int32), pa.array([*(member.names[n] for n in numbers), UNRECOGNIZED], pa.string())
 
@@ -312,7 +308,7 @@ def _to_signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 
-def _find_repeats(owner: Longs, keys: pa.Array) -> Mask:
-    """Which entries of maps have a key that an earlier entry of the same map has, and those whose key is unknown."""
+def _find_repeats(owner: Integers, keys: pa.Array) -> Mask:
+    """Which entries of maps have a key that an earlier entry of the same map has; also marks unknown keys."""
     unknown = np.asarray(keys.is_null())
     return unknown | find_repeated_keys(owner, keys.fill_null("") if keys.null_count else keys)

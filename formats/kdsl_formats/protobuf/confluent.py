@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 class ProtobufConfluent(MessageFormat, RegistryFormat):
     """Protobuf messages whose schemas are in a schema registry (Confluent's wire format).
 
-    Read: where the message is given as for the format ``protobuf``, each message is read as that one, and the registry
-    only says whether it is one; otherwise each is read with the schema that it names (which needs kdsl[protobuf] or
-    protoc on the executors where the registry has ``.proto`` files). Write: the file of the message is registered, and
-    the files that it imports, under their names.
+    Read: if the message is defined as for the format ``protobuf``, each message is read as that one, and the registry
+        is
+    only used to check that it is one. Otherwise each message is read with the schema that it names; executors then need
+    kdsl[protobuf] or protoc if the registry has ``.proto`` files. Write: the file of the message is registered, and the
+    files that it imports, under their names.
 
-    A null message gives no row. The metadata ``value.schema-id`` is the id of the schema that a message was written
+    A null message produces no row. The metadata ``value.schema-id`` is the id of the schema that a message was written
     with.
     """
 
@@ -44,20 +45,20 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
     message_class_name: str | type | None = option(
         "message-class-name",
-        "The message, as for the format `protobuf`, or its full name in the registry. Read: without one, messages of "
-        "every name are read. Write: required, unless the latest schema has one message only.",
+        "The message, as for the format `protobuf`, or its full name in the registry. Read: by default, messages with "
+        "any name are read. Write: required, unless the latest schema has only one message.",
         default=None,
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """A message that the options name has a field for each column; a sink knows what it writes."""
+        """Check that a message that the options name has a field for each column, and that a sink knows its message."""
         if self._has_own_message:
             yield from super().check(row, direction)
         elif direction == "write" and not self.use_latest_version:
             yield Problem(
                 "protobuf-message",
                 f"{self.title} does not say which message is written",
-                "set 'message-class-name' and say where it is (such as 'proto-file'), or set 'use-latest-version'",
+                "set 'message-class-name' and its source (such as 'proto-file'), or set 'use-latest-version'",
             )
         named = self.message_class_name is not None
         for problem in self.option_problems(named=named, direction=direction):
@@ -92,18 +93,18 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return _Encoder(self, row, use)
 
     def own_schema(self) -> Schema | None:
-        """The message that the options name; None where only the registry has it."""
+        """The message that the options name; None if it is only in the registry."""
         return self.schema() if self._has_own_message else None
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The message's full name and the file that a sink registers."""
+        """The full name of the message, and the file that a sink registers."""
         from kdsl_formats.protobuf.registered import file_to_register
 
         schema = self.schema()
         return schema.name, file_to_register(client, schema, normalize=self.normalize)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema; see `RegistryFormat`."""
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
         own = self.own_schema()
@@ -125,7 +126,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
 
 class _Decoder:
-    """Reads messages by the ids and indexes before them; the readers are kept."""
+    """Decodes messages by the ids and indices before them; the decoders are reused."""
 
     def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
@@ -135,7 +136,7 @@ class _Decoder:
         self._decoders: dict[tuple[int, Path], ProtobufDecoder | SchemaError] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; see `kdsl.formats.Decoder`."""
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
         parts = []
@@ -161,8 +162,8 @@ class _Decoder:
     def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
         """The decoder for the messages at a path of a schema.
 
-        What cannot be used stays so, since nothing under an id ever changes; what the registry does not have may come
-        yet, so that its client is asked each time, which remembers for some seconds.
+        An unusable schema is remembered, because the schema of an id never changes. A missing schema may be registered
+        later, so the client is asked each time; it remembers the answer for some seconds.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -185,7 +186,7 @@ class _Decoder:
     def _build_decoder(
         self, client: RegistryClient, schema: RegisteredSchema, path: Path, description: str
     ) -> ProtobufDecoder:
-        """A decoder for a message of a registered schema; raises `SchemaError` where it is not the expected message."""
+        """A decoder for a message of a registered schema; raises `SchemaError` if it is not the expected message."""
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
         what = f"{description} {client.address}"
@@ -203,7 +204,7 @@ class _Decoder:
             raise SchemaError(f"{what} cannot be used: {e}", e.fix) from None
 
     def _new_decoder(self, schema: Schema) -> ProtobufDecoder:
-        """A decoder for a message; raises `SchemaError` where the columns do not fit."""
+        """A decoder for a message; raises `SchemaError` if the columns do not fit."""
         misfits = list(find_problems(schema.message, self._row))
         if misfits:
             raise SchemaError(f"the columns do not fit the message {schema.name}: {misfits[0]}", misfits[0].fix)
@@ -211,14 +212,14 @@ class _Decoder:
 
 
 class _Encoder:
-    """Writes rows as messages of a registered schema, which is asked for when the first rows come."""
+    """Encodes rows as messages of a registered schema, which is fetched when the first rows are written."""
 
     def __init__(self, chosen: ProtobufConfluent, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; see `kdsl.formats.Encoder`."""
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
         if self._id_and_encoder is None:
@@ -248,8 +249,8 @@ class _Encoder:
             if full is None:
                 raise KdslError(
                     f"the subject {latest.subject!r} in the registry {client.address} has "
-                    f"{'several messages' if name is None else f'no message {name}'}; give 'message-class-name' one of "
-                    f"{', '.join(names)}"
+                    f"{'several messages' if name is None else f'no message {name}'}; "
+                    f"set 'message-class-name' to one of {', '.join(names)}"
                 )
             schema, path, number = load_schema(client, latest.schema, full), names[full], latest.id
         else:

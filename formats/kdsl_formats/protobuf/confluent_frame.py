@@ -1,7 +1,7 @@
-"""Which message of a schema's file follows: the indexes between Confluent's frame and a Protobuf message.
+"""The message indexes between Confluent's frame and a Protobuf message, which name the message in its schema file.
 
-A message is named by its path in the file: the index of the outermost message, of the one in it, and so on. They are
-varints with their count before them; the first message of the file is one zero byte.
+A message is named by its path in the file: the index of the outermost message, of the message inside it, and so on. The
+indexes are varints with their count before them; a single zero byte is the first message of the file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
 
 from kdsl.formats import BadRecord
-from kdsl_formats._columns.arrays import Longs, Mask, slices
+from kdsl_formats._columns.arrays import Integers, Mask, slices
 from kdsl_formats._columns.varints import unzigzag, varint_sizes, write_varints, zigzag
 from kdsl_formats.protobuf.wire import MessageBuffer
 
@@ -29,24 +29,24 @@ _WORD = re.compile(
 
 @attrs.frozen(eq=False)
 class Framed:
-    """Messages of one kind after their indexes.
+    """Messages of one type, without their indexes.
 
     Attributes:
-        path: The indexes.
-        indexes: Their indexes in the array that was split, ascending.
+        path: The path of the message type.
+        indexes: The indices of the messages in the array that was split, ascending.
         messages: The messages.
     """
 
     path: Path
-    indexes: Longs
+    indexes: Integers
     messages: pa.BinaryArray
 
 
 def split_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord, ...]]:
-    """Take the indexes off bodies, which are not null.
+    """Split bodies, which are not null, into message indexes and messages.
 
     Returns:
-        The messages by their indexes, and the bodies whose indexes cannot be read.
+        The messages grouped by path, and the bodies whose indexes cannot be read.
     """
     buffer, start, end = MessageBuffer.of(bodies)
     everywhere = np.arange(len(bodies), dtype=np.int64)
@@ -63,8 +63,8 @@ def split_indexes(bodies: pa.BinaryArray) -> tuple[list[Framed], tuple[BadRecord
     return framed, bad
 
 
-def _read_indexes(buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[Longs, Longs, Mask]:
-    """The indexes of each body (-1 where there are no more), where its message begins, and which cannot be read."""
+def _read_indexes(buffer: MessageBuffer, start: Integers, end: Integers) -> tuple[Integers, Integers, Mask]:
+    """The indexes of each body (padded with -1), the start of its message, and which bodies cannot be read."""
     counts, size, bad = buffer.varints(start)
     deep = unzigzag(counts).view(np.int64)
     cursor = start + size
@@ -85,15 +85,15 @@ def _read_indexes(buffer: MessageBuffer, start: Longs, end: Longs) -> tuple[Long
     return levels, np.minimum(cursor, end), wrong
 
 
-def _group_by_path(levels: Longs, which: Longs) -> Iterator[tuple[Path, Longs]]:
-    """The indexes that some bodies have, each with its bodies."""
+def _group_by_path(levels: Integers, which: Integers) -> Iterator[tuple[Path, Integers]]:
+    """Group bodies by path: yields each path with its bodies."""
     kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
     for i, path in enumerate(kinds.tolist()):
         yield tuple(n for n in path if n >= 0), which[kind.reshape(-1) == i]
 
 
 def encode_path(path: Sequence[int]) -> bytes:
-    """The bytes of indexes."""
+    """Encode a path as message indexes."""
     if tuple(path) == FIRST:
         return b"\0"
     numbers = zigzag(np.array([len(path), *path], dtype=np.int64))
@@ -105,12 +105,12 @@ def encode_path(path: Sequence[int]) -> bytes:
 
 
 def path_of(file: FileDescriptorProto, name: str) -> Path:
-    """The indexes of a message in its file."""
+    """The path of a message in its file."""
     return next(path for full, path in message_paths(file) if full == name)
 
 
 def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
-    """The full names of a file's messages with their indexes; the entries of maps and groups do not count."""
+    """The full names of a file's messages with their paths, without the entries of maps and groups."""
 
     def inside(messages: Sequence[DescriptorProto], prefix: str, outer: Path) -> Iterator[tuple[str, Path]]:
         for i, message in enumerate(messages):
@@ -124,13 +124,13 @@ def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
 
 
 def message_paths_in_text(text: str) -> dict[Path, str]:
-    """The full names of the messages of a ``.proto`` text by their indexes, read without a compiler."""
+    """The full names of the messages in a ``.proto`` text by their paths, read without a compiler."""
     package = ""
     names_found: dict[Path, str] = {}
-    blocks: list[tuple[Path, str] | None] = []  # the message of each open brace; None is another block
+    blocks: list[tuple[Path, str] | None] = []  # the message of each open brace; None for other blocks
     counts: dict[Path, int] = {}
     words = [word for word in _WORD.findall(text) if not word.startswith(("//", "/*"))]
-    begins = True  # whether a statement begins
+    begins = True  # whether a statement begins here
     for i, word in enumerate(words):
         following = words[i + 1 : i + 3]
         if word == "package" and begins and not blocks and following:

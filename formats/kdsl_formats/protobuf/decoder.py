@@ -1,4 +1,4 @@
-"""The Protobuf decoder: plain messages by whole columns, the others by the reference decoder."""
+"""The Protobuf decoder: plain messages as whole columns, the others with the reference decoder."""
 
 from __future__ import annotations
 
@@ -14,38 +14,36 @@ from kdsl_formats._columns.fallback import FallbackRows, merge_rows
 from kdsl_formats.protobuf.columns import RowReader
 from kdsl_formats.protobuf.layout import Layout
 from kdsl_formats.protobuf.reference_decoder import ReadingRules, ReferenceDecoder
-from kdsl_formats.protobuf.walk import FALLBACK_LIMIT
+from kdsl_formats.protobuf.walk import MIN_BATCH
 from kdsl_formats.protobuf.wire import MessageBuffer
 
 NO_MESSAGE = "it is null, which is not a Protobuf message"
 
 
 class ProtobufDecoder:
-    """Reads messages into rows of one type.
+    """Decodes messages to rows of one type.
 
     Args:
         layout: The message and the row type.
         row: The row type.
-        rules: What the options of the format mean.
-        fallback_limit: Up to this many messages are read one by one, which is quicker.
+        rules: The options of the format.
+        min_batch: Fewer messages are read one by one, which is faster.
     """
 
-    def __init__(
-        self, layout: Layout, row: t.Row, rules: ReadingRules, *, fallback_limit: int = FALLBACK_LIMIT
-    ) -> None:
+    def __init__(self, layout: Layout, row: t.Row, rules: ReadingRules, *, min_batch: int = MIN_BATCH) -> None:
         self.type = arrow_type(row)
-        self.fallback_limit = fallback_limit
+        self.min_batch = min_batch
         self.reference = ReferenceDecoder(layout, rules)
-        self.reader = RowReader(layout, defaults=rules.read_default_values, fallback_limit=fallback_limit)
+        self.reader = RowReader(layout, defaults=rules.read_default_values, min_batch=min_batch)
         self._rules = rules
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; an empty one is a message in which nothing is set."""
+        """Decode an array of messages; an empty one is a message in which no field is set."""
         present_messages = (
             np.ones(len(messages), dtype=bool) if not messages.null_count else np.asarray(messages.is_valid())
         )
-        if len(messages) <= self.fallback_limit:
-            decoded = self._one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
+        if len(messages) < self.min_batch:
+            decoded = self._read_one_by_one(messages, present_messages).to_decoded(self.type, len(messages))
         else:
             buffer, start, end = MessageBuffer.of(messages)
             columns, fallback = self.reader.read(
@@ -56,7 +54,7 @@ class ProtobufDecoder:
                 return Decoded(rows)
             good = np.flatnonzero(present_messages & ~fallback)
             decoded = merge_rows(
-                rows, good, good, self._one_by_one(messages, present_messages & fallback), len(messages)
+                rows, good, good, self._read_one_by_one(messages, present_messages & fallback), len(messages)
             )
         if self._rules.ignore_parse_errors:
             return attrs.evolve(decoded, bad=())
@@ -65,12 +63,12 @@ class ProtobufDecoder:
         bad = [*decoded.bad, *(BadRecord(i, NO_MESSAGE) for i in np.flatnonzero(~present_messages).tolist())]
         return attrs.evolve(decoded, bad=tuple(sorted(bad, key=lambda b: b.index)))
 
-    def _one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
+    def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
         """Read some messages with the reference decoder."""
         return FallbackRows.read(messages, np.flatnonzero(which), lambda message: [self.reference.read_row(message)])
 
 
 def _to_struct(columns: list[pa.Array], kind: pa.StructType, count: int) -> pa.StructArray:
-    """Columns as a struct of exactly a type: some of its parts say NOT NULL."""
+    """Columns as a struct of an exact type, whose parts can be NOT NULL."""
     typed = [cast_array(c, f.type) for c, f in zip(columns, kind, strict=True)]
     return pa.Array.from_buffers(kind, count, [None], children=typed)

@@ -1,11 +1,11 @@
-"""The values of a field that `walk` found in pieces, one after the other: repeated ones, and packed numbers."""
+"""Joins the values of a field that `walk` located in parts, including repeated values and packed numbers."""
 
 from __future__ import annotations
 
 import numpy as np
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._columns.arrays import Longs, Mask, Words, ranges
+from kdsl_formats._columns.arrays import Integers, Mask, Words, ranges
 from kdsl_formats.protobuf.walk import FieldValues
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
@@ -23,16 +23,16 @@ def wire_of(field: FieldDescriptor) -> int:
     return _WIRES.get(field.type, VARINT)
 
 
-def mark_fallback(fallback: Mask, owner: Longs | None, wrong: Mask) -> None:
-    """Messages in which something is wrong need the fallback; without owners there is one thing of each."""
+def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
+    """Leave the messages of wrong elements to the fallback; without owners, each message has one element."""
     if owner is None:
         fallback |= wrong
     elif wrong.any():
         fallback[owner[wrong]] = True
 
 
-def join_single_values(parts: list[FieldValues]) -> tuple[Longs | None, Longs, Longs, Words | None]:
-    """The values of a field that comes once."""
+def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integers, Integers, Words | None]:
+    """The values of a field that occurs once."""
     none = np.zeros(0, dtype=np.int64)
     if not parts:
         return None, none, none, None
@@ -51,8 +51,8 @@ def _numbers_of(part: FieldValues) -> Words:
 
 def join_repeated_values(
     buffer: MessageBuffer, parts_found: list[FieldValues], count: int, wire: int, fallback: Mask
-) -> tuple[Longs, Longs, Longs, Words | None]:
-    """The values of a repeated field, in the order of the messages and of their values."""
+) -> tuple[Integers, Integers, Integers, Words | None]:
+    """The values of a repeated field, ordered by message and position."""
     none = np.zeros(0, dtype=np.int64)
     parts = []
     for part in parts_found:
@@ -74,9 +74,9 @@ def join_repeated_values(
 
 
 def _unpack(
-    buffer: MessageBuffer, packed: FieldValues, owner: Longs, wire: int, fallback: Mask
-) -> tuple[Longs, Longs, Words | None]:
-    """The numbers in packed spans: their messages, where they begin, and what varints say."""
+    buffer: MessageBuffer, packed: FieldValues, owner: Integers, wire: int, fallback: Mask
+) -> tuple[Integers, Integers, Words | None]:
+    """The numbers in packed spans: their messages, their positions, and the values of varints."""
     size = packed.end - packed.start
     if wire != VARINT:
         width = 8 if wire == FIXED64 else 4

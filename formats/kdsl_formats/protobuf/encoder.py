@@ -1,6 +1,6 @@
-"""The Protobuf encoder: rows to messages by whole columns; rows that need the fallback by the reference encoder.
+"""The Protobuf encoder: encodes rows as whole columns; the reference encoder writes rows that need the fallback.
 
-Each column becomes pieces of the messages, which `pieces` puts together.
+Each column is encoded as pieces of the messages, which `pieces` joins.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from kdsl.formats import Encoded
 from kdsl.types import model as t
 from kdsl.types.arrow import list_of_entries
-from kdsl_formats._columns.arrays import Longs, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Integers, Mask, Words, bounds
 from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats._columns.varints import zigzag
 from kdsl_formats.protobuf.elements import mark_fallback
@@ -25,35 +25,35 @@ from kdsl_formats.protobuf.pieces import FieldData, TagPiece, encode_tag, join_p
 from kdsl_formats.protobuf.reference_encoder import ReferenceEncoder, WritingRules, is_unsigned
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, LENGTH, VARINT
 
-FALLBACK_LIMIT = 4  # rows, below which looking at them one by one is quicker
+MIN_BATCH = 5  # rows: fewer are written faster one by one
 _F = FieldDescriptor
 _FIXED64 = (_F.TYPE_DOUBLE, _F.TYPE_FIXED64, _F.TYPE_SFIXED64)
 _FIXED32 = (_F.TYPE_FLOAT, _F.TYPE_FIXED32, _F.TYPE_SFIXED32)
 
 
 class ProtobufEncoder:
-    """Writes rows of one type as messages.
+    """Encodes rows of one type as messages.
 
     Args:
         layout: The message and the row type.
-        rules: What the options of the format mean.
-        fallback_limit: Up to this many rows are written one by one, which is quicker.
+        rules: The options of the format.
+        min_batch: Fewer rows are written one by one, which is faster.
     """
 
-    def __init__(self, layout: Layout, rules: WritingRules, *, fallback_limit: int = FALLBACK_LIMIT) -> None:
-        self.fallback_limit = fallback_limit
+    def __init__(self, layout: Layout, rules: WritingRules, *, min_batch: int = MIN_BATCH) -> None:
+        self.min_batch = min_batch
         self.reference = ReferenceEncoder(layout, rules)
         self.writer = RowWriter(layout, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write rows."""
-        fallback = np.full(len(rows), len(rows) <= self.fallback_limit)
+        """Encode an array of rows."""
+        fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None if fallback.all() else self.writer.write_messages(rows.flatten(), len(rows), fallback)
         return write_fallback_rows(rows, messages, fallback, self.reference.write_message)
 
 
 class RowWriter:
-    """Writes struct columns as messages."""
+    """Encodes struct columns as messages."""
 
     def __init__(self, layout: Layout, rules: WritingRules) -> None:
         self.writers = tuple(MemberWriter(m, rules) for m in layout.members)
@@ -70,8 +70,8 @@ class RowWriter:
 
         Args:
             columns: A column for each member.
-            count: How many rows there are.
-            fallback: The rows that need the fallback, to which others are added.
+            count: The number of rows.
+            fallback: The rows that need the fallback; more are added.
         """
         pieces: list[TagPiece | pa.BinaryArray] = []
         for i in self._order:
@@ -81,7 +81,7 @@ class RowWriter:
 
 
 class MemberWriter:
-    """Writes one column as a field."""
+    """Encodes one column as a field."""
 
     def __init__(self, member: Member, rules: WritingRules) -> None:
         self.member = member
@@ -95,7 +95,7 @@ class MemberWriter:
     def write_pieces(
         self, column: pa.Array, later: Sequence[pa.Array], fallback: Mask
     ) -> list[TagPiece | pa.BinaryArray]:
-        """The pieces of the field in each row; columns that come later in the same oneof win."""
+        """The pieces of the field in each row; of the columns of one oneof, the last one wins."""
         present = _valid_mask(column)
         if self.field.is_required and present is not None:
             fallback |= ~present
@@ -117,7 +117,7 @@ class MemberWriter:
         return self._add_tag(values, present)
 
     def _add_tag(self, values: FieldData, present: Mask | None) -> list[TagPiece | pa.BinaryArray]:
-        """Values with the tag of the field before them."""
+        """Put the tag of the field before values."""
         if values.data is None:
             wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
             return [TagPiece(encode_tag(self.field, wire), present, values.numbers, values.fixed)]
@@ -129,8 +129,10 @@ class MemberWriter:
             lengths = np.where(present, lengths, 0)
         return [TagPiece(encode_tag(self.field, LENGTH), present, lengths.astype(np.uint64)), data]
 
-    def _to_field_data(self, array: pa.Array, fallback: Mask, owner: Longs | None, present: Mask | None) -> FieldData:
-        """Values as they are written; what NULL becomes does not matter where nothing is present."""
+    def _to_field_data(
+        self, array: pa.Array, fallback: Mask, owner: Integers | None, present: Mask | None
+    ) -> FieldData:
+        """Convert values to the form in which they are written; NULL becomes any value if nothing is present."""
         kind = self.field.type
         if self.inside is not None:
             wrong = np.zeros(len(array), dtype=bool)
@@ -149,7 +151,7 @@ class MemberWriter:
         return FieldData(numbers=numbers)
 
     def _to_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """Numbers as the bits that are written, and which of them need the fallback."""
+        """Convert numbers to the bits that are written; also returns which of them need the fallback."""
         member, kind = self.member, self.field.type
         if member.form == "enum":
             return self._enum_bits(array)
@@ -173,7 +175,7 @@ class MemberWriter:
         return numbers.view(np.uint64), None
 
     def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """The numbers of enums; unknown ones become the first, or need the fallback."""
+        """The numbers of enum values; unknown values become the first one, or need the fallback."""
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
@@ -196,7 +198,7 @@ class MemberWriter:
         """The pieces of a repeated field or map."""
         count = len(column)
         flat, sizes = _flatten(column)
-        if present is not None:  # lost to another of its oneof, or NULL: neither has elements here
+        if present is not None:  # NULL, or replaced by another member of its oneof: neither has elements
             sizes = np.where(present, sizes, 0)
         if not len(flat):
             return []
@@ -208,7 +210,7 @@ class MemberWriter:
             return self._add_tag(FieldData(data=regroup(data, ends)), sizes > 0)
         return [regroup(join_pieces(self._add_tag(values, None), len(flat)), ends)]
 
-    def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Longs) -> FieldData:
+    def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Integers) -> FieldData:
         """The elements of arrays or entries of maps, with defaults instead of NULL."""
         if self.member.shape == "map":
             assert self.inside is not None
@@ -222,7 +224,7 @@ class MemberWriter:
         return self._to_field_data(self.fill_nulls(flat), fallback, owner, None)
 
     def fill_nulls(self, array: pa.Array) -> pa.Array:
-        """The values with the default in the place of NULL, as is done inside arrays and maps."""
+        """Replace NULL by the default, as inside arrays and maps."""
         if not array.null_count:
             return array
         member = self.member
@@ -244,7 +246,7 @@ class MemberWriter:
 
 
 def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
-    """The columns of the messages that a column's values are."""
+    """The columns of the messages that are a column's values."""
     match member.form:
         case "timestamp":
             micros = (
@@ -265,7 +267,7 @@ def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
 
 
 def _is_default(values: FieldData) -> Mask | None:
-    """Which values a field without presence leaves out."""
+    """Which values are omitted by a field without presence."""
     if values.data is not None:
         start, end = bounds(values.data)
         zero: Any = start == end
@@ -277,14 +279,14 @@ def _is_default(values: FieldData) -> Mask | None:
 
 
 def _to_unsigned(array: pa.Array) -> tuple[Words, Mask]:
-    """Decimals without a fraction as unsigned numbers."""
+    """Convert decimals without a fraction to unsigned numbers."""
     wide = np.frombuffer(array.buffers()[1], dtype=np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
     valid = _present_mask(array)
     return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
 
 
-def _flatten(column: pa.Array) -> tuple[pa.Array, Longs]:
-    """The elements of a list or map column (a map's are structs), and how many each row has."""
+def _flatten(column: pa.Array) -> tuple[pa.Array, Integers]:
+    """The elements of a list or map column (structs for a map), and the number of elements of each row."""
     if pa.types.is_map(column.type):
         column = list_of_entries(column)
     sizes = np.asarray(pc.fill_null(pc.list_value_length(column), 0)).astype(np.int64)

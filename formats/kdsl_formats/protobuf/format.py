@@ -1,4 +1,4 @@
-"""The options of the format ``protobuf``, its plan-time rules, and the way to its decoder and encoder."""
+"""The options of the format ``protobuf``, its plan-time rules, and the creation of its decoder and encoder."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from kdsl_formats.protobuf.sources import (
 )
 
 COLUMN_TYPES = """\
-Columns have the names of fields, exactly; some of the fields are enough, in any order.
+Columns have the exact names of fields; they can be a subset of the fields, in any order.
 
 | field | column types |
 | --- | --- |
@@ -43,46 +43,45 @@ Columns have the names of fields, exactly; some of the fields are enough, in any
 | string | STRING, VARCHAR(n), CHAR(n) |
 | bytes | BYTES, VARBINARY(n), BINARY(n) |
 | an enum | STRING (the name), INT or BIGINT (the number) |
-| a message, a group | ROW of some of its fields; a message also BYTES, its serialised form |
+| a message, a group | ROW of some of its fields; a message also BYTES, its serialized form |
 | google.protobuf.Timestamp | TIMESTAMP_LTZ(p), or ROW<seconds BIGINT, nanos INT> |
 | google.protobuf.StringValue and the like | the type of the value, or ROW<value …> |
 | google.protobuf.Struct, Value, ListValue | STRING with JSON |
 | repeated T | ARRAY of a type for T |
 | map<K, V> | MAP of types for K and V |
-| a member of a oneof | as any other field; where several are written, the last column wins |"""
+| a member of a oneof | like any other field; if several are written, the last column wins |"""
 _SOURCES = ("descriptor_set", "descriptor_file", "proto_file", "proto_text")
 
 
 class MessageFormat(Format):
-    """A format of Protobuf messages: the options and rules that all of them share."""
+    """The base class of the formats of Protobuf messages, with their options and rules."""
 
     message_class_name: str | type | None = option("message-class-name", "The message.", default=None)
     ignore_parse_errors: bool = option(
         "ignore-parse-errors",
-        "Read: whether an unreadable message gives no row, instead of an error.",
+        "Read: whether an unreadable message produces no row, instead of an error.",
         default=False,
     )
     read_default_values: bool = option(
         "read-default-values",
-        "Read: whether what is absent has its default value; otherwise the column is NULL. Fields of proto3 without "
-        "`optional` always have theirs.",
+        "Read: whether absent fields have their default values; otherwise their columns are NULL. Fields of proto3 "
+        "without `optional` always have default values.",
         default=False,
     )
     write_null_string_literal: str = option(
         "write-null-string-literal",
-        "Write: what a NULL text inside an array or a map becomes.",
+        "Write: the string to write for a NULL inside an array or a map.",
         default="",
     )
     write_unknown_enum: Literal["first", "fail"] = option(
         "write-unknown-enum",
-        "Write: what a name or number does that the enum does not have: become the enum's first value, or fail the "
-        "row.",
+        "Write: how to write a name or number that is not in the enum: as the enum's first value, or as an error.",
         default="first",
         ignore_case=True,
     )
     descriptor_file: str | None = option(
         "descriptor-file",
-        "The path of a descriptor set with the message, as `protoc --include_imports --descriptor_set_out` makes it.",
+        "The path of a descriptor set with the message, as written by `protoc --include_imports --descriptor_set_out`.",
         default=None,
     )
     descriptor_set: str | None = option(
@@ -97,12 +96,12 @@ class MessageFormat(Format):
     )
     proto_text: str | None = option(
         "proto-text",
-        "The text of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
+        "The content of a `.proto` file with the message; needs kdsl[protobuf] or protoc on the driver.",
         default=None,
     )
     proto_path: tuple[str, ...] = option(
         "proto-path",
-        "The folders in which the imports of proto-file and proto-text are looked for.",
+        "The folders that are searched for the imports of proto-file and proto-text.",
         default=(),
     )
 
@@ -113,24 +112,24 @@ class MessageFormat(Format):
 
     @property
     def named_source(self) -> bool:
-        """Whether an option says where the message is."""
+        """Whether an option names the source of the message."""
         return any(getattr(self, name) is not None for name in _SOURCES)
 
     @classmethod
     def column_types(cls) -> str:
-        """The table of the reference page."""
+        """The table of column types for the reference page."""
         return COLUMN_TYPES
 
     def schema(self) -> Schema:
         """The message with its descriptors.
 
         Raises:
-            SchemaError: It cannot be found.
+            SchemaError: The message cannot be found.
         """
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """The message can be found, and has a field for each column that fits it."""
+        """Check that the message can be found, and has a fitting field for each column."""
         if self.message_class_name is None:
             return
         try:
@@ -141,7 +140,7 @@ class MessageFormat(Format):
         yield from find_problems(schema.message, row, writing=direction == "write")
 
     def prunable(self) -> bool:
-        """Fields are found by name, so fields that no column reads are skipped."""
+        """True: fields are matched by name, so fields that no column reads are skipped."""
         return True
 
     def portable(self) -> Self:
@@ -154,11 +153,11 @@ class MessageFormat(Format):
         return type(self)(**{**options, "message_class_name": schema.name, "descriptor_set": schema.text})
 
     def display_options(self) -> Mapping[str, str]:
-        """The options for people, with a digest instead of the descriptors."""
+        """The options for display, with a digest instead of the descriptors."""
         return hide_descriptors(self.to_strings(), self)
 
     def reading_rules(self, use: Use = ALONE) -> ReadingRules:
-        """What the options mean for the decoder; a null key gives no row, a null value is an error."""
+        """The options in the form that the decoder uses; a null key produces no row, a null value is an error."""
         return ReadingRules(
             ignore_parse_errors=self.ignore_parse_errors,
             read_default_values=self.read_default_values,
@@ -166,25 +165,25 @@ class MessageFormat(Format):
         )
 
     def writing_rules(self) -> WritingRules:
-        """What the options mean for the encoder."""
+        """The options in the form that the encoder uses."""
         return WritingRules(null_text=self.write_null_string_literal, unknown_fails=self.write_unknown_enum == "fail")
 
 
 class Protobuf(MessageFormat):
-    """One Protobuf message per Kafka message, columns by the names of its fields (Flink's format ``protobuf``).
+    """One Protobuf message per Kafka message, with columns matched to fields by name (Flink's format ``protobuf``).
 
-    The message is a class that protoc made (``message_class_name=Order``, or its name ``shop_pb2:Order``); or the name
-    of a message (``shop.Order``, or as Java has it, ``com.shop.Orders$Order``) in a descriptor set
-    (``descriptor_file=``), a ``.proto`` file (``proto_file=``) or the text of one (``proto_text=``). Only the driver
-    looks there: the descriptor travels to the executors in the plan.
+    The message is a class that protoc generated (``message_class_name=Order``, or its name ``shop_pb2:Order``), or the
+    name of a message (``shop.Order``, or its Java name ``com.shop.Orders$Order``) in a descriptor set
+    (``descriptor_file=``), a ``.proto`` file (``proto_file=``) or the content of one (``proto_text=``). Only the driver
+    reads these sources: the plan carries the descriptor to the executors.
     """
 
     identifier = "protobuf"
 
     message_class_name: str | type = option(
         "message-class-name",
-        "The message: the name of a generated Python class (`module:Class`), its full name in Protobuf, or that of its "
-        "Java class. In Python the class itself, too.",
+        "The message: the name of a generated Python class (`module:Class`), its full name in Protobuf, or the name "
+        "of its Java class. In Python also the class itself.",
     )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
@@ -197,7 +196,7 @@ class Protobuf(MessageFormat):
 
 
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
-    """Replace a class in the options by its name and descriptors, so that it need not be imported again."""
+    """Replace a class in the options by its name and descriptors, so that it is not imported again."""
     kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
         schema = schema_of_class(kind)
@@ -213,7 +212,7 @@ def _find_schema(options: MessageFormat) -> Schema:
     sources = {n: value for n in _SOURCES if (value := getattr(options, n)) is not None}
     if len(sources) > 1:
         keys = [repr(getattr(attrs.fields(type(options)), n).metadata["key"]) for n in sources]
-        raise SchemaError(f"both {' and '.join(keys)} say where the message {name!r} is", "set one of them")
+        raise SchemaError(f"both {' and '.join(keys)} name a source of the message {name!r}", "set one of them")
     for source, value in sources.items():
         match source:
             case "descriptor_set":
@@ -227,7 +226,7 @@ def _find_schema(options: MessageFormat) -> Schema:
     schema = import_schema(name)
     if schema is None:
         raise SchemaError(
-            f"there is no class {name!r} that Python can import, and nothing else says where the message is",
+            f"there is no class {name!r} that Python can import, and no option names another source of the message",
             "write 'module:Class', or name the message and set descriptor-file, proto-file or proto-text",
         )
     return schema

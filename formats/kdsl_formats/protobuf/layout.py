@@ -1,9 +1,8 @@
-"""Columns and the fields that hold them.
+"""Matches columns with the fields of messages.
 
-A `Layout` is made of a message type and a row type. It has a descriptor of its own for each ROW: the message with only
-the fields that the row needs. Both decoders read with it, so that both skip what no column reads, and both
-encoders write with it. Maps are the repeated messages in it that they are on the wire, which keeps the order of their
-entries.
+A `Layout` is built from a message type and a row type. It has its own descriptor for each ROW: the message with only
+the fields that the row needs. Both decoders use it, and therefore skip what no column reads; both encoders use it, too.
+Maps are represented as the repeated messages that they are on the wire, which keeps the order of their entries.
 """
 
 from __future__ import annotations
@@ -34,27 +33,27 @@ _F = FieldDescriptor
 _TEXTS = (t.Char, t.VarChar)
 _BYTES = (t.Binary, t.VarBinary)
 MOST_MESSAGES = 10_000
-"""How many messages a layout may have: each ROW of the table, and each message that a required field holds."""
+"""The maximum number of messages of a layout: each ROW of the table, and each message in a required field."""
 UNSIGNED = t.Decimal(20, 0)
-"""Holds every unsigned number of 64 bits."""
+"""The type that holds every unsigned number of 64 bits."""
 _TIMESTAMP_ROW = t.row(seconds=t.BigInt(), nanos=t.Int())
 
 
 @attrs.frozen(eq=False)
 class Member:
-    """A field of a message, and the column that shows it.
+    """A field of a message, and its column.
 
     Attributes:
         name: The name of both.
-        field: The field, of the layout's own descriptor.
-        kind: The type of one value: of an element where the field is repeated, of the entry (a ROW of key and value)
-            where it is a map.
-        form: How a value of the type is held.
-        shape: Whether there is one value, or an ARRAY of them, or a MAP.
+        field: The field, in the layout's own descriptor.
+        kind: The type of one value: an element if the field is repeated, an entry (a ROW of key and value) if it is a
+            map.
+        form: How a value is represented by the column type.
+        shape: Whether there is one value, an ARRAY of values, or a MAP.
         inside: The layout of a value that is a message.
-        names: The names of an enum's values by their numbers, in the order of the declaration; of several the first.
-        numbers: The numbers of an enum's values by all their names.
-        closed: Whether a number that the enum does not have counts as no value.
+        names: The names of an enum's values by number, in the order of the declaration; the first of several names.
+        numbers: The numbers of an enum's values by name.
+        closed: Whether a number that the enum does not have is treated as an absent value.
         presence: Whether an absent value can be distinguished from the default.
         oneof: The oneof that the field belongs to, if any.
     """
@@ -73,18 +72,18 @@ class Member:
 
     @property
     def by_name(self) -> bool:
-        """Whether an enum is shown by its names."""
+        """Whether the column contains the names of enum values."""
         return isinstance(self.kind, _TEXTS)
 
 
 @attrs.frozen(eq=False)
 class Layout:
-    """A message and the row that shows it.
+    """A message, and the row for its columns.
 
     Attributes:
         descriptor: The message with only the fields below.
         members: The fields that are columns, in the order of the columns.
-        hidden: The other fields that must be read: those of a oneof with a column, and required ones.
+        hidden: The other fields that must be read: required ones, and those in a oneof with a column.
     """
 
     descriptor: Descriptor
@@ -93,22 +92,22 @@ class Layout:
 
     @property
     def make(self) -> type[Message]:
-        """The class of its messages."""
+        """The generated class of the message."""
         return GetMessageClass(self.descriptor)
 
     def any_of(self, form: Form) -> bool:
-        """Whether a value of a form is somewhere in it."""
+        """Whether any value in the layout has this form."""
         every = (*self.members, *self.hidden)
         return any(m.form == form or (m.inside is not None and m.inside.any_of(form)) for m in every)
 
 
 def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
-    """What keeps a row type from showing a message.
+    """Find why a row type cannot represent a message.
 
     Args:
         message: The message.
         row: The columns.
-        writing: Whether messages are made, so that required fields need a column.
+        writing: Whether messages are written, so that required fields need a column.
     """
     yield from _find_problems(message, row, "", writing=writing)
 
@@ -121,7 +120,7 @@ def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool)
             yield Problem(
                 "protobuf-field",
                 f"the message {message.full_name} has no field {field.name!r}{nearest(field.name, known)}",
-                f"name the column like a field: {listing(list(known)) or 'there is none'}",
+                f"use the name of a field: {listing(list(known)) or 'there is none'}",
                 Where(column=path_to_field),
             )
         else:
@@ -160,7 +159,7 @@ def _field_problems(
 def _single_problems(
     field: FieldDescriptor, kind: t.DataType, path_to_field: str, *, writing: bool
 ) -> Iterator[Problem]:
-    """What keeps a type from showing one value of a field."""
+    """Find why a type cannot represent one value of a field."""
     inner = field.message_type
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
@@ -176,7 +175,7 @@ def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
 
 
 def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
-    """The types that can show one value of a field, the best one first."""
+    """The types that can represent one value of a field, the best one first."""
     inner = field.message_type
     if inner is not None:
         special: list[t.DataType] = []
@@ -200,7 +199,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
 
 
 def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
-    """The problem of a column type that cannot show a field."""
+    """The problem of a column type that cannot represent a field."""
     spelled = field_type_name(field)
     if is_map(field):
         fix = "declare MAP<key, value>"
@@ -219,7 +218,7 @@ def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Pro
 
 
 def field_type_name(field: FieldDescriptor) -> str:
-    """The type of a field as a ``.proto`` file spells it."""
+    """The type of a field as written in a ``.proto`` file."""
     inner = field.message_type
     if inner is not None and is_map(field):
         return f"map<{', '.join(field_type_name(inner.fields_by_name[name]) for name in ('key', 'value'))}>"
@@ -231,20 +230,21 @@ def field_type_name(field: FieldDescriptor) -> str:
     return f"repeated {shown}" if field.is_repeated else shown
 
 
-# -- making
+# -- building
 
 
 def layout_of(schema: Schema, row: t.Row) -> Layout:
-    """The layout of a message for a row type that `find_problems` has nothing against.
+    """The layout of a message for a row type for which `find_problems` finds no problems.
 
     Raises:
-        SchemaError: The messages that required fields need are too many, or nested too deeply (`kdsl.types.limits`).
+        SchemaError: Required fields need too many messages, or messages that are nested too deeply
+            (`kdsl.types.limits`).
     """
     return _LayoutBuilder(schema).layout(row)
 
 
 class _LayoutBuilder:
-    """Makes the descriptors of a layout: for each ROW a copy of its message beside it, with only the needed fields."""
+    """Builds the descriptors of a layout: for each ROW, a copy of its message with only the needed fields."""
 
     def __init__(self, schema: Schema) -> None:
         self._message = schema.message
@@ -267,10 +267,10 @@ class _LayoutBuilder:
             limit = (
                 f"nested more than {MAX_DEPTH} levels deep"
                 if self._depth > MAX_DEPTH
-                else f"more than {MOST_MESSAGES:,}, where each counts at each place that uses it"
+                else f"more than {MOST_MESSAGES:,}, counting each one wherever it is used"
             )
             raise SchemaError(
-                f"the messages that required fields of {self._message.full_name} hold are {limit}",
+                f"the messages in required fields of {self._message.full_name} are {limit}",
                 "make fields optional, or declare the column with the required message as BYTES",
             )
         copied = DescriptorProto(name=f"{original.name}_kdsl{self._count}", options=original.options)
@@ -298,7 +298,7 @@ class _LayoutBuilder:
     def _refer_to_copy(
         self, copied_field: FieldDescriptorProto, field: FieldDescriptor, kind: t.DataType | None
     ) -> None:
-        """Let the copy of a field hold what its column shows: a copy of its message, or plain bytes."""
+        """Set the type of a copied field to what its column needs: a copy of its message, or plain bytes."""
         inner = field.message_type
         assert inner is not None
         if isinstance(kind, t.Map):
@@ -313,7 +313,7 @@ class _LayoutBuilder:
             copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
     def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
-        """Both fields of a map's entry are always written; closed enums are looked at by the readers."""
+        """Always write both fields of a map's entry; the readers check closed enums."""
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
             enum = message.fields_by_name[field.name].enum_type
@@ -329,7 +329,7 @@ class _LayoutBuilder:
 
 
 def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
-    """Every message of a set: its full name, and its declaration with the list that holds it."""
+    """Every message of a set: its full name, its declaration, and the list that contains it."""
 
     def inside(messages: Any, prefix: str) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
         for message in list(messages):
@@ -345,7 +345,7 @@ def _prefix(file: FileDescriptorProto) -> str:
 
 
 def _drop_empty_oneofs(message: DescriptorProto) -> None:
-    """Take out the oneofs that have no field left, and number the others anew."""
+    """Remove the oneofs that have no field left, and renumber the others."""
     used = sorted({f.oneof_index for f in message.field if f.HasField("oneof_index")})
     used_oneofs = [message.oneof_decl[i] for i in used]
     for field in message.field:
@@ -369,13 +369,13 @@ def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Lay
 
 
 def _hidden_type(field: FieldDescriptor) -> t.DataType:
-    """A type for a field that is read, but shown by no column."""
+    """A type for a field that is read but has no column."""
     one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 
 def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) -> Member:
-    """A field and its column."""
+    """The member for a field and its column."""
     kind, shape = column.type, "one"
     if isinstance(kind, t.Map):
         kind, shape = t.row(key=kind.key, value=kind.value), "map"
@@ -405,7 +405,7 @@ def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Fi
 
 
 def _message_form(inner: Descriptor, whole: Descriptor, kind: t.DataType) -> tuple[Form, Layout]:
-    """How a message is shown by a type, and its layout."""
+    """The form in which a type represents a message, and its layout."""
     if isinstance(kind, t.Row):
         return "message", _bind_layout(inner, whole, kind)
     if whole.full_name == TIMESTAMP:

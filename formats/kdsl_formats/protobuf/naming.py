@@ -1,4 +1,4 @@
-"""The names of messages: in Protobuf, and as Java has them, which is how Flink's users write them."""
+"""The names of messages in Protobuf and in Java, where Flink's users take them from."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def message_names(file: FileDescriptorProto) -> Iterator[str]:
 
 
 def java_names(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
-    """The names of a file's messages in Java, with a dot for each ``$``, and their full names.
+    """The Java names of a file's messages, with a dot for each ``$``, and their full names.
 
-    Each message is named with its outer class and without it, so that it does not matter whether the file says
-    ``java_multiple_files``.
+    Each message is listed with and without its outer class, so that the file's option ``java_multiple_files`` does not
+    matter.
     """
     package = file.options.java_package if file.options.HasField("java_package") else file.package
     before = f"{package}." if package else ""
@@ -29,7 +29,7 @@ def java_names(file: FileDescriptorProto) -> Iterator[tuple[str, str]]:
 
 
 def outer_class(file: FileDescriptorProto) -> str:
-    """The name of the class that Java makes of a file."""
+    """The name of the outer Java class that protoc generates for a file."""
     if file.options.HasField("java_outer_classname"):
         return file.options.java_outer_classname
     stem = file.name.rpartition("/")[2].removesuffix(".proto")

@@ -1,7 +1,7 @@
-"""The pieces of messages, and how they become the messages of many rows at once.
+"""Joins the pieces of messages to the messages of many rows at once.
 
-Short pieces are made here (tags, lengths, numbers); the others are there already (strings, bytes, messages inside).
-Arrow puts the pieces of all rows one after the other in one go.
+Short pieces (tags, lengths, numbers) are written here; long ones (strings, bytes, nested messages) exist already. Arrow
+concatenates the pieces of all rows in one step.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import numpy.typing as npt
 import pyarrow as pa
 from google.protobuf.descriptor import FieldDescriptor
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, bounds
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds
 from kdsl_formats._columns.varints import varint_sizes, write_varints
 
 
 @attrs.frozen(eq=False)
 class FieldData:
-    """Values of a field, one of each row, of one of the three shapes.
+    """Values of a field, one for each row, in one of three forms.
 
     Attributes:
         numbers: The values of varints.
-        fixed: The bytes of fixed numbers, a row each.
-        data: Spans of bytes; NULL has none.
+        fixed: The bytes of fixed-width numbers, one line for each row.
+        data: Byte strings; NULL for rows without a value.
     """
 
     numbers: Words | None = None
@@ -36,13 +36,13 @@ class FieldData:
 
 @attrs.frozen(eq=False)
 class TagPiece:
-    """A tag, and a number after it.
+    """A tag, and the number after it.
 
     Attributes:
         tag: The bytes of the tag.
-        present: The rows that have it; None is all of them.
+        present: The rows that have it; None for all.
         numbers: The varint after it.
-        fixed: The fixed number after it.
+        fixed: The fixed-width number after it.
     """
 
     tag: bytes
@@ -52,7 +52,7 @@ class TagPiece:
 
 
 def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.BinaryArray:
-    """Pieces of rows, one after the other in each row, as one array."""
+    """Join the pieces of each row, in order, to one array of messages."""
     whole: list[pa.BinaryArray] = []
     short: list[TagPiece] = []
     for piece in pieces:
@@ -75,8 +75,8 @@ def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.B
     return regroup(spread, np.arange(kinds, (count + 1) * kinds, kinds)[:count])
 
 
-def regroup(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
-    """Neighbours made one: the n-th has the elements up to the n-th end."""
+def regroup(array: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
+    """Join neighbors: element n consists of the elements up to the n-th end."""
     _, end = bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
@@ -87,9 +87,9 @@ def regroup(array: pa.BinaryArray, ends: Longs) -> pa.BinaryArray:
 
 
 def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
-    """Tags and numbers as bytes."""
+    """Encode tags and numbers as bytes."""
     sizes = []
-    numbers: list[Longs | None] = []
+    numbers: list[Integers | None] = []
     total = np.zeros(count, dtype=np.int64)
     for part in parts:
         inner = None if part.numbers is None else varint_sizes(part.numbers)
@@ -122,7 +122,7 @@ def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
 
 
 def encode_tag(field: FieldDescriptor, wire: int) -> bytes:
-    """The bytes that begin a field of a wire type."""
+    """Encode the tag of a field with a wire type."""
     number = field.number << 3 | wire
     head = b""
     while number > 0x7F:

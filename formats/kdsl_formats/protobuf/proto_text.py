@@ -1,6 +1,6 @@
-"""A file's descriptor as the text of a ``.proto`` file, which is what registries keep and compare.
+"""Writes a file's descriptor as a ``.proto`` file, the form that registries store and compare.
 
-Compiled again it gives the same descriptor; comments and custom options are not in it.
+Compiling it returns the same descriptor; it has no comments and no custom options.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LAST_ENUM = (1 << 31) - 1
 
 
 def proto_text(file: FileDescriptorProto) -> str:
-    """The text of a file."""
+    """The content of the ``.proto`` file."""
     return "\n".join(_FileWriter(file).lines()) + "\n"
 
 
@@ -60,7 +60,7 @@ class _FileWriter:
 
     def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
         inside = {_join_name(scope, one.name): one for one in message.nested_type}
-        declared = set()  # what a field declares: groups and the entries of maps
+        declared = set()  # messages that a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
         for enum in message.enum_type:
             yield from self._enum(enum, indent)
@@ -184,7 +184,7 @@ def _escape(data: bytes) -> str:
 
 
 def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
-    """Options that are set, ``name = value``; those of messages by their paths."""
+    """The options that are set, as ``name = value``; options of messages by their paths."""
     for field, value in options.ListFields():
         name = f"{prefix}{field.name}"
         if field.name in without or field.is_extension:

@@ -1,6 +1,6 @@
 """The reference decoder of Protobuf: it reads messages one by one and defines what they mean.
 
-Google's library parses; this module converts its values to those of columns.
+Google's library parses the messages; this module converts the values to those of columns.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FIRST_INSTANT, LAST_INSTANT = -(1 << 63), (1 << 63) - 1
 
 @attrs.frozen
 class ReadingRules:
-    """What the options mean for reading.
+    """The options of the format for reading.
 
     Attributes:
-        ignore_parse_errors: Whether a bad message gives no row, instead of an error.
-        read_default_values: Whether what is absent has its default, instead of NULL.
-        null_fails: Whether a null message is an error; otherwise it gives no row.
+        ignore_parse_errors: Whether a bad message produces no row, instead of an error.
+        read_default_values: Whether absent values become their defaults, instead of NULL.
+        null_fails: Whether a null message is an error; otherwise it produces no row.
     """
 
     ignore_parse_errors: bool = False
@@ -41,11 +41,11 @@ class BadMessageError(ValueError):
 
 
 class ReferenceDecoder:
-    """Reads messages into rows of one type.
+    """Decodes messages to rows of one type.
 
     Args:
         layout: The message and the row type.
-        rules: What the options of the format mean.
+        rules: The options of the format.
     """
 
     def __init__(self, layout: Layout, rules: ReadingRules) -> None:
@@ -54,7 +54,7 @@ class ReferenceDecoder:
         self._defaults = rules.read_default_values
 
     def read_row(self, message: bytes) -> dict[str, Any]:
-        """The row of a message, its values as Arrow takes them.
+        """Decode a message to a row whose values Arrow accepts.
 
         Raises:
             BadMessageError: The message cannot be read.
@@ -85,7 +85,7 @@ class ReferenceDecoder:
         return self._read_entries(member, values)
 
     def _read_entries(self, member: Member, entries: Any) -> list[tuple[Any, Any]]:
-        """A map's entries; of equal keys the last counts, in the place of the first."""
+        """A map's entries; of equal keys the last one wins, at the index of the first."""
         assert member.inside is not None
         key, value = member.inside.members
         pairs: dict[Any, Any] = {}
@@ -116,7 +116,7 @@ class ReferenceDecoder:
 
 
 def to_micros(seconds: int, nanos: int) -> int:
-    """A Timestamp in microseconds, cut."""
+    """Convert a Timestamp to microseconds; finer digits are truncated."""
     micros = seconds * 1_000_000 + nanos // 1000
     if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
         raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is out of range")
@@ -124,7 +124,7 @@ def to_micros(seconds: int, nanos: int) -> int:
 
 
 def _convert_scalar(kind: t.DataType, value: Any) -> Any:
-    """A scalar as the column has it; unsigned numbers become signed."""
+    """Convert a scalar to the column's type; unsigned numbers become signed."""
     match kind:
         case t.Int() if value >= 1 << 31:
             return value - (1 << 32)  # unsigned numbers are signed in Java
@@ -139,14 +139,14 @@ def _convert_scalar(kind: t.DataType, value: Any) -> Any:
 
 
 def _convert_enum(member: Member, number: int) -> str | int:
-    """An enum value as its name or number."""
+    """Convert an enum value to its name or number."""
     known = member.names.get(number)
     if member.by_name:
         return UNRECOGNIZED if known is None else known
     if known is None:
         raise BadMessageError(
-            f"the field {member.field.full_name.rpartition('.')[2]!r} has the unknown enum value {number}, and only a "
-            "STRING column can say so"
+            f"the field {member.field.full_name.rpartition('.')[2]!r} has the unknown enum value {number}, which only "
+            "a STRING column can represent"
         )
     return number
 
@@ -155,4 +155,4 @@ def _to_json(value: Message) -> str:
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:
-        raise BadMessageError(f"a value has no JSON: {e}") from e
+        raise BadMessageError(f"a value cannot be written as JSON: {e}") from e

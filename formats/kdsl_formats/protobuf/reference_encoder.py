@@ -1,4 +1,4 @@
-"""The reference encoder of Protobuf: it writes rows one by one and defines what a row becomes."""
+"""The reference encoder of Protobuf: it writes rows one by one and defines the message of a row."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from kdsl_formats.protobuf.reference_decoder import BadMessageError
 
 @attrs.frozen
 class WritingRules:
-    """What the options mean for writing.
+    """The options of the format for writing.
 
     Attributes:
-        null_text: What a NULL text inside an ARRAY or a MAP becomes.
-        unknown_fails: Whether a name or number that an enum does not have fails the row; otherwise it becomes the
-            enum's first value.
+        null_text: The string for a NULL inside an ARRAY or a MAP.
+        unknown_fails: Whether a name or number that an enum does not have is an error; otherwise the enum's first value
+            is written.
     """
 
     null_text: str = ""
@@ -28,11 +28,11 @@ class WritingRules:
 
 
 class ReferenceEncoder:
-    """Writes rows of one type as messages.
+    """Encodes rows of one type as messages.
 
     Args:
         layout: The message and the row type.
-        rules: What the options of the format mean.
+        rules: The options of the format.
     """
 
     def __init__(self, layout: Layout, rules: WritingRules) -> None:
@@ -41,7 +41,7 @@ class ReferenceEncoder:
         self._rules = rules
 
     def write_message(self, row: dict[str, Any]) -> bytes:
-        """The message of a row, whose values are as Arrow gives them: instants as microseconds, maps as pairs.
+        """Encode a row, whose values have the form of Arrow's: instants in microseconds, maps as pairs.
 
         Raises:
             BadMessageError: The row cannot be written.
@@ -100,7 +100,7 @@ class ReferenceEncoder:
                         self._fill_message(part, inner, value)
 
     def _fill_message(self, member: Member, message: Any, value: Any) -> None:
-        """Set a message inside another from a value."""
+        """Set a nested message from a value."""
         assert member.inside is not None
         match member.form:
             case "timestamp":
@@ -117,7 +117,7 @@ class ReferenceEncoder:
                 self._fill(member.inside, message, value)
 
     def _convert_element(self, member: Member, value: Any) -> Any:
-        """A value inside an ARRAY or a MAP, where there is no NULL."""
+        """Convert a value inside an ARRAY or a MAP, where Protobuf has no NULL."""
         if value is not None:
             return self._convert_scalar(member, value)
         if member.form == "enum":
@@ -133,7 +133,7 @@ class ReferenceEncoder:
                 return 0
 
     def _convert_scalar(self, member: Member, value: Any) -> Any:
-        """A value as Protobuf takes it; raises an error where it is out of range."""
+        """Convert a value to Protobuf's form; raises an error if it is out of range."""
         if member.form == "enum":
             return self._enum_number(member, value)
         if not is_unsigned(member):
@@ -148,7 +148,7 @@ class ReferenceEncoder:
         return value % (1 << bits)
 
     def _enum_number(self, member: Member, value: Any) -> int:
-        """The number of an enum value; an unknown one becomes the first, or raises an error."""
+        """The number of an enum value; an unknown value becomes the first one, or raises an error."""
         if member.by_name:
             if value in member.numbers:
                 return member.numbers[value]
@@ -160,5 +160,5 @@ class ReferenceEncoder:
 
 
 def is_unsigned(member: Member) -> bool:
-    """Whether a field holds unsigned numbers."""
+    """Whether a field contains unsigned numbers."""
     return member.field.cpp_type in (member.field.CPPTYPE_UINT32, member.field.CPPTYPE_UINT64)

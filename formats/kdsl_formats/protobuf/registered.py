@@ -1,4 +1,4 @@
-"""Protobuf schemas in a schema registry: as text or as a descriptor in base64, with the files that they import."""
+"""Protobuf schemas in a schema registry: ``.proto`` files or descriptors in base64, with the files that they import."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _MAIN = "main.proto"
 
 
 def message_names(schema: RegisteredSchema) -> dict[Path, str]:
-    """The full names of a registered schema's messages by their indexes.
+    """The full names of a registered schema's messages by their paths.
 
     Raises:
-        SchemaError: It is not a Protobuf schema.
+        SchemaError: The schema is not a Protobuf schema.
     """
     _check_kind(schema)
     file = _descriptor(schema.text)
@@ -37,23 +37,23 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
     """A message of a registered schema.
 
     Args:
-        client: The registry, for what the schema imports.
+        client: The client of the registry, for the schema's imports.
         schema: The schema.
         name: The message's full name.
 
     Raises:
-        SchemaError: It is not a Protobuf schema, or there is no compiler.
-        RegistryError: What it imports cannot be fetched.
+        SchemaError: The schema is not a Protobuf schema, or there is no compiler.
+        RegistryError: An imported file cannot be fetched.
     """
     return schema_of(name, load_files(client, schema))
 
 
 def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
-    """The files of a registered schema, its own one last; with comments where it was registered as text.
+    """The files of a registered schema, its own file last; with comments if it was registered as a ``.proto`` file.
 
     Raises:
-        SchemaError: It is not a Protobuf schema, or there is no compiler.
-        RegistryError: What it imports cannot be fetched.
+        SchemaError: The schema is not a Protobuf schema, or there is no compiler.
+        RegistryError: An imported file cannot be fetched.
     """
     _check_kind(schema)
     used = client.references(schema)
@@ -64,20 +64,21 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
             descriptor = _descriptor(one.text)
             if descriptor is None:
                 raise SchemaError(
-                    f"the schema imports {imported_name!r}, which is registered as text", "register both alike"
+                    f"the schema imports {imported_name!r}, which is registered as a .proto file",
+                    "register both in the same form",
                 )
             descriptor.name = imported_name
             files.file.append(descriptor)
         files.file.append(main)
         return files
     with tempfile.TemporaryDirectory(prefix="kdsl-registry-") as folder:
-        texts = {imported_name: one.text for imported_name, one in used.items()}
-        main_name = _MAIN if _MAIN not in texts else f"_{_MAIN}"
-        for imported_name, text in {**texts, main_name: schema.text}.items():
+        strings = {imported_name: one.text for imported_name, one in used.items()}
+        main_name = _MAIN if _MAIN not in strings else f"_{_MAIN}"
+        for imported_name, text in {**strings, main_name: schema.text}.items():
             import_path = PurePosixPath(imported_name)
             if import_path.is_absolute() or ".." in import_path.parts:
                 raise SchemaError(
-                    f"the schema imports {imported_name!r}, which is not the path of a file", "register it anew"
+                    f"the schema imports {imported_name!r}, which is not the path of a file", "register it again"
                 )
             path = FilePath(folder, import_path)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,19 +87,19 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
 
 
 def register_schema(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
-    """The id of a message's file under a subject; the files that it imports have their own names as subjects.
+    """Find or register a message's file under a subject; imported files have their own names as subjects.
 
     Args:
-        client: The registry.
+        client: The client of the registry.
         subject: The subject.
         schema: The message.
-        register: Whether what is not there is registered; otherwise it must be there already.
-        normalize: Whether the registry brings it into its normal form.
+        register: Whether to register missing schemas; otherwise they must be registered already.
+        normalize: Whether the registry normalizes the schema.
 
     Raises:
-        UnknownSubjectError: It is not there, and is not registered.
-        IncompatibleSchemaError: The registry does not take it.
-        RegistryError: The registry does not answer, or refuses.
+        UnknownSubjectError: The schema is not registered, and `register` is false.
+        IncompatibleSchemaError: The registry rejects the schema.
+        RegistryError: The registry does not answer, or refuses the request.
     """
     try:
         registered = file_to_register(client, schema, register=register, normalize=normalize)
@@ -109,22 +110,22 @@ def register_schema(client: RegistryClient, subject: str, schema: Schema, *, reg
         if not any(file.syntax == "editions" for file in FileDescriptorSet.FromString(schema.files).file):
             raise
         raise IncompatibleSchemaError(
-            f"{e}; it is of an edition, which this registry may not know: write it in proto2 or proto3, where each "
-            "field that knows whether it is there is 'optional'"
+            f"{e}; the schema uses an edition, which this registry may not support: rewrite it in proto2 or proto3, "
+            "and declare fields with presence as 'optional'"
         ) from None
 
 
 def file_to_register(
     client: RegistryClient, schema: Schema, *, register: bool = False, normalize: bool = False
 ) -> RegisteredSchema:
-    """The file of a message as it is registered, with the versions of the files that it imports; see `register_schema`.
+    """The registered form of a message's file, with the versions of the files that it imports; see `register_schema`.
 
     Raises:
-        RegistryError: As there, for the files that it imports.
+        RegistryError: As for `register_schema`, for the imported files.
     """
     *imported, main = FileDescriptorSet.FromString(schema.files).file
     known: dict[str, SchemaReference] = {}
-    for file in imported:  # each after what it imports itself
+    for file in imported:  # each after its own imports
         if file.name.startswith(_WELL_KNOWN):
             continue
         registered = _to_registered(file, known)
@@ -136,7 +137,7 @@ def file_to_register(
 
 
 def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
-    """A file as it is registered."""
+    """The registered form of a file."""
     return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
 
 
@@ -144,12 +145,12 @@ def _check_kind(schema: RegisteredSchema) -> None:
     """Raise an error for a schema of another language."""
     if schema.kind != PROTOBUF:
         raise SchemaError(
-            f"it is a schema of the kind {schema.kind}, and not of Protobuf", "read it with its own format"
+            f"it is a schema of the kind {schema.kind}, not a Protobuf schema", "read it with its own format"
         )
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor that a string is in base64; None where it is a ``.proto`` file."""
+    """The descriptor in a base64 string; None if the string is a ``.proto`` file."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError, DecodeError):

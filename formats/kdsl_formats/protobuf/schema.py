@@ -1,6 +1,6 @@
-"""A message type as a row type: what a table of such messages would be declared as.
+"""Derives row types from message types, as a table of such messages would declare them.
 
-Code generation begins here; nothing in the way of the data does.
+Only code generation uses this module; reading and writing do not.
 """
 
 from __future__ import annotations
@@ -43,22 +43,23 @@ SCALARS: Mapping[int, t.DataType] = {
 def row_of(
     message: Descriptor, comments: Mapping[str, str] | None = None, *, well_known: bool = True, nullable: bool = False
 ) -> t.Row:
-    """The row type that holds every field of a message, in the order of the ``.proto`` file.
+    """The row type of all fields of a message, in the order of the ``.proto`` file.
 
-    Enums are STRING. What can never be NULL on reading is NOT NULL: fields without presence (proto3's plain ones),
-    required ones, elements of repeated fields, keys and values of maps. Repeated fields and maps themselves are NULL
-    where they are empty. A message inside itself is BYTES, its serialised form, because no row type is infinite.
+    Enums are STRING. Columns that are never NULL on reading are NOT NULL: fields without presence (plain fields of
+    proto3), required fields, elements of repeated fields, keys and values of maps. Repeated fields and maps themselves
+    are NULL if they are empty. A message inside itself is BYTES, its serialized form, because row types cannot be
+    recursive.
 
     Args:
         message: The message's descriptor.
         comments: Comments by the full names of fields (see `comments_of`); they become the comments of columns.
-        well_known: Whether google.protobuf's types get the types of SQL that mean the same: ``Timestamp`` is
+        well_known: Whether google.protobuf's types become the corresponding SQL types: ``Timestamp`` is
             TIMESTAMP_LTZ(6), the wrappers (``StringValue``, …) are their values, ``Struct``, ``Value`` and
-            ``ListValue`` are STRING with JSON. Otherwise each is a ROW of its fields, as Flink has it.
-        nullable: Whether everything may be NULL, as in a Flink DDL without NOT NULL; keys of maps never are.
+            ``ListValue`` are STRING with JSON. Otherwise each is a ROW of its fields, as in Flink.
+        nullable: Whether all columns are nullable, as in a Flink DDL without NOT NULL; keys of maps never are.
 
     Raises:
-        SchemaError: The message has too many fields, or too deep ones (`kdsl.types.limits`).
+        SchemaError: The message has too many fields, or is nested too deeply (`kdsl.types.limits`).
     """
     return _RowTypes(comments or {}, well_known=well_known, nullable=nullable).row_type(message, ())
 
@@ -67,7 +68,7 @@ def comments_of(files: FileDescriptorSet) -> dict[str, str]:
     """The comments of a ``.proto`` file by the full names of messages, fields, enums and their values.
 
     Args:
-        files: Made with source information (``protoc --include_source_info``); without it nothing is found.
+        files: Compiled with source information (``protoc --include_source_info``); without it there are no comments.
     """
     comments: dict[str, str] = {}
     for file in files.file:
@@ -81,7 +82,7 @@ def comments_of(files: FileDescriptorSet) -> dict[str, str]:
 
 
 class _RowTypes:
-    """Makes row types of messages."""
+    """Derives row types from messages."""
 
     def __init__(self, comments: Mapping[str, str], *, well_known: bool, nullable: bool) -> None:
         self._comments = comments
@@ -94,8 +95,8 @@ class _RowTypes:
         self._fields += len(message.fields)
         if self._fields > MAX_TYPES:
             raise SchemaError(
-                f"the message {inside[0]} has more than {MAX_TYPES:,} fields, where those of an inner message count "
-                "at each place that uses it",
+                f"the message {inside[0]} has more than {MAX_TYPES:,} fields, counting those of an inner message "
+                "wherever it is used",
                 "declare a table with the columns that are needed",
             )
         if len(inside) > MAX_DEPTH:
@@ -135,13 +136,13 @@ class _RowTypes:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field is a ``map<…, …>``, which on the wire is repeated messages of key and value."""
+    """Whether a field is a ``map<…, …>``, which on the wire is a list of messages of key and value."""
     inner = field.message_type
     return inner is not None and field.is_repeated and inner.GetOptions().map_entry
 
 
 def enum_names(enum: EnumDescriptor) -> dict[int, str]:
-    """The names of an enum's values by their numbers; of several names the first one."""
+    """The names of an enum's values by number; the first of several names."""
     names: dict[int, str] = {}
     for value in enum.values:
         names.setdefault(value.number, value.name)
@@ -149,7 +150,7 @@ def enum_names(enum: EnumDescriptor) -> dict[int, str]:
 
 
 def _names_of(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
-    """What a file declares: the path in its source information, and the full name."""
+    """The declarations of a file: the path of each in its source information, and its full name."""
     prefix = f"{file.package}." if file.package else ""
     for i, message in enumerate(file.message_type):
         yield from _names_inside(message, (4, i), prefix)

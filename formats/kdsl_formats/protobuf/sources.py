@@ -1,4 +1,4 @@
-"""Where a message type comes from: a generated class, a descriptor set, a ``.proto`` file or its text.
+"""Finds message types in generated classes, descriptor sets, ``.proto`` files or their content.
 
 All of them become a `Schema`: the message's name and the descriptors that it needs. A plan contains the schema, and
 executors need neither the file nor the class.
@@ -51,12 +51,12 @@ class SchemaError(KdslError):
 
 @attrs.frozen
 class Schema:
-    """A message type with everything that it needs.
+    """A message type with everything that it depends on.
 
     Attributes:
-        name: The message's full name, as ``shop.Order``.
-        files: A serialised FileDescriptorSet: the message's file and those it imports, each after what it imports;
-            equal for equal ``.proto`` files.
+        name: The message's full name, such as ``shop.Order``.
+        files: A serialized FileDescriptorSet of the message's file and its imports, each after its own imports; equal
+            for equal ``.proto`` files.
     """
 
     name: str
@@ -64,12 +64,12 @@ class Schema:
 
     @cached_property
     def digest(self) -> str:
-        """The beginning of the SHA-256 of the descriptors."""
+        """The first characters of the SHA-256 of the descriptors."""
         return sha256(self.files).hexdigest()[:12]
 
     @property
     def message(self) -> Descriptor:
-        """The descriptor."""
+        """The descriptor of the message."""
         return _descriptor(self.name, self.files)
 
     @property
@@ -88,7 +88,7 @@ def schema_of_class(kind: Any) -> Schema:
     descriptor = getattr(kind, "DESCRIPTOR", None)
     if not isinstance(descriptor, Descriptor):
         raise SchemaError(
-            f"{kind!r} is not a class of Protobuf messages", "pass a class that protoc made, or a message's name"
+            f"{kind!r} is not a class of Protobuf messages", "pass a class that protoc generated, or a message's name"
         )
     return schema_of(descriptor.full_name, _files_of(descriptor.file))
 
@@ -97,8 +97,8 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
     """The schema of a message in a set of files.
 
     Args:
-        name: The full name (``shop.Order``), a name as Java has it (``com.shop.Orders$Order``), or the bare name of a
-            message where only one has it.
+        name: The full name (``shop.Order``), the Java name (``com.shop.Orders$Order``), or the bare name of a message
+            if it is unique.
         files: The files; those of ``google/protobuf/`` may be missing.
 
     Raises:
@@ -113,16 +113,16 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
         _ = schema.message
     except (TypeError, KeyError) as e:
         raise SchemaError(
-            f"the descriptors of the message {message_name!r} do not fit together: {e}", "make them again"
+            f"the descriptors of the message {message_name!r} do not fit together: {e}", "generate them again"
         ) from e
     return schema
 
 
 def import_schema(name: str) -> Schema | None:
-    """The schema of a generated class by its name in Python: ``shop_pb2:Order`` or ``shop_pb2.Order``; None if none.
+    """The schema of a generated class by its Python name: ``shop_pb2:Order`` or ``shop_pb2.Order``; None if missing.
 
     Raises:
-        SchemaError: The name is one of Python's (``module:Class``), and it cannot be imported or is something else.
+        SchemaError: The name is a Python name (``module:Class``), but cannot be imported or is not a message class.
     """
     module, colon, inside = name.partition(":")
     parts = name.split(".")
@@ -150,27 +150,27 @@ def import_schema(name: str) -> Schema | None:
 
 
 def read_set(data: bytes, where: str) -> FileDescriptorSet:
-    """A FileDescriptorSet from its bytes, which ``protoc --descriptor_set_out`` writes.
+    """Parse a FileDescriptorSet, as ``protoc --descriptor_set_out`` writes it.
 
     Args:
         data: The bytes.
-        where: What they are, for the message.
+        where: A description of the bytes, for the message.
     """
     try:
         files = FileDescriptorSet.FromString(data)
     except DecodeError as e:
         raise SchemaError(
-            f"{where} holds no descriptor set", "make one with protoc --include_imports --descriptor_set_out=FILE"
+            f"{where} is not a descriptor set", "write one with protoc --include_imports --descriptor_set_out=FILE"
         ) from e
     if not any(file.name for file in files.file):
         raise SchemaError(
-            f"{where} holds no descriptors", "make a set with protoc --include_imports --descriptor_set_out=FILE"
+            f"{where} is an empty descriptor set", "write one with protoc --include_imports --descriptor_set_out=FILE"
         )
     return files
 
 
 def read_set_text(text: str) -> FileDescriptorSet:
-    """A FileDescriptorSet from its base64."""
+    """Parse a FileDescriptorSet in base64."""
     try:
         return read_set(base64.b64decode(text, validate=True), "descriptor-set")
     except (binascii.Error, ValueError) as e:
@@ -178,7 +178,7 @@ def read_set_text(text: str) -> FileDescriptorSet:
 
 
 def read_file(path: str) -> bytes:
-    """The bytes of a file that an option names."""
+    """The content of a file that an option names."""
     try:
         return Path(path).read_bytes()
     except OSError as e:
@@ -189,14 +189,14 @@ def read_file(path: str) -> bytes:
 
 
 def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile ``.proto`` files, with the comments and with everything they import.
+    """Compile ``.proto`` files, with comments and all imports.
 
     Args:
         files: The files.
-        folders: Where imports are looked for; the folder of each file is looked into last.
+        folders: The folders that are searched for imports; the folder of each file is searched last.
 
     Raises:
-        SchemaError: A file is missing or wrong, or there is no compiler.
+        SchemaError: A file is missing or invalid, or there is no compiler.
     """
     for file in files:
         read_file(str(file))
@@ -216,13 +216,13 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
             lines = [line for line in done.stderr.splitlines() if "warning" not in line.lower()]
             raise SchemaError(
                 f"{listing([str(f) for f in files])} cannot be compiled: {' '.join(lines) or 'protoc failed'}",
-                "correct the file, or name the folders of its imports in proto-path",
+                "correct the file, or set proto-path to the folders of its imports",
             )
-        return read_set(target.read_bytes(), "what protoc wrote")
+        return read_set(target.read_bytes(), "the output of protoc")
 
 
 def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile the text of a ``.proto`` file (see `compile_files`)."""
+    """Compile the content of a ``.proto`` file (see `compile_files`)."""
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)
         path.write_text(text, encoding="utf-8")
@@ -235,7 +235,7 @@ def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescripto
 
 
 def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
-    """A pool of its own that holds the files of a set, whose imports come first."""
+    """A separate pool with the files of a set, in which imports come first."""
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())
@@ -243,19 +243,19 @@ def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
 
 
 def _compiler() -> list[str]:
-    """The command of protoc, or of grpcio-tools; raises an error where neither is installed."""
+    """The command of protoc or grpcio-tools; raises an error if neither is installed."""
     if find_spec("grpc_tools") is not None:
         return [sys.executable, "-m", "grpc_tools.protoc"]
     if (protoc := shutil.which("protoc")) is not None:
         return [protoc]
     raise SchemaError(
         "there is no compiler of .proto files here",
-        "install kdsl[protobuf] (grpcio-tools) or protoc, or use a class, or a descriptor-file made elsewhere",
+        "install kdsl[protobuf] (grpcio-tools) or protoc, or use a class, or a descriptor-file from elsewhere",
     )
 
 
 def _files_of(file: FileDescriptor) -> FileDescriptorSet:
-    """A file of a pool and everything that it imports."""
+    """A file of a pool and all its imports."""
     files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
@@ -270,7 +270,7 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
 
 
 def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
-    """The files by name, with google's own that are missing."""
+    """The files by name, with Google's own files added if they are missing."""
     by_name = {file.name: file for file in files.file}
     missing = {name for file in files.file for name in file.dependency if name not in by_name}
     while missing:
@@ -278,7 +278,7 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
         if not name.startswith(_WELL_KNOWN):
             raise SchemaError(
                 f"the descriptor set lacks {name!r}, which a file in it imports",
-                "make the set with protoc --include_imports",
+                "write the set with protoc --include_imports",
             )
         module = name.removesuffix(".proto").replace("/", ".") + "_pb2"
         try:
@@ -292,7 +292,7 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
 
 
 def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
-    """The full name of a message by a full name, a name in Java, or a bare name."""
+    """The full name of a message, from its full name, its Java name, or its bare name."""
     own = [f for f in files if not f.name.startswith(_WELL_KNOWN)] or list(files)
     names = [full for file in own for full in message_names(file)]
     every = {full for file in files for full in message_names(file)}
@@ -305,7 +305,7 @@ def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
     if len(bare) == 1:
         return bare[0]
     if bare:
-        raise SchemaError(f"several messages are called {name!r}: {listing(bare)}", "write the full name of one")
+        raise SchemaError(f"several messages have the name {name!r}: {listing(bare)}", "write the full name of one")
     known = listing(names[:_MAX_LISTED]) + (f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else "")
     by_bare = {full.rpartition(".")[2]: full for full in names}
     bare_name = name.replace("$", ".").rpartition(".")[2]
@@ -316,7 +316,7 @@ def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
 
 
 def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[str]:
-    """A file's name after those of all that it imports."""
+    """The names of a file's imports, and then its own."""
     names: dict[str, None] = {}
 
     def add(one: str) -> None:
@@ -330,7 +330,7 @@ def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[s
 
 
 def _strip_file(file: FileDescriptorProto) -> FileDescriptorProto:
-    """The file without what no message needs: comments and services."""
+    """The file without parts that no message needs: comments and services."""
     bare_file = FileDescriptorProto()
     bare_file.CopyFrom(file)
     for name in ("source_code_info", "service"):

@@ -1,7 +1,8 @@
-"""Where the fields of many messages are: all messages are walked together, one field of all of them at a time.
+"""Locates the fields of many messages: parses all messages at once, one field number at a time.
 
-Writers put fields in the order of their numbers, so the lowest tag that any message is at is that of most; the others
-wait for theirs. A message that is not plain (a field twice, a group, a wrong wire type, cut off) needs the fallback.
+Writers put fields in the order of their numbers, so most messages are at the lowest tag; the others wait for theirs. A
+message with an unusual encoding (a repeated single field, a group, a wrong wire type, a truncated end) needs the
+fallback.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Mapping
 import attrs
 import numpy as np
 
-from kdsl_formats._columns.arrays import Longs, Mask, Words
+from kdsl_formats._columns.arrays import Integers, Mask, Words
 from kdsl_formats.protobuf.wire import FIXED32, FIXED64, GROUP, LENGTH, VARINT, MessageBuffer
 
-FALLBACK_LIMIT = 4  # messages that are left, below which the reference is quicker
+MIN_BATCH = 5  # remaining messages: fewer are read faster by the reference decoder
 _END = np.int64(1) << 62
 _LARGEST_TAG = (1 << 32) - 1
 
@@ -24,28 +25,28 @@ class FieldValues:
     """The values of a field in many messages.
 
     Attributes:
-        owner: The message of each value; None is one of each message.
-        start: Where the values of numbers and of spans begin.
-        end: The place after the last byte.
-        numbers: The values of varints; None of other wire types.
-        packed: Whether each span holds numbers one after the other.
+        owner: The message of each value; None if each message has one value.
+        start: The position of the first byte of each value.
+        end: The position after the last byte.
+        numbers: The values of varints; None for other wire types.
+        packed: Whether each value is a span of packed numbers.
     """
 
-    owner: Longs | None
-    start: Longs
-    end: Longs
+    owner: Integers | None
+    start: Integers
+    end: Integers
     numbers: Words | None = None
     packed: bool = False
 
 
 @attrs.frozen
 class FieldFormat:
-    """What is known of a field before it is met.
+    """How a field is encoded.
 
     Attributes:
         wire: Its wire type.
-        repeated: Whether it may come several times.
-        oneof: The number of the oneof that it is in, from 0; -1 where it is in none.
+        repeated: Whether the field is repeated.
+        oneof: The index of its oneof; -1 if it is not in one.
     """
 
     wire: int
@@ -55,67 +56,71 @@ class FieldFormat:
 
 def walk(
     buffer: MessageBuffer,
-    start: Longs,
-    end: Longs,
+    start: Integers,
+    end: Integers,
     formats: Mapping[int, FieldFormat],
     *,
-    fallback_limit: int = FALLBACK_LIMIT,
+    min_batch: int = MIN_BATCH,
 ) -> tuple[dict[int, list[FieldValues]], Mask]:
-    """Find the fields of messages.
+    """Locate the fields of messages.
 
     Args:
         buffer: The bytes.
-        start: Where each message begins.
-        end: The place after the last byte of each.
-        formats: The fields by their numbers; others are skipped.
-        fallback_limit: When at most this many messages have fields left, they need the fallback.
+        start: The first byte of each message.
+        end: The position after the last byte of each message.
+        formats: The fields by number; others are skipped.
+        min_batch: If fewer messages have fields left, they need the fallback.
 
     Returns:
-        What was found, by the numbers of fields, and which messages need the fallback (parts of them may be found,
-        too).
+        The values by field number, and which messages need the fallback (some of their values may be included).
     """
-    return _Walk(buffer, start, end, formats, fallback_limit).find_fields()
+    return _Walk(buffer, start, end, formats, min_batch).find_fields()
 
 
 class _Walk:
     def __init__(
-        self, buffer: MessageBuffer, start: Longs, end: Longs, formats: Mapping[int, FieldFormat], fallback_limit: int
+        self,
+        buffer: MessageBuffer,
+        start: Integers,
+        end: Integers,
+        formats: Mapping[int, FieldFormat],
+        min_batch: int,
     ) -> None:
         self._buffer = buffer
         self._formats = formats
-        self._fallback_limit = fallback_limit
+        self._min_batch = min_batch
         self._cursor = start.copy()
         self._end = end
-        self._doubts = np.zeros(len(start), dtype=bool)
+        self._fallback = np.zeros(len(start), dtype=bool)
         self._tags = np.full(len(start), _END)
-        self._bodies = start.copy()  # where the value of the tag begins
+        self._bodies = start.copy()  # the position after the tag
         self._values: dict[int, list[FieldValues]] = {}
-        self._seen: dict[int, Mask | None] = {}  # None: in all messages
+        self._seen: dict[int, Mask | None] = {}  # None if all messages have the field
         self._chosen: dict[int, Mask] = {}
 
     def find_fields(self) -> tuple[dict[int, list[FieldValues]], Mask]:
-        """Read field after field until all messages end, or only a few are left."""
+        """Read one field number after the other until all messages end, or only a few are left."""
         if not len(self._cursor):
-            return {}, self._doubts
+            return {}, self._fallback
         self._read_tags(None)
         while (tag := int(self._tags.min())) != _END:
             is_here = self._tags == tag
             which = None if is_here.all() else np.flatnonzero(is_here)
-            if which is not None and len(which) <= self._fallback_limit and self._is_tail():
+            if which is not None and len(which) < self._min_batch and self._is_tail():
                 break
             self._read_field(tag >> 3, tag & 7, which)
-        return self._values, self._doubts
+        return self._values, self._fallback
 
     def _is_tail(self) -> bool:
-        """Whether only few messages have any fields left; they become fallback values."""
+        """Whether only few messages have fields left; these are left to the fallback."""
         left = np.flatnonzero(self._tags != _END)
-        if len(left) > self._fallback_limit:
+        if len(left) >= self._min_batch:
             return False
-        self._doubts[left] = True
+        self._fallback[left] = True
         return True
 
-    def _read_field(self, number: int, wire: int, which: Longs | None) -> None:
-        """Read the values of one field in the messages that are at it."""
+    def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
+        """Read the values of one field, in the messages whose next tag is this field."""
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
@@ -157,13 +162,13 @@ class _Walk:
                 self._mark_fallback(which, None)
                 return
         if which is None:
-            self._cursor = after.copy()  # the found ends are not to move on with it
+            self._cursor = after.copy()  # `after` is stored as the ends of values, which must not change
         else:
             self._cursor[which] = after
         self._read_tags(which)
 
-    def _note_seen(self, number: int, format_: FieldFormat, which: Longs | None) -> bool:
-        """Note that a field was met; messages that had it, or another of its oneof, before need the fallback."""
+    def _note_seen(self, number: int, format_: FieldFormat, which: Integers | None) -> bool:
+        """Record that messages have a field; those that already had it, or another of its oneof, need the fallback."""
         if number in self._seen:
             self._mark_seen(self._seen[number], which)
             before = self._seen[number]
@@ -178,32 +183,32 @@ class _Walk:
             chosen[slice(None) if which is None else which] = True
         return True
 
-    def _add_seen(self, before: Mask | None, which: Longs | None) -> Mask | None:
+    def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
         noted[which] = True
         return noted
 
-    def _mark_seen(self, seen: Mask | None, which: Longs | None) -> None:
-        """Leave messages that had a field before to the fallback."""
+    def _mark_seen(self, seen: Mask | None, which: Integers | None) -> None:
+        """Leave messages that already had a field to the fallback."""
         if seen is None:
-            self._doubts[slice(None) if which is None else which] = True
+            self._fallback[slice(None) if which is None else which] = True
         elif which is None:
-            self._doubts |= seen
+            self._fallback |= seen
         else:
-            self._doubts[which] |= seen[which]
+            self._fallback[which] |= seen[which]
 
-    def _mark_fallback(self, which: Longs | None, bad: Mask | None) -> None:
-        """Messages (of those some) need the fallback; without a mask all of them, which then are at their end."""
+    def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
+        """Leave some messages to the fallback; without a mask, all of `which`, which then end here."""
         chosen = slice(None) if which is None else which
         if bad is None:
-            self._doubts[chosen] = True
+            self._fallback[chosen] = True
             self._tags[chosen] = _END
         else:
-            self._doubts[chosen] |= bad
+            self._fallback[chosen] |= bad
 
-    def _read_tags(self, which: Longs | None) -> None:
+    def _read_tags(self, which: Integers | None) -> None:
         """Read the tags at the cursors."""
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]
@@ -215,7 +220,7 @@ class _Walk:
             invalid &= ~done
             if invalid.any():
                 done = done | invalid
-                self._doubts[invalid if which is None else which[invalid]] = True
+                self._fallback[invalid if which is None else which[invalid]] = True
         if done.any():
             tags[done] = _END
         if which is None:

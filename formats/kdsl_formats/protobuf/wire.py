@@ -1,4 +1,4 @@
-"""The wire format over whole batches: the kinds of fields, and the bytes of messages in one buffer."""
+"""The wire format of whole batches: wire types, and the bytes of messages in one buffer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from kdsl_formats._columns.arrays import Bytes, Longs, Mask, Words, bounds, content
+from kdsl_formats._columns.arrays import Bytes, Integers, Mask, Words, bounds, content
 from kdsl_formats._columns.varints import pad_bytes, read_varints
 
 VARINT, FIXED64, LENGTH, GROUP, FIXED32 = 0, 1, 2, 3, 5
@@ -17,19 +17,19 @@ class MessageBuffer:
     """The bytes of messages in one buffer.
 
     Attributes:
-        data: The bytes, with room after them.
-        words: For each position the eight bytes from there on, as a number.
+        data: The bytes, with padding after them.
+        words: The eight bytes that begin at each position, as a number.
     """
 
     data: Bytes
     words: Words
 
     @classmethod
-    def of(cls, messages: pa.BinaryArray) -> tuple[MessageBuffer, Longs, Longs]:
-        """The bytes of an array of messages, and where each begins and ends; even a null one may have bytes."""
+    def of(cls, messages: pa.BinaryArray) -> tuple[MessageBuffer, Integers, Integers]:
+        """The bytes of an array of messages, with the start and end of each; a null message may still have bytes."""
         start, end = bounds(messages)
         return cls(*pad_bytes(content(messages))), start.astype(np.int64), end.astype(np.int64)
 
-    def varints(self, places: Longs) -> tuple[Words, Longs | int, Mask | None]:
-        """The numbers that begin at some positions; see `read_varints`."""
-        return read_varints(self.data, self.words, places)
+    def varints(self, positions: Integers) -> tuple[Words, Integers | int, Mask | None]:
+        """The varints at some positions; see `read_varints`."""
+        return read_varints(self.data, self.words, positions)

@@ -156,7 +156,7 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
 
 
 def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Notes on what a table does not express of a schema."""
+    """Notes on the parts of a schema that a table cannot express."""
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:

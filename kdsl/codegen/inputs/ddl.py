@@ -26,7 +26,7 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
         raise CodegenError(f"{file!r} declares no table" + (f" with the name {', '.join(names)}" if names else ""))
     return [
         TableDraft(
-            d, notes=tuple(f"{d.name}: {what} says nothing of a Kafka table, and is left out" for what in d.layout)
+            d, notes=tuple(f"{d.name}: {what} does not apply to a Kafka table and was omitted" for what in d.layout)
         )
         for d in definitions
     ]

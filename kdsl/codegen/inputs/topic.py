@@ -22,7 +22,7 @@ from kdsl.codegen.model import CodegenError, ConnectorName, Hint, Path, TableDra
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.doctor.admin import NotAnsweredError
-from kdsl.diagnostics.doctor.java_admin import open_admin
+from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import last_records
 from kdsl.formats import Format
 from kdsl.plan.build import read_plan
@@ -143,7 +143,7 @@ def _check_upserts(
 def _cleanup_policy(topic: str, cluster: Cluster) -> str:
     """The topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
-        return open_admin(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
+        return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
         return ""
 

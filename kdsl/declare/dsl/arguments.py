@@ -19,14 +19,16 @@ from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
 
-# One argument stands for three options.
+# One argument sets three options.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
 BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """Arguments that a table class does not inherit."""
-_DURATIONS = ("discovery", "watermark_drift", "watermark_update", "watermark_idle", "buffer_interval")
+_DURATIONS = ("discovery", "watermark_drift", "buffer_interval")
+_WITHOUT_EFFECT = ("watermark_emit", "watermark_update", "watermark_idle", "transaction_naming")
 _FIXES = {
+    **dict.fromkeys(_WITHOUT_EFFECT, "remove it: the option has no effect in Spark"),
     "startup_timestamp": "set startup= to an aware datetime",
     "startup_offsets": "set startup= to the offsets, such as {0: 42, 1: 300}",
     "bounded_timestamp": "set bounded= to an aware datetime",
@@ -40,7 +42,7 @@ _NOT_OF_UPSERTS = {
     **{name: f"remove it: {why}" for name, why in UpsertOptions.without.items() if why},
     "key_fields": "remove it: the columns marked PrimaryKey are the message key, in the order of the class",
 }
-_PLACES = {
+_OPTION_KEYS = {
     "key": ("key.format",),
     "value": ("value.format", "format"),
     "properties": ("properties",),
@@ -66,7 +68,7 @@ class Arguments:
         key: The format of the message key.
         value: The format of the message value.
         properties: The settings of the Kafka client.
-        places: The location of each option, by its Flink key.
+        option_locations: The location of each option, by its Flink key.
         name: The table's name, if it is not that of the class.
         comment: What the table means, if the docstring does not say it.
         key_fields: The columns of the message key in order, if that is not the order of the marked ones.
@@ -79,7 +81,7 @@ class Arguments:
     key: Format | None = None
     value: Format | None = None
     properties: dict[str, Any] = attrs.field(factory=dict)
-    places: dict[str, Where] = attrs.field(factory=dict)
+    option_locations: dict[str, Where] = attrs.field(factory=dict)
     name: str | None = None
     comment: str | None = None
     key_fields: tuple[str, ...] | None = None
@@ -90,7 +92,8 @@ class Arguments:
 
 def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
     """The names of the arguments that the class statement of a connector's table accepts."""
-    options = (a.name for a in kind.declarations() if a.name not in (*STARTUP[1:], *BOUNDED[1:], "semantic"))
+    keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
+    options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:]))
     return (*options, *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
 
 
@@ -106,8 +109,8 @@ def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = K
     known = attrs.fields_dict(kind)
     valid = arguments(kind)
     for name, argument in located.items():
-        for key in _PLACES.get(name) or [known[n].metadata["key"] for n in _stands_for(name) if n in known]:
-            arguments_read.places[key] = argument.where
+        for key in _OPTION_KEYS.get(name) or [known[n].metadata["key"] for n in _options_of(name) if n in known]:
+            arguments_read.option_locations[key] = argument.where
         try:
             if name not in valid:
                 raise _unknown(name, valid)
@@ -136,7 +139,7 @@ class _StatementError(Exception):
         self.problem = Problem(code, message, fix)
 
 
-def _stands_for(name: str) -> tuple[str, ...]:
+def _options_of(name: str) -> tuple[str, ...]:
     return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
 
 

@@ -39,7 +39,7 @@ class ClassColumn:
 
     Attributes:
         name: The attribute of the class.
-        descriptor: The object that stands for the column in the class.
+        descriptor: The column's descriptor in the class.
         column: The definition; that of a computed column does not have its expression yet.
         annotation: The Python type of the values; Any if the annotation could not be read.
         primary: Whether the column is part of the primary key.
@@ -106,7 +106,7 @@ class _ColumnReader:
 
     def read(self) -> ClassColumn:
         if self.descriptor.uses > 1:
-            self._add_problem("column-shared", "one col() stands for several columns", "call col() once for each")
+            self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
         if self.name in self.source.repeated:
             message = f"it is declared twice in the class, first in line {self.source.repeated[self.name]}"
             self._add_problem("column-repeated", message, "keep one of the two")

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, 
 import attrs
 
 from kdsl.declare.definition import MISSING
-from kdsl.declare.dsl.ref import Ref, of_session
+from kdsl.declare.dsl.ref import Ref, use_session_columns
 from kdsl.declare.dsl.relation import relation_of
 from kdsl.types.python import SqlType
 
 T = TypeVar("T")
 _REFERENCES = "__kdsl_references__"
-"""The attribute of a table class that holds the references to its columns, by their attributes."""
+"""The attribute of a table class that stores the references to its columns, by attribute."""
 
 Headers: TypeAlias = dict[str, bytes | None]
-"""The headers of a record; of a repeated key the last one. ``dict[str, bytes]`` has no header without a value."""
-# The annotation chooses: a dict is invariant, so neither of the two stands for the other.
+"""The headers of a record; for a repeated key, the last one. ``dict[str, bytes]`` has no header without a value."""
+# The annotation chooses: a dict is invariant, so neither type can replace the other.
 _Headers = TypeVar("_Headers", dict[str, bytes], dict[str, bytes | None])
 
 
@@ -36,10 +36,10 @@ class Header(NamedTuple):
 
 @attrs.frozen
 class KeyField:
-    """Marks a column of the message key: ``Annotated[Col[int], KeyField()]``, for which `Key` is short.
+    """Marks a column of the message key: ``Annotated[Col[int], KeyField()]``; `Key` is the short form.
 
     Attributes:
-        primary: Whether it is a part of the primary key, too.
+        primary: Whether it is also part of the primary key.
     """
 
     primary: bool = False
@@ -47,11 +47,11 @@ class KeyField:
 
 @attrs.frozen
 class MetadataMark:
-    """Marks a column that shows a piece of the record beside key and value. Written ``Metadata("offset")``.
+    """Marks a column that shows metadata of the record. Written ``Metadata("offset")``.
 
     Attributes:
         key: The metadata key (`kdsl.declare.metadata.METADATA`).
-        virtual: Whether it is read only, as that of `Virtual` is.
+        virtual: Whether the column is only read, as with `Virtual`.
     """
 
     key: str
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
     def Metadata(key: str, *, virtual: bool = False) -> Any:  # noqa: N802
         """Mark a column of metadata.
 
-        ``Annotated[Col[datetime], Metadata("timestamp")]`` is for a column that is written, too, and
-        ``Annotated[int, Metadata("offset", virtual=True)]`` for one that is read only. As the default of an annotated
-        name it means the same. `metadata` and `virtual` are typed more sharply.
+        ``Annotated[Col[datetime], Metadata("timestamp")]`` is a column that is also written, and
+        ``Annotated[int, Metadata("offset", virtual=True)]`` one that is only read. It has the same meaning as the
+        default of an annotated name. `metadata` and `virtual` have more precise types.
         """
 else:
     Metadata = MetadataMark
@@ -124,7 +124,7 @@ class ColumnDescriptor(Generic[T]):
 
     def _reference(self, owner: type[Any]) -> Ref[T]:
         """The reference of a class to the column; always the same object."""
-        of_session()
+        use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}
         if self.attribute not in references:
             reference: Ref[T] = Ref(self.column, owner.__name__)
@@ -144,7 +144,7 @@ class ColumnDescriptor(Generic[T]):
 class Col(ColumnDescriptor[T]):
     """A column that a row stores: ``amount: Col[Decimal]``."""
 
-    if TYPE_CHECKING:  # no row can be assigned to; the constructor takes the type of the value from here
+    if TYPE_CHECKING:  # rows are immutable; type checkers derive the constructor's parameter from this method
 
         def __set__(self, row: Never, value: T) -> None: ...
 

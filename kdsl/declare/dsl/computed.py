@@ -18,7 +18,7 @@ class Computed(Virtual[T]):
     """A column that is computed from others, created by `computed` or `expression`.
 
     Attributes:
-        function: The body, which takes a row, or an object in its place while the expression is recorded.
+        function: The body, which takes a row, or an object that replaces it while the expression is recorded.
         sql: The expression, if it was written in SQL, which only Spark computes.
         flink: The same, if it was written in Flink's SQL.
         by_spark: Whether the body creates Spark columns, so that a row cannot compute it; known when the definition
@@ -70,7 +70,7 @@ def computed(
         return self.amount * self.quantity
     ```
 
-    On a row the body runs as Python. For a DataFrame it is called once with expressions in place of the values, and its
+    On a row the body runs as Python. For a DataFrame it is called once with expressions instead of values, and its
     operations become an SQL expression: ``+ - * / %``, comparisons, ``& | ~``, ``abs``, ``upper()``, ``lower()``,
     ``startswith()``, ``endswith()``, members of rows, literals, other computed columns. A body may use pyspark's
     functions instead, such as ``F.upper(self.name)``: then only Spark can compute it, and only rows that were read have

@@ -1,4 +1,4 @@
-"""What a class statement says, recorded while Python executes it; nothing is judged here.
+"""The contents of a class statement, recorded while Python executes it and not checked here.
 
 The columns are read later (`kdsl.declare.dsl.column_reader`), because an annotation may name a class that does not
 exist yet. Mistakes are recorded as problems, which the resolver reports.
@@ -42,7 +42,7 @@ class Namespace:
         return [*self.local, *self.module]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickled table class leaves the names behind: they may be anything, such as a Spark session."""
+        """A pickled table class has no namespace, because its values may be anything, such as a Spark session."""
         return (Namespace, ({}, {}))
 
 
@@ -92,12 +92,12 @@ class ClassDeclaration:
 def record_declaration(
     cls: type, arguments: Mapping[str, Any], frame: FrameType, reserved: Collection[str]
 ) -> ClassDeclaration:
-    """Record a class statement, and turn each of its columns into a descriptor that gives references.
+    """Record a class statement, and turn each of its columns into a descriptor that returns references.
 
     Args:
         cls: The class.
         arguments: The arguments of the class statement.
-        frame: The frame in which the class statement stands.
+        frame: The frame of the class statement.
         reserved: The names of a table class that a column cannot have.
     """
     inside = {k: v for k, v in vars(cls).items() if not isinstance(v, ColumnDescriptor)}

@@ -120,7 +120,7 @@ def _is_raised_in_spark(error: BaseException) -> bool:
 
 
 class _Row:
-    """Takes the place of a row when a body runs: its attributes are expressions instead of values.
+    """Replaces a row when a body runs: its attributes are expressions instead of values.
 
     Args:
         columns: The columns by attribute.

@@ -1,7 +1,7 @@
-"""What reading a column from a table class gives: a typed reference that pyspark takes as a column and as a name.
+"""References to columns: what ``Orders.amount`` evaluates to.
 
-A `Ref` is a string (the column's name) and a Spark column at once, to type checkers and at run time. It needs no
-session until it is used. Spark and pandas see the string where they expect a name. Everywhere else its operators and
+A `Ref` is a Spark column and the name of the column at once, to type checkers and at run time. It needs no session
+until it is used. Spark and pandas see the string where they expect a name. Everywhere else its operators and
 methods are those of the column: ``Orders.amount > 100`` is a condition, never a comparison of strings. Only
 ``DataFrame.withWatermark`` requires a plain string: ``str(Orders.placed_at)``.
 
@@ -27,7 +27,7 @@ from pyspark.sql import Column, functions as F
 from pyspark.sql.utils import is_remote
 
 from kdsl.errors import KdslError
-from kdsl.spark_internals.columns import ClassicColumn, ColumnProxy
+from kdsl.spark_internals.columns import CONNECT_EXPRESSIONS, ClassicColumn, ColumnProxy, connect_column_class
 from kdsl.types.sql import quote_name
 
 T = TypeVar("T")
@@ -35,11 +35,11 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class NoSessionError(KdslError):
-    """An expression over columns was built before a Spark session exists."""
+    """An expression over columns was built before a Spark session existed."""
 
 
 class SelfComparisonError(KdslError):
-    """A column of a table class is compared with itself, which does not make a condition, not even of a self-join."""
+    """A column of a table class is compared with itself, which is always true; a self-join needs aliases."""
 
 
 @attrs.frozen
@@ -48,7 +48,7 @@ class Relation:
 
     Attributes:
         alias: The alias of the DataFrames that have these columns.
-        table: Which table class it is.
+        table: The name of the table class.
         columns: The names of its columns.
         fixed: Whether the columns are always qualified, as those of `kdsl.aliased`.
     """
@@ -60,7 +60,10 @@ class Relation:
 
 
 class Mismatch:
-    """For type checkers, the result of comparing a column with a value of another type; Spark accepts it nowhere."""
+    """The type that type checkers infer for a comparison of a column with a value of another type.
+
+    No function of Spark accepts it, so the mistake is reported.
+    """
 
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ if TYPE_CHECKING:
         """A column of a table: its name, and a Spark column whose comparisons take the column's own type."""
 
         def __new__(cls, name: str, table: str = "") -> Ref[T_co]:
-            """Make a reference to a column; messages name the table."""
+            """Create a reference to a column; messages name the table."""
             ...
 
         def _within(self, relation: Relation) -> Ref[T_co]: ...
@@ -143,7 +146,7 @@ else:
         __hash__ = str.__hash__
 
         def __new__(cls, name: str, table: str = "") -> Ref:
-            """Make a reference to a column; messages name the table."""
+            """Create a reference to a column; messages name the table."""
             reference = super().__new__(cls, name)
             reference.__dict__["_table"] = table
             reference.__dict__["_relation"] = None
@@ -161,15 +164,15 @@ else:
         @property
         def _column(self) -> Column:
             """The Spark column of the session's kind."""
-            return self._column_beside(())
+            return self._column_in_expression(())
 
-        def _column_beside(self, others: Iterable[Ref]) -> Column:
-            """The Spark column in an expression with other references.
+        def _column_in_expression(self, others: Iterable[Ref]) -> Column:
+            """The Spark column for use in an expression with other references.
 
             It is qualified if another table of the expression also has a column of this name: the expression is then
             the condition of a join, and the name alone would be ambiguous.
             """
-            of_session()
+            use_session_columns()
             relation, name = self.__dict__["_relation"], str.__str__(self)
             text = quote_name(name)
             if relation is not None and (relation.fixed or any(_clash(relation, name, other) for other in others)):
@@ -192,7 +195,7 @@ else:
             return f"{table}.{str.__str__(self)}" if table else f"Ref({str.__repr__(self)})"
 
         def __str__(self) -> str:
-            if sys._getframe(1).f_globals.get("__name__") == "pyspark.sql.connect.expressions":
+            if sys._getframe(1).f_globals.get("__name__") == CONNECT_EXPRESSIONS:
                 raise TypeError(f"Spark Connect would treat {self!r} as a string here; write F.col({self!r})")
             return str.__str__(self)
 
@@ -256,7 +259,7 @@ else:
 
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
         if isinstance(value, Ref):
-            return value._column_beside(others)
+            return value._column_in_expression(others)
         if isinstance(value, list | tuple):
             return type(value)(_spark_column(one, others) for one in value)
         return value
@@ -282,29 +285,29 @@ else:
             )
 
     def _forward(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a method of columns; if str has it too, callers that want the name get that of str."""
+        """Wrap a method of columns; if str has it too, callers that want the name get that of str."""
         of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
 
         @functools.wraps(method)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
-            beside_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
-            if of_str is not None and not beside_column and _caller_wants_name():
+            with_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
+            if of_str is not None and not with_column and _caller_wants_name():
                 return of_str(self, *args, **named)
-            if beside_column and name.startswith("__r"):
+            if with_column and name.startswith("__r"):
                 return getattr(args[0], f"__{name.removeprefix('__r')}")(self._column)
             if name in _TAKING_NAMES:
                 return getattr(self._column, name)(*map(_name, args), **{k: _name(v) for k, v in named.items()})
             if name in _COMPARISONS:
                 _check_comparison(self, args[0])
-            together = [self, *_references((*args, *named.values()))]
-            converted = [_spark_column(a, together) for a in args]
-            keywords = {k: _spark_column(v, together) for k, v in named.items()}
-            return getattr(self._column_beside(together), name)(*converted, **keywords)
+            references = [self, *_references((*args, *named.values()))]
+            converted = [_spark_column(a, references) for a in args]
+            keywords = {k: _spark_column(v, references) for k, v in named.items()}
+            return getattr(self._column_in_expression(references), name)(*converted, **keywords)
 
         return call
 
     def _refuse(name: str) -> Callable[..., Any]:
-        """Return a method that only str has: it would change the name, but its caller means the value."""
+        """Create a method that refuses a method of str: it would change the name, but its caller means the value."""
         of_str = getattr(str, name)
 
         @functools.wraps(of_str)
@@ -331,20 +334,18 @@ else:
             setattr(Ref, _attribute, _refuse(_attribute))
 
 
-def of_session() -> None:
-    """Make references columns of the session's kind: Spark Connect has its own class of columns.
+def use_session_columns() -> None:
+    """Make `Ref` a subclass of the session's column class; Spark Connect has its own.
 
-    As a subclass of it, a reference also handles operators whose right side it is.
+    Python then also tries the reference's reflected operators first.
     """
     if is_remote():
-        _join_connect()
+        _use_connect_columns()
 
 
 @functools.cache
-def _join_connect() -> None:
-    from pyspark.sql.connect.column import Column as ConnectColumn  # needs the packages of Spark Connect
-
-    Ref.__bases__ = (*Ref.__bases__, ConnectColumn)
+def _use_connect_columns() -> None:
+    Ref.__bases__ = (*Ref.__bases__, connect_column_class())
 
 
 def ref(column: T) -> Ref[T]:

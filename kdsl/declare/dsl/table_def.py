@@ -97,7 +97,7 @@ def define_table(cls: type) -> TableDef:
         where=Where(cls.__name__, None, own.file, own.source().line),
         problems=tuple(problems),
         unread=arguments.unread,
-        places=arguments.places,
+        option_locations=arguments.option_locations,
     )
 
 

@@ -1,7 +1,7 @@
-"""Values of rows on their way to Arrow and back: Python objects, checked against column types.
+"""Converts the values of rows to Arrow and back: Python objects, checked against column types.
 
 An instant (TIMESTAMP_LTZ) is an aware `datetime`, a wall-clock time (TIMESTAMP) a naive one; the other kind is refused,
-because which instant it means would depend on the machine. What comes back is aware, in UTC.
+because which instant it means would depend on the machine. The values that are read are aware, in UTC.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
             return _scalar(value, kind)
 
 
-def _inside(place: str, value: Any, kind: t.DataType) -> Any:
+def _inside(location: str, value: Any, kind: t.DataType) -> Any:
     try:
         return to_arrow(value, kind)
     except BadValueError as e:
         inner = str(e)
         joined = inner.removeprefix("at ") if inner.startswith("at ") else f": {inner}"
-        raise BadValueError(f"at {place}{joined}") from None
+        raise BadValueError(f"at {location}{joined}") from None
 
 
 def _member(value: Any, name: str) -> Any:

@@ -1,10 +1,10 @@
-"""What doctor asks a cluster in addition to a read: settings, rights, members."""
+"""What doctor asks a cluster: brokers, topics and their settings, members of groups, and the rights of this user."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import attrs
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
@@ -72,8 +72,28 @@ class NotAnsweredError(KdslError):
         self.code = code
 
 
-class Admin:
-    """The questions of doctor to a cluster that lets this client in.
+class Inspector(Protocol):
+    """Asks a cluster about its state; each method raises a `NotAnsweredError` if there is no answer."""
+
+    def brokers(self) -> dict[int, Address]:
+        """The advertised address of each broker, by its id."""
+        ...
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
+        """The state of each topic, or why the cluster does not report it."""
+        ...
+
+    def topic_settings(self, name: str) -> dict[str, str]:
+        """The settings of a topic, including the brokers' defaults."""
+        ...
+
+    def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
+        """The members of a consumer group (client id and host), and what this user may do with it."""
+        ...
+
+
+class LibrdkafkaInspector:
+    """Asks a cluster with librdkafka's admin client; see `Inspector`.
 
     Args:
         cluster: The cluster.
@@ -105,12 +125,8 @@ class Admin:
         return states
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """The settings of a topic, the brokers' defaults among them."""
-        return self._settings(ResourceType.TOPIC, name)
-
-    def broker_settings(self, node: int) -> dict[str, str]:
-        """The settings of a broker."""
-        return self._settings(ResourceType.BROKER, str(node))
+        """The settings of a topic, including the brokers' defaults."""
+        return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """The members of a consumer group (client id and host), and what this user may do with it."""
@@ -135,8 +151,9 @@ class Admin:
         members = [f"{member.client_id} on {member.host.lstrip('/')}" for member in group.members]
         return members, _rights(group.authorized_operations)
 
-    def _settings(self, kind: ResourceType, name: str) -> dict[str, str]:
-        (future,) = self._client.describe_configs([ConfigResource(kind, name)], request_timeout=ANSWER).values()
+    def _settings(self, topic: str) -> dict[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        (future,) = self._client.describe_configs([resource], request_timeout=ANSWER).values()
         return {key: entry.value for key, entry in _result(future).items() if entry.value is not None}
 
 
@@ -170,4 +187,4 @@ def _convert_errors(ask: Callable[[], V]) -> V:
 
 Settings = Mapping[str, str]
 
-__all__ = ["ANSWER", "Admin", "NotAnsweredError", "Partition", "Settings", "TopicState"]
+__all__ = ["ANSWER", "Inspector", "LibrdkafkaInspector", "NotAnsweredError", "Partition", "Settings", "TopicState"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import attrs
 from confluent_kafka import libversion
@@ -13,20 +12,18 @@ from confluent_kafka import libversion
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
 from kdsl.cluster import Cluster
 from kdsl.declare.connector import Transport
-from kdsl.diagnostics.clients import needs_jvm, open_admin as open_client
+from kdsl.diagnostics.clients import needs_jvm, open_admin
 from kdsl.diagnostics.doctor import network, tls
-from kdsl.diagnostics.doctor.admin import Admin, NotAnsweredError
+from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, skip, warning
-from kdsl.diagnostics.doctor.java_admin import JavaInspector
+from kdsl.diagnostics.doctor.java_admin import inspect_with
 from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.diagnostics.doctor.tables import check_read, check_write
 from kdsl.errors import KdslError, ResolveError
 from kdsl.plan.model import ReadPlan, WritePlan
+from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.spark_versions import INSTALL, pyspark_version, refusal, spark_version
-
-if TYPE_CHECKING:
-    from kdsl.run.admin.java_admin import JavaAdmin
 
 _TLS = ("SSL", "SASL_SSL")
 _LOGIN = ("sasl.", "connector.", "security.kerberos.")
@@ -66,9 +63,9 @@ def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Fin
     yield login
     if client is None:
         return
-    admin = Admin(cluster) if isinstance(client, LibrdkafkaAdmin) else JavaInspector(client)
+    inspector = inspect_with(client, cluster)
     try:
-        brokers = admin.brokers()
+        brokers = inspector.brokers()
     except NotAnsweredError as e:
         yield error("brokers", f"the cluster does not list its brokers: {e}", "check the brokers' logs")
         return
@@ -79,7 +76,7 @@ def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Fin
             yield skip(f"table {plan.table}", "not checked while brokers cannot be reached")
         return
     written = {plan.table for plan in wanted if isinstance(plan, WritePlan)}
-    yield from _once(f for plan in wanted for f in _table(plan, cluster, admin, written=plan.table in written))
+    yield from _once(f for plan in wanted for f in _table(plan, cluster, inspector, written=plan.table in written))
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -90,15 +87,13 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def _table(
-    plan: ReadPlan | WritePlan, cluster: Cluster, admin: Admin | JavaInspector, *, written: bool
-) -> Iterator[Finding]:
+def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool) -> Iterator[Finding]:
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
         if isinstance(plan, ReadPlan):
-            yield from check_read(plan, cluster, admin, written=written)
+            yield from check_read(plan, cluster, inspector, written=written)
         else:
-            yield from check_write(plan, cluster, admin)
+            yield from check_write(plan, cluster, inspector)
     except (KdslError, NotAnsweredError) as e:
         yield error(f"table {plan.table}", f"cannot {verb}: {e}", "fix the cause that the message names")
 
@@ -171,11 +166,11 @@ def _bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
             yield finding, served
 
 
-def _login(cluster: Cluster) -> tuple[Finding, LibrdkafkaAdmin | JavaAdmin | None]:
+def _login(cluster: Cluster) -> tuple[Finding, ClusterAdmin | None]:
     """Check the login; with the finding comes the admin client if it succeeded."""
     try:
-        brokers = open_client(cluster, "doctor")
-        names = brokers.names()
+        admin = open_admin(cluster, "doctor")
+        names = admin.names()
     except ResolveError as e:
         return error("login", str(e), "correct the settings"), None
     except KdslError as e:
@@ -185,5 +180,5 @@ def _login(cluster: Cluster) -> tuple[Finding, LibrdkafkaAdmin | JavaAdmin | Non
     how = "no login is required"
     if settings.get("security.protocol", "").upper().startswith("SASL_"):
         how = f"accepted ({settings.get('sasl.mechanism', 'GSSAPI')})"
-    by = "" if isinstance(brokers, LibrdkafkaAdmin) else ", by Java's client"
-    return ok("login", f"{how}{by}; {len(names)} topic{'' if len(names) == 1 else 's'} are visible"), brokers
+    by = "" if isinstance(admin, LibrdkafkaAdmin) else ", by Java's client"
+    return ok("login", f"{how}{by}; {len(names)} topic{'' if len(names) == 1 else 's'} are visible"), admin

@@ -1,4 +1,4 @@
-"""The questions of doctor to a cluster that only Java's client can log in to; the answers are those of `Admin`."""
+"""Asks a cluster with Java's admin client, if only that can log in."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from confluent_kafka import KafkaError
 
 from kdsl.client_settings.bootstrap import Address
 from kdsl.cluster import Cluster
-from kdsl.diagnostics.clients import needs_jvm, open_admin as open_client
-from kdsl.diagnostics.doctor.admin import Admin, NotAnsweredError, Partition, TopicState
+from kdsl.diagnostics.clients import needs_jvm, open_admin
+from kdsl.diagnostics.doctor.admin import Inspector, LibrdkafkaInspector, NotAnsweredError, Partition, TopicState
 from kdsl.errors import KafkaReadError, TopicMissingError
-from kdsl.run.admin.cluster_admin import topic_id
-from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.admin.cluster_admin import ClusterAdmin, topic_id
 
 if TYPE_CHECKING:
     from kdsl.run.admin.java_admin import JavaAdmin
@@ -21,39 +20,45 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-def open_admin(cluster: Cluster, who: str) -> Admin | JavaInspector:
-    """Open the client for doctor's questions: librdkafka's, or Java's if only that can log in.
+def open_inspector(cluster: Cluster, who: str) -> Inspector:
+    """Open a client for doctor's questions: librdkafka's, or Java's if only that can log in.
 
     Args:
         cluster: The cluster.
-        who: What asks, for messages.
+        who: The asking command, for messages.
     """
-    brokers = open_client(cluster, who) if needs_jvm(cluster) else None
-    return Admin(cluster) if brokers is None or isinstance(brokers, LibrdkafkaAdmin) else JavaInspector(brokers)
+    return inspect_with(open_admin(cluster, who), cluster) if needs_jvm(cluster) else LibrdkafkaInspector(cluster)
+
+
+def inspect_with(admin: ClusterAdmin, cluster: Cluster) -> Inspector:
+    """The inspector of a cluster that uses the same library as an admin client of it."""
+    from kdsl.run.admin.java_admin import JavaAdmin
+
+    return JavaInspector(admin) if isinstance(admin, JavaAdmin) else LibrdkafkaInspector(cluster)
 
 
 class JavaInspector:
-    """Asks a cluster by Java's admin client.
+    """Asks a cluster with Java's admin client; see `Inspector`.
 
     Args:
-        brokers: The admin client of the cluster.
+        admin: The admin client of the cluster.
     """
 
-    def __init__(self, brokers: JavaAdmin) -> None:
-        self._brokers, self._client, self._jvm = brokers, brokers.client, brokers.jvm
+    def __init__(self, admin: JavaAdmin) -> None:
+        self._admin, self._client, self._jvm = admin, admin.client, admin.jvm
 
     def brokers(self) -> dict[int, Address]:
         """The advertised address of each broker, by its id."""
         nodes = self._result(self._client.describeCluster().nodes(), "the cluster")
-        return {int(node.id()): Address(str(node.host()), int(node.port())) for node in self._brokers.elements(nodes)}
+        return {int(node.id()): Address(str(node.host()), int(node.port())) for node in self._admin.elements(nodes)}
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
         """The state of each topic, or why the cluster does not report it."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
-        options = self._admin.DescribeTopicsOptions().includeAuthorizedOperations(True)
-        futures = self._client.describeTopics(self._brokers.java_list(wanted), options).topicNameValues()
+        options = self._package.DescribeTopicsOptions().includeAuthorizedOperations(True)
+        futures = self._client.describeTopics(self._admin.java_list(wanted), options).topicNameValues()
         states: dict[str, TopicState | NotAnsweredError] = {}
         for name in wanted:
             try:
@@ -63,17 +68,13 @@ class JavaInspector:
         return states
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """The settings of a topic, the brokers' defaults among them."""
-        return self._settings("TOPIC", name)
-
-    def broker_settings(self, node: int) -> dict[str, str]:
-        """The settings of a broker."""
-        return self._settings("BROKER", str(node))
+        """The settings of a topic, including the brokers' defaults."""
+        return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """The members of a consumer group (client id and host), and what this user may do with it."""
-        options = self._admin.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
-        futures = self._client.describeConsumerGroups(self._brokers.java_list([name]), options).describedGroups()
+        options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
+        futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
         try:
             description = self._result(futures.get(name), f"the group {name!r}")
         except NotAnsweredError as e:
@@ -82,27 +83,27 @@ class JavaInspector:
             raise
         members = [
             f"{member.clientId()} on {str(member.host()).lstrip('/')}"
-            for member in self._brokers.elements(description.members())
+            for member in self._admin.elements(description.members())
         ]
         return members, _rights(description.authorizedOperations())
 
     @property
-    def _admin(self) -> Any:
+    def _package(self) -> Any:
         return self._jvm.org.apache.kafka.clients.admin
 
-    def _settings(self, kind: str, name: str) -> dict[str, str]:
+    def _settings(self, topic: str) -> dict[str, str]:
         config = self._jvm.org.apache.kafka.common.config.ConfigResource
-        resource = config(config.Type.valueOf(kind), name)
-        future = self._client.describeConfigs(self._brokers.java_list([resource])).values().get(resource)
-        entries = self._result(future, f"the settings of {name!r}").entries()
+        resource = config(config.Type.valueOf("TOPIC"), topic)
+        future = self._client.describeConfigs(self._admin.java_list([resource])).values().get(resource)
+        entries = self._result(future, f"the settings of {topic!r}").entries()
         return {
             str(entry.name()): str(entry.value())
-            for entry in self._brokers.elements(entries)
+            for entry in self._admin.elements(entries)
             if entry.value() is not None
         }
 
     def _result(self, future: Any, what: str) -> Any:
-        return _convert_errors(lambda: self._brokers.result(future, what))
+        return _convert_errors(lambda: self._admin.result(future, what))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:

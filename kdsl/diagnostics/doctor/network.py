@@ -77,7 +77,7 @@ def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterat
             continue
         finding = check_reachable(address)
         if finding.state == "ok" and _is_loopback(address.host) and not local_start:
-            message = f"the broker tells clients to connect to {address}, which on each client is its own machine"
+            message = f"the broker tells clients to connect to {address}, which every client resolves to itself"
         elif finding.state == "ok":
             yield ok(check, f"{address}: {finding.message}")
             continue

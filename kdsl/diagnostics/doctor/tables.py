@@ -1,4 +1,4 @@
-"""What a table needs of the cluster: topics, settings of topics, rights, a start."""
+"""Checks what a table needs of the cluster: topics and their settings, rights, and a start."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from confluent_kafka import KafkaError
 
 from kdsl.client_settings.kdsl_settings import KdslSettings
 from kdsl.cluster import Cluster
-from kdsl.diagnostics.clients import open_admin as open_client, subscribe
-from kdsl.diagnostics.doctor.admin import Admin, NotAnsweredError, Settings, TopicState
+from kdsl.diagnostics.clients import open_admin, subscribe
+from kdsl.diagnostics.doctor.admin import Inspector, NotAnsweredError, Settings, TopicState
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, warning
-from kdsl.diagnostics.doctor.java_admin import JavaInspector
 from kdsl.durations import duration_text
 from kdsl.errors import KdslError, OffsetError, ResolveError, listing, nearest
 from kdsl.plan.model import ReadPlan, WritePlan
@@ -25,87 +24,85 @@ _NEVER = str(2**63 - 1)
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
-    """The topics of a plan; of a pattern those that it matches now."""
+    """The topics of a plan; for a pattern, those that it matches now."""
     if plan.topics.pattern is None:
         return list(plan.topics.names)
     readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)
     return list(subscribe(readable, cluster).topics())
 
 
-def check_read(
-    plan: ReadPlan, cluster: Cluster, admin: Admin | JavaInspector, *, written: bool = False
-) -> Iterator[Finding]:
-    """What a read of a table meets.
+def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, written: bool = False) -> Iterator[Finding]:
+    """Check what a read of a table needs.
 
     Args:
         plan: The read.
-        cluster: Where the table lives.
-        admin: Answers questions about it.
-        written: Whether the table is looked at for writing, too, so that it may be one that nobody reads.
+        cluster: The cluster of the table.
+        inspector: Asks the cluster.
+        written: Whether the table is also checked for writing; it may then be one that nobody reads.
     """
     names = topic_names(plan, cluster)
     if not names:
         yield warning(f"topics {plan.topics}", "no topic matches now", "correct the pattern, or wait for a topic")
-    there = True
-    for name, state in admin.topics(names).items():
+    all_exist = True
+    for name, state in inspector.topics(names).items():
         if isinstance(state, NotAnsweredError):
-            there = False
+            all_exist = False
             yield _missing(name, state, cluster, plan.table)
             continue
         yield from _check_partitions(name, state)
         yield from _check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
-        settings = _settings(admin, name)
+        settings = _settings(inspector, name)
         compacted = "compact" in settings.get("cleanup.policy", "")
         if plan.upserts is not None and (not plan.upserts.events or message_key_has_primary_key(plan)):
             yield from _check_retention(name, settings)
         elif plan.upserts is not None and compacted:
             message = (
-                "the topic is compacted, so that of a deleted row a message without a value may be all that is left, "
-                "and the table does not read the primary key from the message key, by which such a message deletes it"
+                "the topic is compacted, so a deleted row may be visible only as a message without a value, and the "
+                "table does not read the primary key from the message key, which identifies the deleted row"
             )
             fix = "declare the columns of the primary key as columns of the message key, too, and the key format"
             yield warning(f"topic {name}", message, fix)
         elif compacted:
-            message = "the topic is compacted: of older records only the last of each key is left"
+            message = "the topic is compacted: only the last of the older records of each key is kept"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
-    yield from _group(plan, admin, cluster.kdsl_settings())
+    yield from _group(plan, inspector, cluster.kdsl_settings)
     if plan.check_group:
-        yield from _lease(plan, admin)
-    if there and names:
+        yield from _lease(plan, inspector)
+    if all_exist and names:
         yield _start(plan, cluster, written=written)
 
 
-def check_write(plan: WritePlan, cluster: Cluster, admin: Admin | JavaInspector) -> Iterator[Finding]:
-    """What a write to a table meets."""
-    connector, client = cluster.kdsl_settings(), cluster.settings()
-    for name, state in admin.topics(topic_names(plan, cluster)).items():
+def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
+    """Check what a write to a table needs."""
+    kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
+    for name, state in inspector.topics(topic_names(plan, cluster)).items():
         if isinstance(state, NotAnsweredError):
             yield _missing(name, state, cluster, plan.table)
             continue
         yield from _check_partitions(name, state)
         yield from _check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
-        yield from _check_durability(name, state, _settings(admin, name), connector)
-        yield from _check_topic_settings(name, plan, _settings(admin, name), client)
-    yield from _producer(plan, connector, client)
+        yield from _check_durability(name, state, _settings(inspector, name), kdsl_settings)
+        yield from _check_topic_settings(name, plan, _settings(inspector, name), client)
+    yield from _producer(plan, kdsl_settings, client)
     if plan.transactions is not None:
         yield _transactions(plan, cluster)
 
 
 def _missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> Finding:
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
-        message = f"the cluster has no such topic{nearest(name, open_client(cluster, table).names())}"
+        message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
         return error(f"topic {name}", message, "create it, or correct the name (or this user may not see it: DESCRIBE)")
-    return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic where that is missing")
+    return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic if it is missing")
 
 
 def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
     leaderless = [p.id for p in state.partitions if p.leader is None]
-    behind = [p.id for p in state.partitions if p.in_sync < p.replicas]
+    lagging = [p.id for p in state.partitions if p.in_sync < p.replicas]
     if leaderless:
-        message = f"no broker leads partition {listing(map(str, leaderless))}, so nobody can read or write it"
+        message = f"no broker leads partition {listing(map(str, leaderless))}, so it cannot be read or written"
         yield error(f"topic {name}", message, "start the brokers that hold its replicas")
-    elif behind:
-        message = f"partition {listing(map(str, behind))} has replicas that lag behind or are down"
+    elif lagging:
+        message = f"partition {listing(map(str, lagging))} has replicas that lag behind or are down"
         yield warning(f"topic {name}", message, "check the brokers that hold them")
     else:
         replicas = min((p.replicas for p in state.partitions), default=0)
@@ -131,19 +128,21 @@ def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, 
         yield error(f"rights on {check}", message, f"grant it: kafka-acls --add --operation {missing[0].title()} …")
 
 
-def _settings(admin: Admin | JavaInspector, name: str) -> Settings:
+def _settings(inspector: Inspector, name: str) -> Settings:
     try:
-        return admin.topic_settings(name)
+        return inspector.topic_settings(name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
         return {}
 
 
-def _check_durability(name: str, state: TopicState, settings: Settings, connector: KdslSettings) -> Iterator[Finding]:
+def _check_durability(
+    name: str, state: TopicState, settings: Settings, kdsl_settings: KdslSettings
+) -> Iterator[Finding]:
     check = f"durability of {name}"
     replicas = min((p.replicas for p in state.partitions), default=0)
     in_sync = min((p.in_sync for p in state.partitions), default=0)
     least = int(settings.get("min.insync.replicas", "1"))
-    if connector.acks == "all" and in_sync < least:
+    if kdsl_settings.acks == "all" and in_sync < least:
         message = f"min.insync.replicas is {least} and {in_sync} replicas are in sync, so no write succeeds now"
         yield error(check, message, "start the brokers that are down, or lower min.insync.replicas of the topic")
     elif replicas > 1 and replicas == least:
@@ -170,7 +169,7 @@ def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client
     elif plan.upserts is not None:
         yield from _check_retention(name, settings)
     elif compacted:
-        message = "the topic is compacted: of records with one key only the last is kept"
+        message = "the topic is compacted: only the last record of each key is kept"
         yield warning(f"topic {name}", message, "set cleanup.policy to delete, unless the records are updates by key")
     if settings.get("message.timestamp.type") == "LogAppendTime" and any(m.key == "timestamp" for m in plan.metadata):
         message = "the topic sets timestamps itself (message.timestamp.type LogAppendTime), and the table writes them"
@@ -182,7 +181,7 @@ def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client
 
 
 def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
-    """Whether a topic keeps the last record of each key, as long as the row is there, and its deletes long enough."""
+    """Check that a topic keeps the last record of each key as long as the row exists, and deletes long enough."""
     policy = settings.get("cleanup.policy")
     if policy is None:  # the brokers do not report it
         return
@@ -190,30 +189,31 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
     retention = {key: settings.get(key, "-1") for key in ("retention.ms", "retention.bytes")}
     ends = [f"{key}={value}" for key, value in retention.items() if value != "-1"]
     if "delete" in policy and ends:
-        message = f"cleanup.policy is {policy} ({', '.join(ends)}): a row that nothing has updated for so long leaves "
-        message += "the topic without a delete, and a read that begins later does not have it"
+        message = f"cleanup.policy is {policy} ({', '.join(ends)}): a row that is not updated for that long leaves the "
+        message += "topic without a delete, and a read that begins later does not return it"
         yield warning(check, message, "set cleanup.policy to compact: the last record of each key then stays")
     elif "compact" not in policy:
-        message = f"cleanup.policy is {policy} without an end: every record stays, though only the last of a key counts"
-        yield warning(check, message, "set cleanup.policy to compact: a read from the beginning is shorter then")
+        message = f"cleanup.policy is {policy} without a limit: all records are kept, but only the last of a key counts"
+        yield warning(check, message, "set cleanup.policy to compact: a read from the beginning is then shorter")
     else:
         day = 86_400_000
         length = duration_text(timedelta(milliseconds=min(int(settings.get("delete.retention.ms", day)), 10**14)))
-        message = f"compacted; a delete stays {length} (delete.retention.ms): a stream that stands longer may miss it"
+        rule = f"compacted; deletes are kept for {length} (delete.retention.ms)"
+        message = f"{rule}: a stream that is stopped for longer may miss deletes"
         yield ok(check, message)
 
 
-def _producer(plan: WritePlan, connector: KdslSettings, client: Settings) -> Iterator[Finding]:
+def _producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
     check = "producer"
     before = check, plan.delivery
     findings = []
-    if connector.acks != "all":
-        message = f"acks is {connector.acks}: a record counts as written before its replicas have it"
+    if kdsl_settings.acks != "all":
+        message = f"acks is {kdsl_settings.acks}: a record counts as written before its replicas have it"
         findings.append(warning(check, message, "remove acks (default all): records may be lost if a broker fails"))
     if client.get("retries") == "0":
         message = "retries is 0: a new leader, or a restart of a broker, fails the batch"
         findings.append(warning(check, message, "remove retries; delivery.timeout.ms bounds them"))
-    if connector.idempotence is False:
+    if kdsl_settings.idempotence is False:
         message = "enable.idempotence is false: a retry may write a record twice"
         fix = "remove it, unless the brokers cannot do it; kdsl then sends one request at a time to keep the order"
         findings.append(warning(check, message, fix))
@@ -233,19 +233,19 @@ def _producer(plan: WritePlan, connector: KdslSettings, client: Settings) -> Ite
 def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
     check = "transactions"
     try:
-        brokers = TokenAdmin(cluster, plan.table)
-        timeout_ms, _ = read_limits(brokers, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+        admin = TokenAdmin(cluster, plan.table)
+        timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     except ResolveError as e:
         return error(check, e.problems[0].message, e.problems[0].fix)
     return ok(check, f"a transaction may take {timeout_ms / 1000:g} s")
 
 
-def _group(plan: ReadPlan, admin: Admin | JavaInspector, connector: KdslSettings) -> Iterator[Finding]:
-    if plan.group_id is None or (connector.group_id is None and plan.start.mode != "group-offsets"):
+def _group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
+    if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return
     check = f"group {plan.group_id}"
     try:
-        members, rights = admin.group(plan.group_id)
+        members, rights = inspector.group(plan.group_id)
     except NotAnsweredError as e:
         fix = "grant READ and DESCRIBE on the group: without them no offset is committed, and the lag is unknown"
         yield error(check, f"the group cannot be described: {e}", fix)
@@ -258,15 +258,15 @@ def _group(plan: ReadPlan, admin: Admin | JavaInspector, connector: KdslSettings
         yield ok(check, "the group has no other members")
 
 
-def _lease(plan: ReadPlan, admin: Admin | JavaInspector) -> Iterator[Finding]:
-    """The group that a stream joins to see whether its own is used already."""
+def _lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
+    """Check the group that a stream joins to find out whether its own group is in use."""
     name = group_lease(plan.group_id or "")
     check = f"group {name}"
     try:
-        members, rights = admin.group(name)
+        members, rights = inspector.group(name)
     except NotAnsweredError as e:
-        fix = f"grant READ and DESCRIBE on the group {name}, or take out the check: without them no stream starts"
-        yield error(check, f"the group, which a stream joins to check its own, cannot be looked at: {e}", fix)
+        fix = f"grant READ and DESCRIBE on the group {name}, or disable the check: without them no stream starts"
+        yield error(check, f"the group that a stream joins to check its own group cannot be described: {e}", fix)
         return
     yield from _check_rights(check, rights, ("READ", "DESCRIBE"))
     if members:
@@ -277,8 +277,8 @@ def _lease(plan: ReadPlan, admin: Admin | JavaInspector) -> Iterator[Finding]:
 
 
 _OTHER_START = (
-    "let it start elsewhere, as startup='earliest' ('scan.startup.mode' = 'earliest-offset'), or say what answers a "
-    "missing offset: the client property auto.offset.reset"
+    "set another start, such as startup='earliest' ('scan.startup.mode' = 'earliest-offset'), or set the client "
+    "property auto.offset.reset, which applies if there is no offset"
 )
 
 
@@ -289,13 +289,13 @@ def _start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
         begin = subscription.begin(topics)
     except OffsetError as e:
         message = str(e).removeprefix(f"{plan.table}: ").partition("; ")[0]
-        if plan.start.mode != "group-offsets" or cluster.kdsl_settings().group_id is not None or not written:
+        if plan.start.mode != "group-offsets" or cluster.kdsl_settings.group_id is not None or not written:
             return error("start", message, _OTHER_START)
-        # Nothing is declared for reading: no group, and no start but the default.
-        fix = f"nothing, where the table is only written; to read it, {_OTHER_START}"
+        # Nothing is declared for reading: neither a group nor a start.
+        fix = f"nothing, if the table is only written; to read it, {_OTHER_START}"
         return warning("start", f"the table cannot be read yet: {message}", fix)
     except KdslError as e:
-        return error("start", str(e).removeprefix(f"{plan.table}: "), "see what the message says to write instead")
+        return error("start", str(e).removeprefix(f"{plan.table}: "), "follow the advice of the message")
     ends = subscription.ends(subscription.partitions(topics))
-    waiting = sum(max(0, ends[place] - at) for place, at in begin.offsets.items())
+    waiting = sum(max(0, ends[partition] - at) for partition, at in begin.offsets.items())
     return ok("start", f"{plan.start.mode}: {waiting:,} offsets to read in {len(begin.offsets)} partitions")

@@ -1,4 +1,4 @@
-"""``LIKE``: a table that is based on another one, by Flink's rules of what is included and what wins."""
+"""``LIKE``: a table that is based on another one, by Flink's rules of inclusion and precedence."""
 
 from __future__ import annotations
 

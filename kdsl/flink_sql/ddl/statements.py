@@ -45,7 +45,7 @@ class Fragment:
         length = length or len(self.text[position:].partition("\n")[0])
         return self.source.where(self.start + position, length, table=table, column=column)
 
-    def mentions(self, names: Collection[str]) -> bool:
+    def contains_any(self, names: Collection[str]) -> bool:
         """Whether the fragment contains one of some names, as a whole word.
 
         Args:
@@ -73,7 +73,7 @@ class Name:
         """The table's own name."""
         return self.parts[-1]
 
-    def means(self, other: Name) -> bool:
+    def can_be(self, other: Name) -> bool:
         """Whether both can name the same table: one of them may omit the catalog, or the catalog and the database."""
         shorter = min(len(self.parts), len(other.parts))
         return self.parts[-shorter:] == other.parts[-shorter:]
@@ -174,7 +174,7 @@ class CreateTable(Statement):
     Attributes:
         name: The table's name.
         temporary: Whether it is a temporary table.
-        if_not_exists: Whether a table that is there already may stay.
+        if_not_exists: Whether an existing table is kept.
         columns: The columns in their order.
         watermarks: The watermarks.
         primary_key: The primary key.

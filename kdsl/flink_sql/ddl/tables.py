@@ -106,7 +106,7 @@ class DeclaredTable:
             problems=(*self.problems, *(clause.problems if statement.complete or "connector" in self.options else ())),
             unread=clause.unread,
             complete=statement.complete,
-            places=self.locations,
+            option_locations=self.locations,
             layout=self._layout_clauses(),
             inferred=self.inferred,
         )
@@ -142,11 +142,11 @@ class Catalog:
         self.problems: list[Problem] = []
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table of a name; None where there is none."""
-        return next((table for table in reversed(self.tables) if table.statement.name.means(name)), None)
+        """The table of a name; None if there is none."""
+        return next((table for table in reversed(self.tables) if table.statement.name.can_be(name)), None)
 
     def create(self, statement: CreateTable) -> DeclaredTable | None:
-        """Add a table; None where it is ``LIKE`` one that could not be read.
+        """Add a table; None if it is ``LIKE`` one that could not be read.
 
         The table has its own problems; a name that is already taken is a problem of the catalog.
         """
@@ -317,12 +317,12 @@ class _Columns:
         return frozenset(c.name for c in columns if not isinstance(c, ComputedColumn) and not c.type_known)
 
     def _translate(self, column: ComputedColumn) -> TypedSql | None:
-        """Translate a computed column to Spark SQL; None where it cannot be, with a problem at its location.
+        """Translate a computed column to Spark SQL; None if it cannot be, with a problem at its location.
 
         An expression over a column whose type could not be read is not checked: one mistake gives one error.
         """
         table = self.statement.name.last
-        if column.expression.mentions(self._unknown_types):
+        if column.expression.contains_any(self._unknown_types):
             return None
         try:
             value = translate_expression(column.expression.text, self.types)

@@ -37,7 +37,7 @@ class Scope(Protocol):
     """Resolves the names in an expression."""
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """The column of a name, and the rest of the name, which are members of its row; None where there is none."""
+        """The column of a name, and the rest of the name, which are members of its row; None if there is none."""
         ...
 
     def names(self) -> Iterable[str]:

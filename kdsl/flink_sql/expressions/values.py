@@ -93,7 +93,7 @@ def as_decimal(kind: t.DataType) -> t.Decimal:
 
 
 def common_type(kinds: Iterable[t.DataType | None]) -> t.DataType | None:
-    """The type that can store values of several types, for CASE and COALESCE; None where all are NULL.
+    """The type that can store values of several types, for CASE and COALESCE; None if all are NULL.
 
     Raises:
         NoCommonTypeError: There is no such type.
@@ -143,7 +143,7 @@ def _merge_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
 
 
 def _merge_nested_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
-    """The common type of two arrays, maps or rows, member by member; None where there is none."""
+    """The common type of two arrays, maps or rows, member by member; None if there is none."""
     try:
         match one, other:
             case t.Array(element=a), t.Array(element=b):

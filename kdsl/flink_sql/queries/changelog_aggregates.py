@@ -16,7 +16,7 @@ RETRACTABLE = ("COUNT", "SUM", "AVG")
 
 
 def is_addition(kinds: str) -> str:
-    """The SQL of whether a row of a changelog adds a row, and does not remove one.
+    """The SQL condition that a row of a changelog adds a row instead of removing one.
 
     Args:
         kinds: The SQL of the row kind.
@@ -28,7 +28,7 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
     """The SQL of the number of rows in a group in which no value is NULL.
 
     Args:
-        added: The SQL of whether a row adds a row, from `is_addition`.
+        added: The SQL condition that a row adds a row, from `is_addition`.
         values: The values.
         suffix: The SQL after the aggregate, as ``FILTER (…)``.
     """
@@ -38,7 +38,7 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """The value of a row, with the opposite sign where the row is removed.
+    """The value of a row, with the opposite sign if the row is removed.
 
     Args:
         added: As for `count_rows`.
@@ -48,14 +48,14 @@ def apply_sign(added: str, value: TypedSql) -> TypedSql:
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 
 
-def null_unless(there: str, value: TypedSql) -> TypedSql:
-    """A value of a group, or NULL where the group no longer exists: a division by its count could fail.
+def null_unless(exists: str, value: TypedSql) -> TypedSql:
+    """A value of a group, or NULL if the group no longer exists: a division by its count could fail.
 
     Args:
-        there: The SQL of whether the group exists.
+        exists: The SQL condition that the group exists.
         value: The value.
     """
-    return TypedSql(f"if({there}, {value.text}, NULL)", value.type)
+    return TypedSql(f"if({exists}, {value.text}, NULL)", value.type)
 
 
 def average(added: str, value: TypedSql, suffix: str) -> TypedSql:

@@ -90,7 +90,7 @@ class FromClause:
             self.by_instant |= {at: columns[0] for at, _, columns in sides if columns}
 
     def find_plain_tables(self, node: n.Node) -> tuple[tuple[int, Relation], ...] | None:
-        """The tables of a side of a join with their positions; None where it contains anything but tables."""
+        """The tables of a side of a join with their positions; None if it contains anything but tables."""
         match node:
             case n.Table(name=name, alias=alias) if name[-1] not in self.named and name[-1] in self.tables:
                 return ((node.at, make_relation(alias or name[-1], self.tables[name[-1]])),)

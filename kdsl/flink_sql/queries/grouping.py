@@ -40,7 +40,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     """Translates the expressions of a SELECT.
 
     Attributes:
-        grouped: The Spark SQL of the keys of the groups; None where rows are not grouped.
+        grouped: The Spark SQL of the keys of the groups; None if rows are not grouped.
         optional: The keys that are NULL in some groups: those of ``ROLLUP``, ``CUBE`` and ``GROUPING SETS``.
         windows: The windows of ``GROUP BY TUMBLE(…)`` and the like, by their syntax trees.
         comes: For a changelog, the SQL of whether a row adds a row.

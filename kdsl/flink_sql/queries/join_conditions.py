@@ -59,7 +59,7 @@ def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: 
     unsolvable: list[n.Span] = []
     for part in split_conjunction(condition):
         if isinstance(part, n.Binary) and part.operator == "=":
-            equality = equality or {sides.of(part.left), sides.of(part.right)} == {"left", "right"}
+            equality = equality or {sides.side_of(part.left), sides.side_of(part.right)} == {"left", "right"}
         for earlier, later, bound in _pairs_in_order(part):
             pair = sides.time(earlier), sides.time(later)
             if pair not in (("left", "right"), ("right", "left")):
@@ -98,8 +98,8 @@ class _JoinSides:
     left: Relations
     right: Relations
 
-    def of(self, node: n.Node) -> Side | None:
-        """The side that all columns of an expression belong to; None where there is no such side."""
+    def side_of(self, node: n.Node) -> Side | None:
+        """The side that all columns of an expression belong to; None if there is no such side."""
         sides: set[Side | None] = {self._side(name) for name in n.names(node)}
         return sides.pop() if len(sides) == 1 else None
 

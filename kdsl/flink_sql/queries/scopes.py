@@ -19,9 +19,9 @@ class Columns(t.Row):
     """The columns of a table or a query.
 
     Attributes:
-        event_times: The indices of the columns that are event-time columns of a watermark themselves.
-        unmarked: Those of them that a join of streams reads without Spark's watermark metadata, which an instant has
-            instead, each with that instant. Only a view can get the metadata back.
+        event_times: The indices of the columns that are the event-time column of a watermark.
+        unmarked: The event-time columns that a join of streams reads without Spark's watermark metadata, each with the
+            instant that has the metadata instead. Only a view can restore the metadata.
     """
 
     event_times: frozenset[int] = attrs.field(default=frozenset(), eq=False)
@@ -38,7 +38,7 @@ class Changelog(Columns):
     """The columns of a changelog, whose rows are inserted, updated and deleted; one more column has the row kind.
 
     Attributes:
-        images: Whether updates and deletes include the row as it was; those of groups of a stream do not.
+        images: Whether updates and deletes have before-images; those of groups of a stream do not.
     """
 
     images: bool = True
@@ -93,7 +93,7 @@ class Relation:
 
     @property
     def own(self) -> tuple[tuple[str, TypedSql], ...]:
-        """The columns that can be written without the table's name, which are also those of ``*``."""
+        """The columns that do not need the table's name, which are also those of ``*``."""
         return tuple((name, value) for name, value in self.columns if name not in self.joined)
 
     def get(self, name: str) -> TypedSql | None:

@@ -43,7 +43,7 @@ class TranslatedQuery:
         notes: What may be impossible in a stream.
         windows: The windows of event time that it groups by.
         hints: The tables that it reads with other options; ``tables`` contains the names of their views.
-        retracts: The position of a group of a changelog, which needs rows as they were; None where there is none.
+        retracts: The position of a group of a changelog, which needs rows as they were; None if there is none.
         instants: The tables and views that it reads with an instant as event time.
     """
 
@@ -224,7 +224,7 @@ class _QueryTranslator(FromClause):
         """How groups that do not exist are left out: by the row kind of each group, or by HAVING.
 
         Args:
-            condition: The SQL of whether a group exists; empty where all do.
+            condition: The SQL of whether a group exists; empty if all do.
             going: Whether a group may exist at first, and no longer exist later.
 
         Returns:

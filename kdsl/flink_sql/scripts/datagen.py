@@ -34,7 +34,7 @@ class GeneratedRows:
 
     Attributes:
         columns: The Spark SQL of each physical column, over the column `NUMBER`.
-        rows: The number of rows; None where they never end.
+        rows: The number of rows; None if they never end.
         per_second: The number of rows per second, where they never end.
         parallelism: The number of tasks; None means the number of cores.
     """

@@ -22,7 +22,7 @@ class PrintOptions(Options):
     standard_error: bool = option("standard-error", "Write to the error stream.", default=False)
     parallelism: int | None = option(
         "sink.parallelism",
-        "Accepted as in Flink, without effect: all rows are written in one place.",
+        "Accepted as in Flink, without effect: one process writes all rows.",
         default=None,
         check=lambda v: None if v is None or v > 0 else "use an integer from 1",
     )

@@ -10,7 +10,7 @@ import attrs
 from kdsl.catalog.stored import Inference
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef
-from kdsl.errors import Problem, ResolveError, Where, fail_on, listing, nearest, place_in_file
+from kdsl.errors import Problem, ResolveError, Where, fail_on, file_position, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script, read_hint_options
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.ddl.statements import (
@@ -112,7 +112,7 @@ def check_script(
         planner.warn_about_unchecked()
     all_problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.settings.problems]
     all_problems += planner.catalogs.problems
-    problems = tuple(sorted(dict.fromkeys(all_problems), key=place_in_file))
+    problems = tuple(sorted(dict.fromkeys(all_problems), key=file_position))
     warnings = tuple(p for p in problems if p.severity == "warning")
     inferred = {} if inference is None else dict(inference.inferred)
     tables = tuple(table for table in planner.planned.values() if not has_unknown_columns(table.declared))
@@ -128,7 +128,7 @@ class DeclaredView:
         name: Its name.
         by_mode: The view in a stream (True) and in a batch (False), if it can be translated for that.
         keyed: The key of its rows.
-        refused: Why it cannot be read in the other mode.
+        refused: The reason why it cannot be read in the other mode.
     """
 
     name: str
@@ -429,15 +429,15 @@ class _Planner:
         return self.translate_query(fragment, streaming=False), True
 
     def translate_query(self, fragment: Fragment, *, streaming: bool) -> Translated | None:
-        """Translate a query; None where it is wrong, or refers to something whose mistake was already reported."""
+        """Translate a query; None if it is wrong, or refers to something whose mistake was already reported."""
         text, shift = _query_text(fragment)
         names = self.resolve_names(fragment)
         try:
             query = translate_query(text, self.readable_rows(streaming), streaming=streaming, names=names)
         except UntranslatableError as e:
-            if fragment.mentions(self.unread_names) or fragment.mentions(self.columns_of_unknown_type()):
+            if fragment.contains_any(self.unread_names) or fragment.contains_any(self.columns_of_unknown_type()):
                 return None
-            without = [view for name, view in self.views.items() if fragment.mentions([name]) and view.refused]
+            without = [view for name, view in self.views.items() if fragment.contains_any([name]) and view.refused]
             if without and without[0].refused is not None and streaming not in without[0].by_mode:
                 mode, refused = "stream" if streaming else "batch", without[0].refused
                 message = f"the view {without[0].name!r} cannot be read as a {mode}: {refused.reason}"
@@ -454,7 +454,7 @@ class _Planner:
         return frozenset(c.name for table in self.catalog.tables for c in table.columns if not c.type_known)
 
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
-        """Plan the table that a query reads with the options of a hint; whether that succeeds."""
+        """Plan the table that a query reads with the options of a hint; return whether that succeeds."""
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:
             message = f"{hint.table!r} is a view and has no options"

@@ -25,7 +25,7 @@ class QueryKey:
 
     Attributes:
         columns: The names of the columns.
-        key: The indices of the key's columns, -1 for one that the query does not select; None where the key is unknown
+        key: The indices of the key's columns, -1 for one that the query does not select; None if the key is unknown
             or there is none.
         kinds: What each column is: a column of a table, a constant, an aggregate, or something else.
         filtered: Whether rows are filtered by columns that are not in the key.
@@ -55,7 +55,7 @@ def find_query_key(
         names: The names in ``tables`` of paths that are written otherwise.
 
     Returns:
-        None where the query cannot be analyzed.
+        None if the query cannot be analyzed.
     """
     tree = read_query(text)
     return _key_of_query(n.rename_tables(tree, names) if names else tree, dict(tables))

@@ -19,6 +19,7 @@ from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError
 from kdsl.flink_sql.queries.scopes import Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
+from kdsl.flink_sql.scripts.checkpoint_folders import open_folders
 from kdsl.flink_sql.scripts.datagen import NUMBER
 from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.table import OutputMode
+    from kdsl.plan.model import OutputMode
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
@@ -52,7 +53,7 @@ class RunOptions:
     """How a script is run.
 
     Attributes:
-        cluster: The Kafka cluster; None where tables name their brokers.
+        cluster: The Kafka cluster; None if tables name their brokers.
         checkpoint: The folder of the checkpoints; it takes precedence over the script's.
         once: Read the records that exist now, one job after the other, and end.
         show: Called with the rows of a query that no ``INSERT`` takes; by default they are printed.
@@ -105,10 +106,12 @@ class _ScriptRun:
     def __init__(self, plan: ScriptPlan, spark: SparkSession, options: RunOptions, folder: str) -> None:
         self.plan, self.spark, self.options, self.folder = plan, spark, options, folder
         self.running: list[tuple[Job, StreamingQuery]] = []
+        self.folders: dict[str, str] = {}
 
     def run(self) -> None:
         self.store_inferred()
         try:
+            self.assign_checkpoints()
             for i, job in enumerate(self.plan.jobs):
                 if self.options.stopping.is_set():
                     return
@@ -176,6 +179,16 @@ class _ScriptRun:
                 f"{job.name}: {zoned[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
                 "CAST the time to TIMESTAMP(3) in a computed column, or SET 'table.local-time-zone' = 'UTC'"
             )
+
+    def assign_checkpoints(self) -> None:
+        """Find out the checkpoint folders of the jobs whose progress is stored."""
+        by_base: dict[str, list[Job]] = {}
+        for job in self.plan.jobs:
+            base = self.options.checkpoint or job.settings.folder
+            if base is not None and job.streaming:
+                by_base.setdefault(base.rstrip("/"), []).append(job)
+        for base, jobs in by_base.items():
+            self.folders |= open_folders(self.spark, base, jobs)
 
     # reading
 
@@ -300,15 +313,14 @@ class _ScriptRun:
         return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
 
     def checkpoint_folder(self, job: Job) -> str:
-        base = self.options.checkpoint or job.settings.folder
-        if base is None:
-            if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
-                self.options.report_progress(
-                    f"{job.name}: its progress is not stored; use --checkpoint DIR, or SET "
-                    "'execution.checkpointing.dir', to store it"
-                )
-            base = self.folder
-        return f"{base.rstrip('/')}/{job.name}"
+        if job.name in self.folders:
+            return self.folders[job.name]
+        if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
+            self.options.report_progress(
+                f"{job.name}: its progress is not stored; use --checkpoint DIR, or SET "
+                "'execution.checkpointing.dir', to store it"
+            )
+        return f"{self.folder}/{job.name}"
 
     # waiting
 

@@ -23,7 +23,7 @@ class SinkColumn:
         name: Its name in the sink.
         type: Its type in the sink.
         query_type: The type of the query's column; None for a NULL.
-        index: The index of the query's column; None where the value is a constant or NULL.
+        index: The index of the query's column; None if the value is a constant or NULL.
         constant: The Spark SQL of the constant.
     """
 

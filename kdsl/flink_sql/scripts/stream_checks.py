@@ -77,7 +77,7 @@ def stream_problems(
         notes: The parts of the query that may be impossible, with their locations.
         windows: Its windows of event time, with their locations.
         watermarks: Whether a table that is read has a watermark.
-        sink: The connector of the table that is written; None where the rows are shown.
+        sink: The connector of the table that is written; None if the rows are shown.
         changes: Whether the sink can take updates and deletes.
         processing: The columns of processing time.
     """

@@ -34,4 +34,4 @@ class UntranslatableError(TextError):
     def __str__(self) -> str:
         there = self.text[self.position : self.position + len(self.name)]
         where = ScriptText(self.text).where(self.position, len(there) if there.upper() == self.name.upper() else 1)
-        return f"{self.place}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"
+        return f"{self.location}: {self.reason}; {self.fix}\n{indent(where.excerpt or '', '  ', lambda _: True)}"

@@ -42,7 +42,9 @@ _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
     """The error for SQL that is nested more deeply than Python's stack allows."""
     reason = "this is nested too deeply"
-    return UntranslatableError(name, reason, "write it flatter, or as several columns or views", text, position)
+    return UntranslatableError(
+        name, reason, "reduce the nesting, or write it as several columns or views", text, position
+    )
 
 
 class ExpressionReader(Cursor):
@@ -383,7 +385,7 @@ class ExpressionReader(Cursor):
             self.expect("WHERE")
             condition = self.read_expression()
             self.expect(")")
-        over = self._read_over() if self.at("OVER") else None
+        over = self._read_window_of_over() if self.at("OVER") else None
         return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
 
     def _read_cast(self, at: int, *, trying: bool) -> n.Node:
@@ -483,7 +485,7 @@ class ExpressionReader(Cursor):
             words[event.upper] = action
         return arguments, words
 
-    def _read_over(self) -> n.Over:
+    def _read_window_of_over(self) -> n.Over:
         at = self.take().start
         return self.read_window(at) if self.at("(") else n.Over((), (), name=self.read_name(), at=at)
 

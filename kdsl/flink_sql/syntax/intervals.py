@@ -30,7 +30,7 @@ def interval_microseconds(span: n.Span) -> int | None:
     """The length of ``INTERVAL '5' SECOND`` or ``INTERVAL '1 02:30' DAY TO MINUTE``.
 
     Returns:
-        Microseconds; None where the string is not a length in these units, or for months, which vary in length.
+        Microseconds; None if the string is not a length in these units, or for months, which vary in length.
     """
     if span.unit not in MICROS:
         return None

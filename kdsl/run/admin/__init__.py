@@ -1,3 +1,3 @@
-"""The admin client: what the driver asks a cluster, whichever transport reads and writes."""
+"""The admin client: the driver's requests to a cluster, for both transports."""
 
 from __future__ import annotations

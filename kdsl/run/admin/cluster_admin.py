@@ -1,4 +1,4 @@
-"""The admin client: what the driver asks a cluster about topics, offsets and consumer groups."""
+"""The admin client: the driver's requests about topics, offsets and consumer groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Topic:
     """A topic of the cluster.
 
     Attributes:
-        id: Its id, which no other topic of the same name ever gets; empty where the brokers have no topic ids.
+        id: Its id, which no other topic of the same name ever gets; empty if the brokers have no topic ids.
         partitions: How many partitions it has.
     """
 
@@ -42,7 +42,7 @@ class ClusterAdmin(Protocol):
     servers: str
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """Those of the topics that exist.
+        """The topics among `names` that exist.
 
         Args:
             names: The names.
@@ -73,7 +73,7 @@ class ClusterAdmin(Protocol):
         ...
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None where there is none."""
+        """The offset of each partition's first record that is not older; None if there is none."""
         ...
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
@@ -97,7 +97,7 @@ class ClusterAdmin(Protocol):
         ...
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty where there is no such group."""
+        """All offsets that a consumer group has committed; empty if there is no such group."""
         ...
 
 
@@ -107,7 +107,7 @@ def find_topics(
     """The topics that exist; topics that a broker does not know are asked for again.
 
     Args:
-        describe: Asks for topics by name; gives those that the broker knows.
+        describe: Asks for topics by name; returns those that the broker knows.
         names: The names.
         timeout: For how many seconds; 0 asks once.
     """

@@ -17,11 +17,11 @@ class NotAllowedError(KafkaReadError):
 
 
 class StalledError(KafkaReadError):
-    """Nothing came from the brokers for too long while records were still to be read."""
+    """The brokers sent nothing for too long, although records were still to be read."""
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:
-    """The client's error inside an exception; None where there is none."""
+    """The client's error inside an exception; None if there is none."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return error.args[0]
     return None
@@ -91,12 +91,12 @@ def is_not_allowed(error: KafkaError) -> bool:
 
 
 def describe_last_error(last: str | None) -> str:
-    """The client's last error, as the end of a sentence; empty where there was none."""
+    """The client's last error, as the end of a sentence; empty if there was none."""
     return f"; the client's last error: {last}" if last else ""
 
 
 def unreachable(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
-    """No answer from any broker."""
+    """Create the error: no broker answered."""
     return UnreachableError(
         f"{table}: no broker of {servers} answered within {waited:.0f} s{describe_last_error(last)}; check that "
         "Kafka runs there and that its advertised listeners can be reached from this machine"
@@ -104,7 +104,7 @@ def unreachable(table: str, servers: str, waited: float, last: str | None) -> Un
 
 
 def no_answer(table: str, servers: str, waited: float, last: str | None) -> UnreachableError:
-    """No answer from brokers that have answered before."""
+    """Create the error: brokers that answered before did not answer."""
     return UnreachableError(
         f"{table}: the brokers {servers} did not answer within {waited:.0f} s, and had answered before"
         f"{describe_last_error(last)}; check that all of them run and that each partition has a leader, or raise the "
@@ -113,12 +113,12 @@ def no_answer(table: str, servers: str, waited: float, last: str | None) -> Unre
 
 
 def not_accepted(table: str, servers: str, reason: str) -> UnreachableError:
-    """The brokers accept no connection with these settings, for a reason that `kdsl.run.reachability.login` found."""
+    """Create the error: the brokers refuse connections, for a reason that `kdsl.run.reachability.login` found."""
     return UnreachableError(f"{table}: the brokers {servers} do not accept the connection: {reason}")
 
 
 def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
-    """The login failed; waiting does not help."""
+    """Create the error: the login failed, and a retry does not help."""
     return UnreachableError(
         f"{table}: the brokers {servers} do not accept the connection: {reason}; check security.protocol, "
         "sasl.mechanism and the credentials of the cluster"

@@ -76,7 +76,7 @@ class JavaAdmin:
         set_system_properties(spark, cluster, table)
         self.servers = cluster.bootstrap_servers
         self._table = table
-        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._timeout = cluster.kdsl_settings.api_timeout_ms / 1000
         self._answered = False
         self.jvm: Any = jvm_of(spark)
         self._clients: Any = self.jvm.org.apache.kafka.clients
@@ -93,7 +93,7 @@ class JavaAdmin:
         self._closing()
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """Those of the topics that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
@@ -121,7 +121,7 @@ class JavaAdmin:
         return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None where there is none."""
+        """The offset of each partition's first record that is not older; None if there is none."""
         offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
@@ -143,7 +143,7 @@ class JavaAdmin:
         return sorted(str(group.groupId()) for group in self.elements(groups))
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty where there is no such group."""
+        """All offsets that a consumer group has committed; empty if there is no such group."""
         future = self.client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
         try:
             offsets = self.result(future, f"the offsets of the group {group!r}")

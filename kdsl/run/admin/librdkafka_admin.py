@@ -51,7 +51,7 @@ after a change of leaders it fails without end. Therefore topics are described f
 and after errors.
 """
 _REFRESH_INTERVAL = 1.0
-"""How many seconds to trust what a broker has answered after an error, while errors go on."""
+"""How many seconds to trust a broker's answer after an error, while errors continue."""
 _REFRESH_TIMEOUT = 3.0
 """How many seconds a broker may take to list the brokers after an error."""
 _LISTING = 15.0
@@ -83,7 +83,7 @@ class Member:
 
 @attrs.frozen
 class _Outcome(Generic[V]):
-    """What one attempt of a request gave: a value, or a retriable error."""
+    """The outcome of one attempt: a value, or a retriable error."""
 
     value: V | None = None
     error: KafkaError | None = None
@@ -138,7 +138,7 @@ class LibrdkafkaAdmin:
         self.servers = cluster.bootstrap_servers
         self._cluster = cluster
         self._table = table
-        self._timeout = cluster.kdsl_settings().api_timeout_ms / 1000
+        self._timeout = cluster.kdsl_settings.api_timeout_ms / 1000
         self._view = _MetadataView()
         self._answered = answered
         self._last_error: KafkaError | None = None
@@ -153,7 +153,7 @@ class LibrdkafkaAdmin:
         self._connected_at = time.monotonic()
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """Those of the topics that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
+        """The topics among `names` that exist (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`)."""
         return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
 
     def names(self, *, internal: bool = False) -> list[str]:
@@ -170,7 +170,7 @@ class LibrdkafkaAdmin:
         return self._offsets(dict.fromkeys(partitions, _LATEST), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None where there is none."""
+        """The offset of each partition's first record that is not older; None if there is none."""
         offsets = self._offsets(dict.fromkeys(partitions, OffsetSpec.for_timestamp(millis)))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
@@ -221,7 +221,7 @@ class LibrdkafkaAdmin:
         return sorted(group.group_id for group in groups)
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty where there is no such group."""
+        """All offsets that a consumer group has committed; empty if there is no such group."""
         return self._group_offsets(group, ())
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
@@ -343,24 +343,24 @@ class LibrdkafkaAdmin:
         return self._retry(ask, _retriable_error, timeout)
 
     def _do_exist(self, partitions: Iterable[ClientPartition]) -> bool:
-        """Whether the cluster has partitions that a leader does not know, as after they were created."""
+        """Whether the cluster has partitions that a leader does not know yet, as just after their creation."""
         topics = self.topics({partition.topic for partition in partitions})
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
     def _refresh_brokers(self, timeout: float) -> None:
         """After an error, ask any broker that runs for the list of brokers.
 
-        The client asks the controller that it has last heard of for topics, and while that one is down, it asks nobody
-        else who the controller is.
+        The client asks the last known controller for topics, and while that one is down, it does not ask another
+        broker who the controller is.
         """
         if self._view.needs_refresh:
-            with suppress(KafkaException):  # the next request says what is wrong
+            with suppress(KafkaException):  # the next request reports the error
                 # The answer for any topic lists all brokers.
                 self._admin.list_topics(OFFSETS_TOPIC, timeout=min(_REFRESH_TIMEOUT, timeout))
             self._view.note_refresh()
 
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
-        """Describe topics again when the view of them is stale; gives the retriable error with which that failed."""
+        """Describe topics again if the view of them is stale; return the retriable error if that failed."""
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
             results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
@@ -407,7 +407,7 @@ class LibrdkafkaAdmin:
 
         def attempt(seconds: float) -> _Outcome[V]:
             try:
-                result = ask(seconds)  # the client goes on connecting between attempts
+                result = ask(seconds)  # the client keeps connecting between attempts
             except Exception as e:
                 error = errors.kafka_error(e)
                 if error is None:

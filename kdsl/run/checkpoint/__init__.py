@@ -1,3 +1,3 @@
-"""What stands in a checkpoint: Spark's offset log, and what kdsl keeps beside it."""
+"""The contents of a checkpoint: Spark's offset log, and what kdsl stores next to it."""
 
 from __future__ import annotations

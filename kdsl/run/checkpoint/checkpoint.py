@@ -49,7 +49,7 @@ class Checkpoint:
 
     @property
     def location(self) -> str:
-        """Where it is."""
+        """The location of the folder."""
         return self.folder.location
 
     def check(self, plan: WritePlan, allow: AllowedChanges) -> list[str]:
@@ -60,7 +60,7 @@ class Checkpoint:
             allow: The unsafe changes of the plan that are allowed, or True for all.
 
         Returns:
-            The lines by which the stored plan and this one differ; empty where they are equal.
+            The lines by which the stored plan and this one differ; empty if they are equal.
 
         Raises:
             CheckpointError: The offset log is incomplete or of a newer kdsl, the manifest cannot be read, or the plan
@@ -98,7 +98,7 @@ class Checkpoint:
         return planned, done
 
     def batch_digest(self, batch: int) -> str:
-        """A digest of a batch's entry in the offset log; empty where there is no such entry.
+        """A digest of a batch's entry in the offset log; empty if there is no such entry.
 
         It distinguishes batches of the same number: when an older copy of a checkpoint was restored, Spark gives the
         numbers to other batches.
@@ -107,7 +107,7 @@ class Checkpoint:
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
-        """Where a batch ends in each source of kdsl, as the offset log says; empty where there is no such entry."""
+        """Where a batch ends in each source of kdsl, as the offset log says; empty if there is no such entry."""
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
 

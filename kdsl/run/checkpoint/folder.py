@@ -1,4 +1,4 @@
-"""The folder of a checkpoint, on whatever file system it is."""
+"""The folder of a checkpoint, on any file system."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Folder(Protocol):
     location: str
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None where it does not exist."""
+        """The text of a file; None if it does not exist."""
         ...
 
     def write(self, name: str, text: str) -> None:
@@ -33,7 +33,7 @@ class Folder(Protocol):
         ...
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty where the folder does not exist."""
+        """The names in a folder; empty if the folder does not exist."""
         ...
 
     def remove(self, name: str) -> None:
@@ -59,11 +59,11 @@ def open_folder(spark: SparkSession, location: str) -> Folder:
 
 @contextmanager
 def explain_failure(location: str, action: str) -> Iterator[None]:
-    """Raise what a file system raises as a `CheckpointError`.
+    """Convert the exceptions of a file system to a `CheckpointError`.
 
     Args:
         location: The file or folder.
-        action: What was to be done with it, as a participle.
+        action: What was attempted, as a participle for the message.
     """
     try:
         yield
@@ -73,7 +73,7 @@ def explain_failure(location: str, action: str) -> Iterator[None]:
         java = java_exception(e)
         reason = (str(e) if java is None else str(java.toString())).splitlines()[0]
         raise CheckpointError(
-            f"{location} cannot be {action}: {reason}; kdsl stores there what a restart needs, so the folder of the "
+            f"{location} cannot be {action}: {reason}; kdsl stores data for restarts there, so the folder of the "
             "checkpoint must be readable and writable"
         ) from e
 
@@ -97,7 +97,7 @@ class ConnectFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a document; None where it does not exist."""
+        """The text of a document; None if it does not exist."""
         versions = self._versions(name)
         return versions[max(versions)] if versions else None
 
@@ -127,7 +127,7 @@ class ConnectFolder:
         return texts
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty where the folder does not exist."""
+        """The names in a folder; empty if the folder does not exist."""
         inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
         return sorted({path.partition("/")[0] for path in inside})
 

@@ -1,4 +1,4 @@
-"""The manifest beside a query's checkpoint: what the query writes, and how its rows are routed to writers.
+"""The manifest beside a query's checkpoint: the plan of its write, and the routing of its rows to writers.
 
 Spark's own checkpoint stores offsets and state, and nothing about the sink. The folder ``kdsl`` in the checkpoint holds
 the manifest, which is written at the first start and read at each later one, so that a restart can be checked.
@@ -31,7 +31,7 @@ class RowRouting:
         by: What rows are routed by: the ``tasks`` of the source, ``columns``, or ``staged`` files; ``one`` where there
             is one writer.
         basis: The maximal number of tasks of the source and what else determines them, or the names of the columns.
-        digest: How the columns are computed (`kdsl.run.exactly_once.column_digest.digest_columns`); empty where rows
+        digest: How the columns are computed (`kdsl.run.exactly_once.column_digest.digest_columns`); empty if rows
             are not routed by columns, and in manifests of a version of kdsl that did not record this.
     """
 
@@ -42,7 +42,7 @@ class RowRouting:
     digest: str = ""
 
     def document(self) -> dict[str, Any]:
-        """Its JSON document."""
+        """Convert to a JSON document."""
         return {
             "prefix": self.prefix,
             "writers": self.writers,
@@ -53,7 +53,7 @@ class RowRouting:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> RowRouting:
-        """Read its JSON document."""
+        """Read from a JSON document."""
         names = {"of": "basis", "made": "digest"}
         return structure({names.get(name, name): value for name, value in document.items()}, cls)
 
@@ -64,7 +64,7 @@ class Manifest:
 
     Attributes:
         id: The id of the query's checkpoint; commit tokens carry it.
-        plan: The write plan, as `kdsl.plan.text.plan_text` gives it.
+        plan: The write plan, as `kdsl.plan.text.plan_text` returns it.
         routing: How an exactly-once query routes its rows; None for other queries.
     """
 
@@ -73,7 +73,7 @@ class Manifest:
     routing: RowRouting | None = None
 
     def text(self) -> str:
-        """It as JSON, indented for people who read it."""
+        """The manifest as indented JSON."""
         document = {
             "version": VERSION,
             "id": self.id,
@@ -91,7 +91,7 @@ class Manifest:
             allow: The unsafe changes that are allowed, or True for all.
 
         Returns:
-            The lines by which both plans differ; empty where they are equal.
+            The lines by which both plans differ; empty if they are equal.
 
         Raises:
             CheckpointError: There are unsafe changes that are not allowed; names all of them, and how the plans differ.

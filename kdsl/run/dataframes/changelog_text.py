@@ -35,17 +35,17 @@ def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str
     """
     table: pa.RecordBatch | pa.Table = collect_arrow(rows) if hasattr(rows, "toArrow") else rows
     names = [name for name in table.schema.names if name != ROW_KIND]
-    columns = [_texts(table.column(name)) for name in names]
+    columns = [_to_strings(table.column(name)) for name in names]
     kinds = table.column(ROW_KIND).to_pylist() if len(names) < table.num_columns else repeat(ROW_KINDS[0])
     for _, kind, *values in zip(range(table.num_rows), kinds, *columns, strict=False):
         yield f"{kind}[{', '.join(values)}]"
 
 
-def _texts(column: pa.Array | pa.ChunkedArray) -> list[str]:
-    return [_text(value, column.type) for value in plain_values(column)]
+def _to_strings(column: pa.Array | pa.ChunkedArray) -> list[str]:
+    return [_to_string(value, column.type) for value in plain_values(column)]
 
 
-def _text(value: Any, kind: pa.DataType) -> str:
+def _to_string(value: Any, kind: pa.DataType) -> str:
     if value is None:
         return "null"
     if pa.types.is_boolean(kind):
@@ -65,12 +65,12 @@ def _text(value: Any, kind: pa.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return _timestamp(value, kind)
     if pa.types.is_struct(kind):
-        return f"{ROW_KINDS[0]}[{', '.join(_text(value[f.name], f.type) for f in kind)}]"
+        return f"{ROW_KINDS[0]}[{', '.join(_to_string(value[f.name], f.type) for f in kind)}]"
     if pa.types.is_map(kind):
-        entries = (f"{_text(k, kind.key_type)}={_text(v, kind.item_type)}" for k, v in value)
+        entries = (f"{_to_string(k, kind.key_type)}={_to_string(v, kind.item_type)}" for k, v in value)
         return f"{{{', '.join(entries)}}}"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return f"[{', '.join(_text(v, kind.value_type) for v in value)}]"
+        return f"[{', '.join(_to_string(v, kind.value_type) for v in value)}]"
     return str(value)
 
 

@@ -1,10 +1,12 @@
-"""The last change of each key of a changelog, which is all that a table with a key needs of a batch."""
+"""The key of a changelog, and the last change of each key, which is all that a table with a key needs of a batch."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kdsl.declare.definition import TableDef
+from kdsl.errors import KdslError
 from kdsl.formats import ROW_KIND, UNAVAILABLE
 from kdsl.types.sql import quote_name
 
@@ -12,6 +14,27 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _ROW, _ORDER, _KEY, _KNOWN = "__kdsl_row", "__kdsl_order", "__kdsl_key", "__kdsl_known"
+
+
+def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
+    """The columns that identify the row that a change belongs to: the given ones, else those of the table.
+
+    Args:
+        table: The table, whose key is its primary key, or else its message key; None if ``keys`` are given.
+        keys: The columns, instead of the declared ones.
+
+    Raises:
+        KdslError: Neither the arguments nor the table name a column.
+    """
+    chosen = tuple(map(str, [keys] if isinstance(keys, str) else keys or ()))
+    declared = () if table is None else table.primary_key or table.message_key
+    if chosen or declared:
+        return chosen or declared
+    name = "the changelog" if table is None else table.name
+    raise KdslError(
+        f"{name}: the key of the rows is unknown; "
+        + ("pass the table, or keys=[...]" if table is None else "declare a PrimaryKey, or pass keys=[...]")
+    )
 
 
 def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = ()) -> DataFrame:

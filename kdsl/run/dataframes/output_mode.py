@@ -1,4 +1,4 @@
-"""Spark's output mode of a streaming write: what a table accepts, and what a query needs."""
+"""Spark's output mode of a streaming write: the modes that a table accepts and a query needs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from kdsl.errors import KdslError
-from kdsl.plan.model import WritePlan
+from kdsl.plan.model import OutputMode, WritePlan
 from kdsl.spark_internals.plans import plan_of
 from kdsl.spark_internals.session import explain_text
 
@@ -20,7 +20,7 @@ _REFUSED = {
 }
 
 
-def choose_output_mode(df: DataFrame, plan: WritePlan, asked: str | None) -> str:
+def choose_output_mode(df: DataFrame, plan: WritePlan, asked: OutputMode | None) -> OutputMode:
     """Choose the output mode of a query.
 
     A table that appends accepts rows when they are final. An upsert table accepts rows whenever they change: from a

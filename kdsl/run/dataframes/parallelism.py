@@ -23,7 +23,7 @@ def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
     Therefore the order of a key is kept in Kafka. Rows without a key are distributed evenly.
 
     Args:
-        rows: What is written, as `kdsl.run.dataframes.match_columns.match_columns` gives it.
+        rows: The written rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: What is written.
     """
     count = plan.parallelism

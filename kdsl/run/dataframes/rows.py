@@ -83,8 +83,8 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
     try:
         return to_arrow(getattr(row, attribute.name), attribute.column.type)
     except BadValueError as e:
-        place = f"row {index}, column {attribute.column.name!r}"
-        raise RowError(f"{cls.__name__}.rows(...): {place} ({attribute.column.type}): {e}") from None
+        where = f"row {index}, column {attribute.column.name!r}"
+        raise RowError(f"{cls.__name__}.rows(...): {where} ({attribute.column.type}): {e}") from None
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:
@@ -125,7 +125,7 @@ def _check(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> No
         problem = (
             f"{listing(surplus)} {'is not a column' if len(surplus) == 1 else 'are not columns'} of {cls.__name__}"
         )
-        wrong.append(f"{problem}; leave out with df.drop({', '.join(map(repr, surplus))})")
+        wrong.append(f"{problem}; remove them with df.drop({', '.join(map(repr, surplus))})")
     for name, attribute in by_column.items():
         kind = spark_type(attribute.column.type)
         if name not in types:

@@ -1,8 +1,8 @@
 """The watermark of a plan on a streaming DataFrame.
 
-Spark's watermark stands on TIMESTAMP columns only, which are Flink's TIMESTAMP_LTZ. For a column of wall-clock time
-(TIMESTAMP, Spark's TIMESTAMP_NTZ) it is taken from an instant beside it that has the same number of microseconds, and
-the column itself is marked as the one of event time: operators compare that number with the watermark.
+Spark supports watermarks on TIMESTAMP columns only, which are Flink's TIMESTAMP_LTZ. For a column of wall-clock time
+(TIMESTAMP, Spark's TIMESTAMP_NTZ), an additional column has the instant with the same number of microseconds and gets
+the watermark. The column itself is marked as event time: operators compare that number with the watermark.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 EVENT_TIME_INSTANT = "__kdsl_event_time"
-"""The column of the instants that stand for a wall-clock event time."""
+"""The additional column with the instants of a wall-clock event time."""
 EVENT_TIME_MARK = "spark.watermarkDelayMs"
-"""The key by which the metadata of a column says that Spark's watermark stands on it."""
+"""The metadata key of a column that has Spark's watermark."""
 
 
 def instant(name: str) -> str:

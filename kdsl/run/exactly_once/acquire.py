@@ -1,8 +1,8 @@
-"""What the driver does with transactional ids before a query starts, while it is idle, and when it has ended.
+"""How the driver handles transactional ids before a query starts, while it is idle, and after it has ended.
 
-Before the start it acquires each id once, which aborts what an earlier run left open, and lets readers reach the ends
-of the topics again. It compares the tokens with Spark's log. And it gives each id a token: if one is missing later, it
-was lost. Tasks then acquire the ids for themselves.
+Before the start it acquires each id once. This aborts the transactions that an earlier run left open, so readers reach
+the ends of the topics again. It compares the tokens with Spark's log, and writes a token for each id: if one is missing
+later, it was lost. Tasks then acquire the ids themselves.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ _THREADS = 8
 _SHORTEST, _DAY = 1.0, 86_400.0
 
 
-def read_limits(brokers: TokenAdmin, asked_ms: int | None, table: str) -> tuple[int, float]:
+def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[int, float]:
     """Read the transaction timeout in milliseconds, and for how many seconds the brokers keep tokens.
 
     Args:
-        brokers: The admin client.
+        admin: The admin client.
         asked_ms: The user's ``transaction.timeout.ms``; None for an hour, or the brokers' maximum where that is less.
         table: The table's name, for messages.
 
     Raises:
         ResolveError: The user's timeout is above the brokers' maximum, or below the client's minimum.
     """
-    settings = brokers.settings((TIMEOUT, RETENTION))
+    settings = admin.settings((TIMEOUT, RETENTION))
     retention = settings.get(RETENTION, DEFAULT_RETENTION_MINUTES) * 60.0
     most = settings.get(TIMEOUT)
     if asked_ms is None:
@@ -62,7 +62,7 @@ def read_limits(brokers: TokenAdmin, asked_ms: int | None, table: str) -> tuple[
     message = fix = ""
     if most is not None and asked_ms > most:
         message = f"'transaction.timeout.ms' is {asked_ms}, but the brokers allow {most} (transaction.max.timeout.ms)"
-        fix = f"give at most {most}, remove it, or raise transaction.max.timeout.ms of the brokers"
+        fix = f"set at most {most}, remove it, or raise transaction.max.timeout.ms of the brokers"
     elif asked_ms < MIN_TIMEOUT_MS:
         message = f"'transaction.timeout.ms' is {asked_ms}, but the client requires at least {MIN_TIMEOUT_MS}"
         fix = "give more than a batch takes, or remove it"
@@ -72,12 +72,12 @@ def read_limits(brokers: TokenAdmin, asked_ms: int | None, table: str) -> tuple[
 
 
 def acquire_ids(
-    work: TransactionSpec,
+    spec: TransactionSpec,
     cluster: Cluster,
     progress: LogProgress,
     *,
     before: Iterable[str] = (),
-    heirs: Mapping[str, str] | None = None,
+    successors: Mapping[str, str] | None = None,
     adopt: bool = False,
     strict: bool = True,
 ) -> dict[str, int]:
@@ -87,11 +87,11 @@ def acquire_ids(
     and under another prefix. Late tasks of an earlier run are then refused whatever id they use.
 
     Args:
-        work: The write.
-        cluster: Where.
+        spec: The write.
+        cluster: The cluster.
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
-        heirs: For each of those the id that writes the same rows now.
+        successors: The id that now writes the same rows, for each of those.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
@@ -101,18 +101,18 @@ def acquire_ids(
     Raises:
         ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
     """
-    brokers = token_admin_of(cluster, work.writer.table)
+    admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
-    further = [id_ for id_ in dict.fromkeys([*work.ids, *brokers.ids(work.prefix)]) if id_ not in previous]
+    further = [id_ for id_ in dict.fromkeys([*spec.ids, *admin.ids(spec.prefix)]) if id_ not in previous]
     with ThreadPoolExecutor(_THREADS) as pool:
         if not adopt:  # a running query of another user must not be fenced off by a query that is then refused
-            for id_, token in zip(further, pool.map(partial(brokers.token, stable=False), further), strict=True):
+            for id_, token in zip(further, pool.map(partial(admin.token, stable=False), further), strict=True):
                 if token is not None:
-                    check_owner(id_, token, work.writer)
+                    check_owner(id_, token, spec.writer)
         settings = cluster.producer()
         everything = [*previous, *further]
-        producers = [add_transaction_settings(settings, id_, work.timeout_ms) for id_ in everything]
-        futures = [pool.submit(take_id, work, cluster, one) for one in producers]
+        producers = [add_transaction_settings(settings, id_, spec.timeout_ms) for id_ in everything]
+        futures = [pool.submit(take_id, spec, cluster, one) for one in producers]
         acquired = {}
         failed: list[BaseException] = []
         for id_, future in zip(everything, futures, strict=True):
@@ -125,26 +125,26 @@ def acquire_ids(
                 raise failed[0]
             tokens = {id_: token for id_, (_, token) in acquired.items()}
             old = {id_: tokens[id_] for id_ in previous}
-            inherits = {new: id_ for id_, new in (heirs or {}).items()}
+            inherits = {new: id_ for id_, new in (successors or {}).items()}
             batches = find_start_batches(
-                work.writer,
+                spec.writer,
                 progress,
                 old,
-                {id_: inherits.get(id_, "" if heirs or previous else id_) for id_ in work.ids},
+                {id_: inherits.get(id_, "" if successors or previous else id_) for id_ in spec.ids},
                 {id_: tokens[id_] for id_ in further},
-                plan=work.plan,
-                former=work.former,
-                offsets=work.offsets,
+                plan=spec.plan,
+                former=spec.former,
+                offsets=spec.offsets,
                 adopt=adopt,
                 strict=strict,
             )
             last = max((token.number for token in tokens.values() if token is not None), default=0)
             # What an id has written stays known if the driver dies here, and the next one starts with the former ids.
-            half = dict.fromkeys(find_half_written(work.writer, progress, old, work.offsets), progress.planned)
+            half = dict.fromkeys(find_half_written(spec.writer, progress, old, spec.offsets), progress.planned)
             seeded = {**dict.fromkeys(everything, progress.done), **half, **batches}
             list(
                 pool.map(
-                    lambda id_: _seed(work, acquired[id_][0], _first_token(work, progress, seeded[id_], last)),
+                    lambda id_: _seed(spec, acquired[id_][0], _first_token(spec, progress, seeded[id_], last)),
                     everything,
                 )
             )
@@ -155,28 +155,28 @@ def acquire_ids(
     return batches
 
 
-def _first_token(work: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
+def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
     """The first token of an id in a run; its offsets are those of the open batch, which the id may have written."""
-    token = work.token(batch, last + 1)
+    token = spec.token(batch, last + 1)
     return token if progress.open and batch == progress.planned else attrs.evolve(token, offsets="")
 
 
-def _seed(work: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
+def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
     try:
         producer.begin()
-        producer.send_token(producer.id, work.topic, token.number, token.text(), work.step_timeout)
-        producer.commit(work.step_timeout)
+        producer.send_token(producer.id, spec.topic, token.number, token.text(), spec.step_timeout)
+        producer.commit(spec.step_timeout)
     except ProducerError as e:
         abort_and_close(producer)
-        raise exactly_once_error(work, producer.id, token.batch, e) from e
+        raise exactly_once_error(spec, producer.id, token.batch, e) from e
 
 
-def refresh_tokens(work: TransactionSpec, cluster: Cluster, older_than: float) -> int:
+def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -> int:
     """Commit tokens again before the brokers forget them; a writer that is active notices it before its rows.
 
     Args:
-        work: The write.
-        cluster: Where.
+        spec: The write.
+        cluster: The cluster.
         older_than: Only refresh tokens that were committed more than this many seconds ago.
 
     Returns:
@@ -185,17 +185,17 @@ def refresh_tokens(work: TransactionSpec, cluster: Cluster, older_than: float) -
     Raises:
         ExactlyOnceError: An id cannot be acquired.
     """
-    brokers = token_admin_of(cluster, work.writer.table)
+    admin = token_admin_of(cluster, spec.writer.table)
     now = time.time() * 1000
     count = 0
-    for id_ in work.ids:
-        token = brokers.token(id_)
-        if token is None or not work.owns(token) or now - token.time < older_than * 1000:
+    for id_ in spec.ids:
+        token = admin.token(id_)
+        if token is None or not spec.owns(token) or now - token.time < older_than * 1000:
             continue
-        producer, token = take_id(work, cluster, add_transaction_settings(cluster.producer(), id_, work.timeout_ms))
+        producer, token = take_id(spec, cluster, add_transaction_settings(cluster.producer(), id_, spec.timeout_ms))
         try:
-            if token is not None and work.owns(token):
-                _seed(work, producer, attrs.evolve(token, time=int(time.time() * 1000), number=token.number + 1))
+            if token is not None and spec.owns(token):
+                _seed(spec, producer, attrs.evolve(token, time=int(time.time() * 1000), number=token.number + 1))
                 count += 1
         finally:
             producer.close()
@@ -231,24 +231,24 @@ class TokenRefresh:
             _log.warning("%s: tokens cannot be refreshed now, and kdsl will retry: %s", self._writer, e)
 
 
-def record_done(work: TransactionSpec, cluster: Cluster) -> None:
+def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
     """Record a write as done whose token says that it is, without rows."""
-    settings = add_transaction_settings(cluster.producer(), work.id_of(0), work.timeout_ms)
-    producer, _ = take_id(work, cluster, settings)
+    settings = add_transaction_settings(cluster.producer(), spec.id_of(0), spec.timeout_ms)
+    producer, _ = take_id(spec, cluster, settings)
     try:
         producer.begin()
-        send_done_record(producer, work)
-        producer.commit(work.step_timeout)
+        send_done_record(producer, spec)
+        producer.commit(spec.step_timeout)
     except ProducerError as e:
         abort_and_close(producer)
-        raise exactly_once_error(work, producer.id, work.batch, e) from e
+        raise exactly_once_error(spec, producer.id, spec.batch, e) from e
     producer.close()
 
 
-def abort_transactions(work: TransactionSpec, cluster: Cluster) -> None:
+def abort_transactions(spec: TransactionSpec, cluster: Cluster) -> None:
     """Acquire each id once more, which aborts its open transaction: that would hold up the readers of the topic."""
     settings = cluster.producer()
-    for id_ in work.ids:
+    for id_ in spec.ids:
         with suppress(KdslError):  # the brokers abort it after the transaction timeout
-            producer, _ = take_id(work, cluster, add_transaction_settings(settings, id_, work.timeout_ms))
+            producer, _ = take_id(spec, cluster, add_transaction_settings(settings, id_, spec.timeout_ms))
             producer.close()

@@ -1,9 +1,8 @@
-"""Exactly-once writes of batches: one by itself, or one of those that a ``foreachBatch`` makes for each micro-batch."""
+"""Exactly-once writes of batches: a single write, or the writes of a ``foreachBatch`` for each micro-batch."""
 
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 import uuid
@@ -41,11 +40,11 @@ from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgre
 from kdsl.run.session import available_cores
 from kdsl.spark_internals.queries import RunningQuery, belongs_to_stream
 from kdsl.spark_internals.session import is_connect
+from kdsl.spark_internals.workers import current_batch_id, current_query_id, runs_foreach_batch_for_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _lease_lock = threading.Lock()
@@ -54,32 +53,32 @@ _LOOK = 1.0
 
 
 @attrs.frozen
-class _Part:
+class _LastWrite:
     """The last write of a ``foreachBatch`` under a write id.
 
     Attributes:
         run: The run of the query.
         batch: The batch.
         rows: Spark's ``semanticHash`` of the rows.
-        work: The transaction spec; None where the write failed, or is not done yet.
+        spec: The transaction spec; None if the write failed, or is not done yet.
     """
 
     run: str
     batch: int
     rows: int
-    work: TransactionSpec | None = None
+    spec: TransactionSpec | None = None
 
 
-_parts: dict[tuple[str, ...], _Part] = {}  # by brokers, prefix, query and write id
+_last_writes: dict[tuple[str, ...], _LastWrite] = {}  # by brokers, prefix, query and write id
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
     """Write a batch exactly once.
 
     Args:
-        rows: What is written, as `kdsl.run.dataframes.match_columns.match_columns` gives it.
-        plan: What is written.
-        cluster: Where.
+        rows: The rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
+        plan: The write plan.
+        cluster: The cluster.
         write_id: The name of the write, by which a repeated write is recognized; needed within ``foreachBatch``.
         adopt: Whether to continue although tokens are missing or belong to another query.
 
@@ -98,7 +97,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
         )
     prefix = plan.transactions.prefix
     if query is not None:
-        _write_part_of_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
+        _write_within_query(rows, plan, cluster, Writer(query, write_id or "", plan.table), batch, adopt=adopt)
         return
     wait_for_previous_query(plan, cluster)
     with acquire_prefix_lease(plan, cluster):
@@ -106,14 +105,16 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
             _write_once(rows, plan, cluster, write_id, adopt=adopt)
             return
         writer = Writer(uuid.uuid4().hex, "", plan.table, kind="batch")
-        work = _batch_work(plan, cluster, writer, prefix, plan.parallelism or 2 * available_cores(rows.sparkSession), 0)
-        last = _last_named_write(work, cluster)
+        spec = _create_batch_spec(
+            plan, cluster, writer, prefix, plan.parallelism or 2 * available_cores(rows.sparkSession), 0
+        )
+        last = _last_named_write(spec, cluster)
         if last is not None:
             log = WriteLog(cluster, prefix, plan.table)
-            log.prepare(work.topic)
-            _record_last(last, work, cluster, log, log.find([last.writer.sink]))
-        _acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
-        _save(rows.coalesce(work.writers), plan, cluster, work)
+            log.prepare(spec.topic)
+            _record_last(last, spec, cluster, log, log.find([last.writer.sink]))
+        _acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
+        _save(rows.coalesce(spec.writers), plan, cluster, spec)
 
 
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
@@ -121,56 +122,56 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     log = WriteLog(cluster, prefix, plan.table)
-    work = _batch_work(plan, cluster, Writer("", write_id, plan.table, kind="batch"), prefix, 1, 0)
-    log.prepare(work.topic)
-    work = attrs.evolve(work, log=log.topic, topic_ids=_topic_ids(plan, cluster))
-    last = _last_named_write(work, cluster)
+    spec = _create_batch_spec(plan, cluster, Writer("", write_id, plan.table, kind="batch"), prefix, 1, 0)
+    log.prepare(spec.topic)
+    spec = attrs.evolve(spec, log=log.topic, topic_ids=_topic_ids(plan, cluster))
+    last = _last_named_write(spec, cluster)
     done_writes = log.find([write_id] if last is None else [write_id, last.writer.sink])
     if last is not None:
-        _record_last(last, work, cluster, log, done_writes)
-    written = _acquire_batch_ids(work, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
+        _record_last(last, spec, cluster, log, done_writes)
+    written = _acquire_batch_ids(spec, cluster, LogProgress(0, -1), adopt=adopt, strict=False)
     done = done_writes.get(write_id)
     if done is not None and not adopt:
-        _check_done(done, work)
+        _check_done(done, spec)
     if done is None and set(written.values()) != {0}:
-        _save(rows.repartition(1), plan, cluster, work)
+        _save(rows.repartition(1), plan, cluster, spec)
         return
     _log.warning("%s: the write %r is done already, and is skipped", plan.table, write_id)
 
 
-def _last_named_write(work: TransactionSpec, cluster: Cluster) -> Token | None:
+def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
     """The token of the last write with a ``write_id`` under the prefix, if that is the last write of all and is done.
 
     What a killed writer has left open is aborted, which lets the topic of done writes be read up to its end.
     """
-    id_ = work.id_of(0)  # a write with a write_id has one writer
-    if not _is_named(token_admin_of(cluster, work.writer.table).token(id_, stable=False)):
+    id_ = spec.id_of(0)  # a write with a write_id has one writer
+    if not _is_named(token_admin_of(cluster, spec.writer.table).token(id_, stable=False)):
         return None
-    producer, token = take_id(work, cluster, add_transaction_settings(cluster.producer(), id_, work.timeout_ms))
+    producer, token = take_id(spec, cluster, add_transaction_settings(cluster.producer(), id_, spec.timeout_ms))
     producer.close()
     return token if token is not None and _is_named(token) and token.batch == 0 else None
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
     """The ids of the topics that a plan writes to, or could write to, by name."""
-    brokers = token_admin_of(cluster, plan.table)
-    names = plan.topics.names or [name for name in brokers.names() if plan.topics.contains(name)]
-    return {name: topic.id for name, topic in brokers.topics(names).items()}
+    admin = token_admin_of(cluster, plan.table)
+    names = plan.topics.names or [name for name in admin.names() if plan.topics.contains(name)]
+    return {name: topic.id for name, topic in admin.topics(names).items()}
 
 
-def _check_done(done: DoneWrite, work: TransactionSpec) -> None:
+def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
     """Check that a write that is recorded as done is the present one, and that its topics still exist.
 
     Raises:
         ExactlyOnceError: It wrote other records, or a topic that it wrote to was deleted since.
     """
-    if not work.has_records(done.plan):
-        raise other_records_error(work.writer, done.table, f"the record in the topic {work.log!r}")
-    lost = done.missing_topics(work.topic_ids)
+    if not spec.has_records(done.plan):
+        raise other_records_error(spec.writer, done.table, f"the record in the topic {spec.log!r}")
+    lost = done.missing_topics(spec.topic_ids)
     if lost:
         those = f"the topic {lost[0]!r} was" if len(lost) == 1 else f"the topics {listing(lost)} were"
         raise ExactlyOnceError(
-            f"{work.writer} is recorded as done in the topic {work.log!r}, but {those} deleted since, and "
+            f"{spec.writer} is recorded as done in the topic {spec.log!r}, but {those} deleted since, and "
             "what it wrote there is lost; give the write another write_id to repeat it, or pass adopt=True to accept "
             "it as done"
         )
@@ -181,28 +182,28 @@ def _is_named(token: Token | None) -> bool:
 
 
 def _record_last(
-    last: Token, work: TransactionSpec, cluster: Cluster, log: WriteLog, done_writes: Mapping[str, DoneWrite]
+    last: Token, spec: TransactionSpec, cluster: Cluster, log: WriteLog, done_writes: Mapping[str, DoneWrite]
 ) -> None:
     """Record the last write before its token is replaced, which is all that an earlier version of kdsl stored."""
     write_id = last.writer.sink
     if write_id in done_writes:
         return
-    record_done(attrs.evolve(work, writer=last.writer, plan=last.plan, log=log.topic, topic_ids={}), cluster)
+    record_done(attrs.evolve(spec, writer=last.writer, plan=last.plan, log=log.topic, topic_ids={}), cluster)
     _log.warning(
         "%s: the write %r was made by a version of kdsl that did not record it; it is recorded in the topic %s now. "
         "Earlier writes of such a version are not known, and would be repeated",
-        work.writer.table, write_id, log.topic,
+        spec.writer.table, write_id, log.topic,
     )  # fmt: skip
 
 
 def _acquire_batch_ids(
-    work: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
+    spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
-    same = {id_: id_ for id_ in work.ids}
-    return acquire_ids(work, cluster, progress, before=work.ids, heirs=same, adopt=adopt, strict=strict)
+    same = {id_: id_ for id_ in spec.ids}
+    return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 
 
-def _write_part_of_query(
+def _write_within_query(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
 ) -> None:
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token."""
@@ -210,31 +211,31 @@ def _write_part_of_query(
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
     query = RunningQuery(rows.sparkSession, writer.query)
-    part = _Part(query.run_id, batch, rows.semanticHash())
+    now = _LastWrite(query.run_id, batch, rows.semanticHash())
     with _lock:
-        before = _parts.get(key)
-        _check_part(before, part, writer, plan.table)
-        _parts[key] = part
+        before = _last_writes.get(key)
+        _check_write_id(before, now, writer, plan.table)
+        _last_writes[key] = now
     try:
         _hold_prefix(query, plan, cluster)
-        work = _ids_of_previous_batch(before, part)
+        spec = _ids_of_previous_batch(before, now)
         offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
-        if work is None:
-            work = attrs.evolve(_batch_work(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
+        if spec is None:
+            spec = attrs.evolve(_create_batch_spec(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
             # A batch that another run has started is the first one in this run.
             repeated = batch > 0 and not query.has_done_batch_before(batch)
-            _acquire_batch_ids(work, cluster, LogProgress(batch, batch - 1), adopt=adopt, strict=repeated)
-        work = attrs.evolve(work, batch=batch, offsets=offsets)
-        _save(rows.repartition(1), plan, cluster, work)
+            _acquire_batch_ids(spec, cluster, LogProgress(batch, batch - 1), adopt=adopt, strict=repeated)
+        spec = attrs.evolve(spec, batch=batch, offsets=offsets)
+        _save(rows.repartition(1), plan, cluster, spec)
     except BaseException:
         with _lock:
-            _parts.pop(key, None)
+            _last_writes.pop(key, None)
         raise
     with _lock:
-        _parts[key] = attrs.evolve(part, work=work)
+        _last_writes[key] = attrs.evolve(now, spec=spec)
 
 
-def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) -> None:
+def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, table: str) -> None:
     """Refuse two writes of one function under one write id: the second one would be taken for the first.
 
     Raises:
@@ -247,13 +248,13 @@ def _check_part(before: _Part | None, now: _Part, writer: Writer, table: str) ->
         )
 
 
-def _ids_of_previous_batch(before: _Part | None, now: _Part) -> TransactionSpec | None:
-    """The write of the previous batch, whose ids are still acquired; None where they must be acquired.
+def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> TransactionSpec | None:
+    """The write of the previous batch, whose ids are still acquired; None if they must be acquired.
 
     Between two runs of a query another one may have acquired them. Therefore each run acquires them again.
     """
     goes_on = before is not None and (before.run, before.batch) == (now.run, now.batch - 1)
-    return before.work if before is not None and goes_on else None
+    return before.spec if before is not None and goes_on else None
 
 
 def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None:
@@ -266,11 +267,14 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         if lease is not None and lease.held:
             return
         wait_for_previous_query(plan, cluster)
-        brokers = token_admin_of(cluster, plan.table)
-        _, retention = read_limits(brokers, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+        admin = token_admin_of(cluster, plan.table)
+        _, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
-    tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, lambda age: _refresh_parts(key, cluster, age))
+    def refresh(older_than: float) -> None:
+        _refresh_tokens_of_query(key, cluster, older_than)
+
+    tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
         while True:
@@ -287,12 +291,12 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     threading.Thread(target=wait, name=f"kdsl-{prefix}", daemon=True).start()
 
 
-def _refresh_parts(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
+def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
     """Refresh the tokens of a query's writes."""
     with _lock:
-        parts = [part.work for key, part in _parts.items() if key[:3] == holder and part.work is not None]
-    for work in parts:
-        refresh_tokens(work, cluster, older_than)
+        specs = [last.spec for key, last in _last_writes.items() if key[:3] == holder and last.spec is not None]
+    for spec in specs:
+        refresh_tokens(spec, cluster, older_than)
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
@@ -305,7 +309,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
     if write_id is not None and len(write_id.encode()) > MAX_WRITE_ID_BYTES:
         raise KdslError(
             f"{plan.table}: the write_id has {len(write_id.encode())} bytes, and the maximum is {MAX_WRITE_ID_BYTES}, "
-            "because it is stored with Kafka's offsets; give a shorter one"
+            "because it is stored with Kafka's offsets; use a shorter one"
         )
     if write_id is not None and plan.parallelism not in (None, 1):
         raise KdslError(
@@ -313,24 +317,23 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
             f"come in other partitions the next time; remove sink_parallelism={plan.parallelism}, or use "
             "write_stream"
         )
-    main = getattr(sys.modules["__main__"], "__spec__", None)
-    if main is not None and main.name == _CONNECT_WORKER:
+    if runs_foreach_batch_for_connect():
         raise KdslError(
             f"{plan.table}: within foreachBatch of Spark Connect, the query is not known, without which a write "
             "cannot be exactly-once; use write_stream, or a classic session"
         )
 
 
-def _batch_work(
+def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
-    brokers = token_admin_of(cluster, plan.table)
-    timeout_ms, _ = read_limits(brokers, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+    admin = token_admin_of(cluster, plan.table)
+    timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(
         writer,
         prefix,
         count,
-        choose_token_topic(plan, brokers),
+        choose_token_topic(plan, admin),
         records_digest(plan),
         timeout_ms,
         batch,
@@ -338,15 +341,15 @@ def _batch_work(
     )
 
 
-def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, work: TransactionSpec) -> None:
+def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 
     writer = rows.write.format(FORMAT).mode("append")
     try:
-        writer.options(**write_options(plan, cluster), **{TRANSACTION: write_spec(work)}).save()
+        writer.options(**write_options(plan, cluster), **{TRANSACTION: write_spec(spec)}).save()
     except BaseException:
-        abort_transactions(work, cluster)
+        abort_transactions(spec, cluster)
         raise
 
 
@@ -359,9 +362,9 @@ def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
     if is_connect(rows.sparkSession):
         return None, 0
     context = rows.sparkSession.sparkContext
-    query = context.getLocalProperty("sql.streaming.queryId")
+    query = current_query_id(context)
     if query is not None:
-        return query, int(context.getLocalProperty("streaming.sql.batchId") or 0)
+        return query, current_batch_id(context) or 0
     if belongs_to_stream(rows):
         raise KdslError(
             f"{table}: an exactly-once write within foreachBatch runs in a thread without the properties of the query, "

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ZONE = "spark.sql.session.timeZone"
+_SETTINGS = {
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+}
+"""Further settings that change values, with Spark's defaults, which have no part in the digest."""
 _REFERENCE = re.compile(r"(?:[\w.]+|`[^`]*`)?#(\d+)L?")
 _SAME_COLUMNS = frozenset(
     ("CollectMetrics", "EventTimeWatermark", "Filter", "ResolvedHint", "Sort", "SubqueryAlias", "View")
@@ -44,7 +50,9 @@ def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
     _add_digests(plan, digests)
     by_name = {column.name: digests[column.id] for column in plan.output}
     zone = rows.sparkSession.conf.get(_ZONE) or "UTC"
-    return _digest([zone, *(f"{name}={by_name[name]}" for name in columns)])
+    values = {name: rows.sparkSession.conf.get(name, None) or default for name, default in _SETTINGS.items()}
+    changed = (f"{name}={value}" for name, value in values.items() if value.lower() != _SETTINGS[name].lower())
+    return _digest([zone, *changed, *(f"{name}={by_name[name]}" for name in columns)])
 
 
 def _digest(parts: Iterable[str]) -> str:

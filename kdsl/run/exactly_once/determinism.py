@@ -32,7 +32,7 @@ _ORDER_INDEPENDENT = frozenset(
 """Aggregate functions whose result does not depend on the order of rows, unless it is a floating-point number."""
 _EXTREMES = ("Max", "Min")
 _ROWS = -1
-"""The key for the set of rows itself, in place of a column's id: it may change, and so may what is counted over it."""
+"""The key for the set of rows itself, instead of a column's id: the set may change, and with it counts over it."""
 _SAME_COLUMNS = frozenset(
     (
         "CollectMetrics",

@@ -73,7 +73,7 @@ class Lineage:
     Attributes:
         tasks: The maximal number of tasks of the one Kafka table of kdsl over which the plan is narrow; None for other
             plans.
-        risk: Why the rows may change when they are computed again; empty where they do not.
+        risk: Why the rows may change when they are computed again; empty if they do not.
         nondeterministic: The columns that may change when they are computed again, with the reason for each.
     """
 
@@ -91,7 +91,7 @@ def route_rows(
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The plan of an exactly-once write.
         before: The routing of earlier batches; its number of writers stays where the table declares none.
-        packing: How the open batch is packed into tasks, which may be more than later batches have; None where no batch
+        packing: How the open batch is packed into tasks, which may be more than later batches have; None if no batch
             is open, or the packing is not recorded.
 
     Raises:
@@ -149,7 +149,7 @@ def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -
     Args:
         before: The routing when the batch was first written.
         now: The routing now.
-        packing: How the batch is packed into tasks; None where that is not recorded, and follows from the routing.
+        packing: How the batch is packed into tasks; None if that is not recorded, and follows from the routing.
     """
     if before.writers == now.writers == 1:
         return True
@@ -242,7 +242,7 @@ def trace_lineage(rows: DataFrame) -> Lineage:
 
 
 def _is_order_independent(node: PlanNode) -> bool:
-    """Whether a node gives the same rows for the same input, in whatever order it arrives."""
+    """Whether a node returns the same rows for the same input in any order."""
     from kdsl.run.upsert.state import OPERATOR_MARK
 
     if node.name in _ORDER_INDEPENDENT:

@@ -33,15 +33,15 @@ class PreparedStream:
 
     Attributes:
         rows: The rows, with a partition for each writer.
-        work: What its tasks need to know.
-        checkpoint: Its checkpoint.
+        spec: The transaction spec of its tasks.
+        checkpoint: The checkpoint of the query.
         retention: For how many seconds the brokers keep tokens.
         lease: The lease of the prefix.
-        half_written: The batch that is half written; None where there is none.
+        half_written: The batch that is half written; None if there is none.
     """
 
     rows: DataFrame
-    work: TransactionSpec
+    spec: TransactionSpec
     checkpoint: Checkpoint
     retention: float
     lease: Lease
@@ -49,24 +49,24 @@ class PreparedStream:
 
 
 class QueryWatch:
-    """A thread beside an exactly-once query: it refreshes the query's tokens, which the brokers would forget.
+    """A thread that accompanies an exactly-once query: it refreshes the query's tokens before they expire.
 
-    When the query has ended in the middle of a batch, it aborts the open transactions, so that readers of the topic can
-    go on. Then it releases the lease.
+    If the query ends in the middle of a batch, the thread aborts the open transactions, so readers of the topic can
+    continue. Then it releases the lease.
 
     Args:
         query: The query.
-        prepared: What it writes.
+        prepared: The prepared stream.
         cluster: The cluster.
     """
 
     def __init__(self, query: StreamingQuery, prepared: PreparedStream, cluster: Cluster) -> None:
         self.query, self._prepared, self._cluster = query, prepared, cluster
-        self._tokens = TokenRefresh(prepared.retention, prepared.work.writer, self._is_busy, self._refresh)
-        self._key = cluster.bootstrap_servers, prepared.work.prefix
+        self._tokens = TokenRefresh(prepared.retention, prepared.spec.writer, self._is_busy, self._refresh)
+        self._key = cluster.bootstrap_servers, prepared.spec.prefix
         with _lock:
             _running[self._key] = self
-        self.thread = threading.Thread(target=self._run, name=f"kdsl-{prepared.work.prefix}", daemon=True)
+        self.thread = threading.Thread(target=self._run, name=f"kdsl-{prepared.spec.prefix}", daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
@@ -74,7 +74,7 @@ class QueryWatch:
             while not self._wait_for_end():
                 self._tokens.tick(_INTERVAL)
             if self._prepared.lease.lost_to is None and self._is_in_batch():
-                abort_transactions(self._prepared.work, self._cluster)
+                abort_transactions(self._prepared.spec, self._cluster)
         finally:
             with _lock:
                 if _running.get(self._key) is self:
@@ -106,7 +106,7 @@ class QueryWatch:
     def _refresh(self, older_than: float) -> None:
         if self._prepared.lease.lost_to is not None:
             return  # it would fence off the process that has the ids now
-        refresh_tokens(self._prepared.work, self._cluster, older_than)
+        refresh_tokens(self._prepared.spec, self._cluster, older_than)
 
 
 def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:

@@ -50,7 +50,7 @@ def write_staged(
     rows: DataFrame,
     plan: WritePlan,
     cluster: Cluster,
-    work: TransactionSpec,
+    spec: TransactionSpec,
     reporting: Mapping[str, str],
     half_written: int | None = None,
 ) -> DataStreamWriter:
@@ -60,16 +60,16 @@ def write_staged(
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The write plan.
         cluster: The cluster.
-        work: What the tasks need to know.
+        spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
-        half_written: The batch that is half written when the query starts; None where there is none.
+        half_written: The batch that is half written when the query starts; None if there is none.
     """
     from kdsl.run.librdkafka.options import write_options
 
     registry = without_literal_secrets(plan, registry_of(cluster, plan))
     checked = rows.mapInArrow(partial(_check_rows, plan_text(plan), registry), rows.schema)
     return checked.writeStream.foreachBatch(
-        partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, work, keeps_state(rows), half_written)
+        partial(_stage_and_send, {**write_options(plan, cluster), **reporting}, spec, keeps_state(rows), half_written)
     )
 
 
@@ -95,7 +95,7 @@ def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.Recor
 
 def _stage_and_send(
     options: dict[str, str],
-    work: TransactionSpec,
+    spec: TransactionSpec,
     keeps_state: bool,
     half_written: int | None,
     batch: DataFrame,
@@ -107,23 +107,23 @@ def _stage_and_send(
     spark = batch.sparkSession
     plan, cluster = read_options(options, WritePlan)
     register(spark)
-    checkpoint = Checkpoint.open(spark, work.writer.place)
+    checkpoint = Checkpoint.open(spark, spec.writer.checkpoint)
     folder = checkpoint.folder
-    numbered = attrs.evolve(work, batch=number, offsets=checkpoint.batch_digest(number))
+    numbered = attrs.evolve(spec, batch=number, offsets=checkpoint.batch_digest(number))
     if not numbered.offsets:  # Spark writes it before the batch begins
         raise CheckpointError(f"{plan.table}: {folder.path(f'offsets/{number}')} is missing; restore the checkpoint")
     marker = f"{STAGED}/{number}.complete"
     rows_folder = read_marker(folder.read(marker), numbered, half_written)
     if rows_folder is None:
-        rows_folder = f"{number}-{work.run}"  # a driver that was cut off, and still works, must not write into it
-        staged = batch.withColumn(_WRITER, F.spark_partition_id() % work.writers)
+        rows_folder = f"{number}-{spec.run}"  # a driver that was cut off, and still works, must not write into it
+        staged = batch.withColumn(_WRITER, F.spark_partition_id() % spec.writers)
         staged = staged.withColumn(_ORDER, F.monotonically_increasing_id())
         staged.write.mode("overwrite").parquet(folder.path(f"{STAGED}/{rows_folder}"))
         check_no_later_run(numbered, cluster)
         folder.write(marker, marker_text(numbered, rows_folder))
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
-    rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(work.writers, F.col(_WRITER))
+    rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(spec.writers, F.col(_WRITER))
     rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()
     check_no_later_run(numbered, cluster)
@@ -131,39 +131,39 @@ def _stage_and_send(
         folder.remove(f"{STAGED}/{name}")
 
 
-def leftovers(names: Iterable[str], work: TransactionSpec, rows_folder: str) -> list[str]:
-    """What is staged and not needed once a batch is sent: earlier batches, and what this run has staged in vain.
+def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
+    """The staged files that are not needed once a batch is sent: earlier batches, and abandoned ones of this run.
 
-    Anything else may have been staged by the present driver, if this one was cut off and still works.
+    Anything else may have been staged by the present driver, if this one was cut off and still runs.
 
     Args:
         names: The names in the folder of staged batches.
-        work: The write of the batch.
+        spec: The write of the batch.
         rows_folder: The folder of the batch's rows.
     """
     entries = [(name, entry) for name in names if (entry := _ENTRY.fullmatch(name))]
-    earlier = [name for name, entry in entries if int(entry[1]) < (work.batch or 0)]
-    own = f"{work.batch}-{work.run}"
+    earlier = [name for name, entry in entries if int(entry[1]) < (spec.batch or 0)]
+    own = f"{spec.batch}-{spec.run}"
     return earlier + [name for name, _ in entries if name == own != rows_folder]
 
 
-def marker_text(work: TransactionSpec, rows_folder: str) -> str:
+def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
     """The marker of a batch that is staged completely: which batch it is, and where its rows are.
 
     Args:
-        work: The write of the batch.
+        spec: The write of the batch.
         rows_folder: The folder of its rows.
     """
-    document = {"version": 1, "query": work.writer.query, "offsets": work.offsets, "rows": rows_folder}
+    document = {"version": 1, "query": spec.writer.query, "offsets": spec.offsets, "rows": rows_folder}
     return json.dumps(document, separators=(",", ":")) + "\n"
 
 
-def read_marker(text: str | None, work: TransactionSpec, half_written: int | None) -> str | None:
-    """The folder of a batch's rows; None where the batch is not staged, or another one of its number is.
+def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None) -> str | None:
+    """The folder of a batch's rows; None if the batch is not staged, or another one of its number is.
 
     Args:
-        text: The marker; None where there is none.
-        work: The write of the batch.
+        text: The marker; None if there is none.
+        spec: The write of the batch.
         half_written: The batch that was half written when the query started. Markers of earlier versions do not say
             which batch they belong to, and are trusted only for this one: parts of it were sent from what is staged.
 
@@ -173,25 +173,25 @@ def read_marker(text: str | None, work: TransactionSpec, half_written: int | Non
     if text is None:
         return None
     if text.strip() == _NO_IDENTITY:
-        if work.batch == half_written:
-            return str(work.batch)
+        if spec.batch == half_written:
+            return str(spec.batch)
         document: dict[str, Any] = {}
     else:
         document = json.loads(text)
         if document["version"] != 1:
             raise CheckpointError(
-                f"{work.writer}: the staged batch {work.batch} has version {document['version']}, and this kdsl reads "
+                f"{spec.writer}: the staged batch {spec.batch} has version {document['version']}, and this kdsl reads "
                 "version 1; use the kdsl that wrote it, or a newer one"
             )
-        if (document["query"], document["offsets"]) == (work.writer.query, work.offsets):
+        if (document["query"], document["offsets"]) == (spec.writer.query, spec.offsets):
             return str(document["rows"])
     _log.warning(
-        "%s: what is staged as batch %s is %s, and is replaced",
-        work.writer,
-        work.batch,
+        "%s: the rows staged as batch %s are those of %s, and are replaced",
+        spec.writer,
+        spec.batch,
         "another batch of that number, because an older copy of the checkpoint was restored"
         if document
-        else "of an earlier version, which did not record which batch it is, and nothing of it is written",
+        else "an earlier version, which did not record which batch it is, and none of them is written",
     )
     return None
 

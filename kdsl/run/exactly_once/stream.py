@@ -110,12 +110,12 @@ def _prepare(
         )  # fmt: skip
     manifest = stored or Manifest(plan=text)
     admin = token_admin_of(cluster, plan.table)
-    timeout_ms, retention = read_limits(admin, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+    timeout_ms, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     checkpoint.store(attrs.evolve(manifest, plan=text))  # no token may carry an id that is not stored
     run = uuid.uuid4().hex
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
-    def work_of(routing: RowRouting) -> TransactionSpec:
+    def create_spec(routing: RowRouting) -> TransactionSpec:
         writer = Writer(manifest.id, "", plan.table, checkpoint.location)
         topic = choose_token_topic(plan, admin)
         return TransactionSpec(writer, routing.prefix, routing.writers, topic, records, timeout_ms, run=run)
@@ -123,11 +123,11 @@ def _prepare(
     def acquire(routing: RowRouting) -> bool:
         """Acquire the transactional ids; whether the open batch is half written."""
         old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
-        work = work_of(routing)
+        spec = create_spec(routing)
         same = before is not None and same_writers(before, routing, packing)
-        heirs = dict(zip(old, work.ids, strict=False)) if same else {}
+        successors = dict(zip(old, spec.ids, strict=False)) if same else {}
         batches = acquire_ids(
-            attrs.evolve(work, offsets=offsets), cluster, progress, before=old, heirs=heirs, adopt=adopt
+            attrs.evolve(spec, offsets=offsets), cluster, progress, before=old, successors=successors, adopt=adopt
         )
         return progress.open and progress.planned in batches.values()
 
@@ -153,7 +153,7 @@ def _prepare(
         _check_records_exist(rows, plan.table, checkpoint, progress.planned)
     checkpoint.store(attrs.evolve(manifest, plan=text, routing=routing))
     number = progress.planned if half_written else None
-    return PreparedStream(routed, work_of(routing), checkpoint, retention, lease, number)
+    return PreparedStream(routed, create_spec(routing), checkpoint, retention, lease, number)
 
 
 def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
@@ -189,7 +189,7 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
 
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
-    """Abort what an exactly-once query has left open that continues with another delivery guarantee."""
+    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee."""
     if manifest.routing is None:
         return
     progress = LogProgress(*checkpoint.last_batches())
@@ -201,7 +201,7 @@ def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluste
         )  # fmt: skip
     with suppress(KdslError):  # the brokers abort it after the transaction timeout
         admin = token_admin_of(cluster, plan.table)
-        timeout_ms, _ = read_limits(admin, cluster.kdsl_settings().transaction_timeout_ms, plan.table)
+        timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
         writer = Writer(manifest.id, "", plan.table)
         topic = choose_token_topic(plan, admin)
         routing = manifest.routing
@@ -265,9 +265,9 @@ def _start(
 
     assert plan.transactions is not None
     if plan.transactions.staged:
-        writer = write_staged(prepared.rows, sent, cluster, prepared.work, reporting, prepared.half_written)
+        writer = write_staged(prepared.rows, sent, cluster, prepared.spec, reporting, prepared.half_written)
         writer = writer.outputMode(mode)
     else:
         writer = prepared.rows.writeStream.format(FORMAT).outputMode(mode)
-        writer = writer.options(**write_options(sent, cluster), **{TRANSACTION: write_spec(prepared.work)}, **reporting)
+        writer = writer.options(**write_options(sent, cluster), **{TRANSACTION: write_spec(prepared.spec)}, **reporting)
     return start_query(writer, prepared.checkpoint.location, trigger, name)

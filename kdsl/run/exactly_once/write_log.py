@@ -53,7 +53,7 @@ def replicas_of_log(target: int, default: int | None) -> int:
 
     Args:
         target: The number of replicas of the target topic; 0 where that is not known.
-        default: The brokers' default; None where this user may not see it.
+        default: The brokers' default; None if this user may not see it.
     """
     return target if target and (default is None or default < target) else -1
 
@@ -66,7 +66,7 @@ class DoneWrite:
         table: The table's name.
         plan: The digest of its records (`kdsl.run.librdkafka.transactions.spec.records_digest`).
         time: When it was made, in milliseconds since the epoch.
-        topics: The ids of the topics that it wrote to, by name; empty where an earlier version of kdsl recorded it.
+        topics: The ids of the topics that it wrote to, by name; empty if an earlier version of kdsl recorded it.
     """
 
     table: str
@@ -75,7 +75,7 @@ class DoneWrite:
     topics: dict[str, str] = attrs.field(factory=dict)
 
     def missing_topics(self, now: Mapping[str, str]) -> list[str]:
-        """The topics that were deleted since, or created again; empty where the brokers have no topic ids.
+        """The topics that were deleted since, or created again; empty if the brokers have no topic ids.
 
         Args:
             now: The ids that topics have now, by name.
@@ -95,7 +95,7 @@ class WriteLog:
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
         self.topic = log_topic(prefix)
         self._cluster, self._prefix, self._table = cluster, prefix, table
-        self._brokers = TokenAdmin(cluster, table)
+        self._admin = TokenAdmin(cluster, table)
 
     def prepare(self, target: str) -> None:
         """Check that the topic exists and keeps its records; create it if it is missing.
@@ -107,17 +107,17 @@ class WriteLog:
             ExactlyOnceError: It cannot be created, or would delete records.
             KafkaReadError: The brokers cannot be asked for it.
         """
-        created = not self._brokers.topics([self.topic]) and self._create(target)
+        created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
             self._check_policy()
         # Not every broker knows at once about a topic that was created.
-        if not retry(lambda _: self._brokers.topics([self.topic]), bool, Deadline(_SECONDS)):
+        if not retry(lambda _: self._admin.topics([self.topic]), bool, Deadline(_SECONDS)):
             raise errors.missing_topics(self._table, [self.topic], ())
 
     def _create(self, target: str) -> bool:
         """Create the topic; False where another process was faster."""
-        default = self._brokers.settings([_REPLICAS]).get(_REPLICAS)
-        replicas = replicas_of_log(self._brokers.replicas(target), default)
+        default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
+        replicas = replicas_of_log(self._admin.replicas(target), default)
         new = NewTopic(self.topic, 1, replicas, config={POLICY: "compact"})
         admin = AdminClient({**self._cluster.admin({"log_level": 0})})
         error = _error_of(admin.create_topics([new], operation_timeout=_SECONDS)[self.topic])
@@ -135,7 +135,7 @@ class WriteLog:
 
     def _check_policy(self) -> None:
         try:
-            policy = self._brokers.topic_settings(self.topic)[POLICY]
+            policy = self._admin.topic_settings(self.topic)[POLICY]
         except NotAllowedError as e:
             _log.warning(
                 "%s: kdsl cannot check whether the topic %s keeps the record of done writes (%s); make sure that "
@@ -157,7 +157,7 @@ class WriteLog:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
             ExactlyOnceError: The record was written by a newer kdsl.
         """
-        partitions = self._brokers.topics([self.topic])[self.topic].partitions
+        partitions = self._admin.topics([self.topic])[self.topic].partitions
         settings: dict[str, Any] = {
             **self._cluster.consumer(),
             "group.id": writes_group(self._prefix),

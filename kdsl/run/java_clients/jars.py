@@ -16,7 +16,7 @@ from urllib.parse import unquote
 from pyspark.errors import AnalysisException, PySparkException
 
 from kdsl.errors import KdslError
-from kdsl.folders import cache_dir, one_at_a_time
+from kdsl.folders import cache_dir, exclusive_lock
 from kdsl.ivy import explain_failure
 from kdsl.spark_internals.errors import GatewayError
 from kdsl.spark_internals.jars import ResolveJarsError, add_to_driver, has_class, resolve_package, scala_version
@@ -142,7 +142,7 @@ def explain_load_failure(error: str) -> str | None:
 
 
 def jars_in_settings(spark: SparkSession) -> list[str] | None:
-    """The jars that the setting or the environment variable names; None where neither names any."""
+    """The jars that the setting or the environment variable names; None if neither names any."""
     text = spark.conf.get(JARS, None) or os.environ.get(VARIABLE) or ""
     return [entry.strip() for entry in text.split(",") if entry.strip()] or None
 
@@ -259,7 +259,7 @@ def _resolve(
     jars: dict[str, None] = {}
     for package in packages:
         try:
-            with one_at_a_time(folder / "kdsl.lock"):  # Ivy's folder is not safe for several processes
+            with exclusive_lock(folder / "kdsl.lock"):  # Ivy's folder is not safe for several processes
                 jars |= dict.fromkeys(resolve_package(spark, package, folder, repositories))
         except ResolveJarsError as e:
             reason = _reason(str(e), e.output, package.coordinate, str(folder), description, offline)

@@ -52,7 +52,7 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
         ResolveError: The settings have errors, or a reference cannot be resolved here.
     """
     java = java_settings(cluster.settings(), client, resolve, ThisMachine())
-    fail_on(java.problems, f"{table}: the cluster {cluster.name or cluster.bootstrap_servers!r}")
+    fail_on(java.problems, f"{table}: the cluster {cluster.label!r}")
     return {f"kafka.{name}": text for name, text in java.settings.items()}
 
 

@@ -90,7 +90,7 @@ def _metadata(column: MetadataColumn) -> Column:
             # Spark takes the keys for nullable, which those of Kafka's headers never are.
             headers = sf.transform("headers", lambda h: _header(sf.coalesce(h["key"], sf.lit("")), h["value"]))
             return sf.coalesce(headers, sf.array())
-        case _:  # of a repeated name the last header counts
+        case _:  # for a repeated name, the last header is used
             return sf.coalesce(
                 sf.expr(
                     "map_from_entries(filter(headers, (h, i) -> NOT exists(slice(headers, i + 2, size(headers)), "

@@ -60,10 +60,10 @@ class RangeReader:
             for r in group:
                 begins.setdefault(r.topic, {})[str(r.partition)] = r.start
                 ends.setdefault(r.topic, {})[str(r.partition)] = r.end
-            assigned = {topic: sorted(map(int, places)) for topic, places in begins.items()}
-            places = {"assign": assigned, "startingOffsets": begins, "endingOffsets": ends}
+            assigned = {topic: sorted(map(int, starts)) for topic, starts in begins.items()}
+            options = {"assign": assigned, "startingOffsets": begins, "endingOffsets": ends}
             reader = self._spark.read.format("kafka").options(**self._options)
-            df = reader.options(**{name: json.dumps(value) for name, value in places.items()}).load()
+            df = reader.options(**{name: json.dumps(value) for name, value in options.items()}).load()
             for batch in collect_arrow(df.orderBy("topic", "partition", "offset")).to_batches():
                 yield raw_batch(batch).select(self.schema.names)
 

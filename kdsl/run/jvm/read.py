@@ -35,10 +35,10 @@ _BATCH_ENDS = ("unbounded", "latest")
 
 def records(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, streaming: bool, cores: int = 1, name: str = ""
-) -> DataFrame:
+) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
-    This asks the brokers, on the driver. A bounded stream gives no record from its stopping offsets on.
+    This asks the brokers, on the driver. A bounded stream returns no record from its stopping offsets on.
 
     Args:
         spark: The session, classic or Connect.
@@ -47,6 +47,9 @@ def records(
         streaming: Whether a stream is read.
         cores: How many tasks the session runs at a time.
         name: The observation that counts the records that the header filter drops; empty for none.
+
+    Returns:
+        The records, and the id of each topic as it was planned.
 
     Raises:
         ConnectorMissingError: The connector's jars cannot be attached.
@@ -59,20 +62,20 @@ def records(
     admin = open_admin(spark, cluster, plan.table)
     subscription = Subscription(plan, cluster, admin)
     planned = _stream(subscription, plan, cores) if streaming else _batch(subscription, plan)
+    ids = {name: topic.id for name, topic in planned.topics.items()}
     if streaming:
         read = watch(spark, plan, cluster, admin if isinstance(admin, JavaAdmin) else None, planned.stop)
-        ids = {name: topic.id for name, topic in planned.topics.items()}
         guard(read, admin, ids, passes_gaps=subscription.reset != "none")
         planned.options[READ_OPTION] = read.id
     reader = spark.readStream if streaming else spark.read
-    df = reader.format(FORMAT).options(**_options(plan, cluster), **planned.options).load()
+    df = reader.format(FORMAT).options(**_options(plan, cluster, streaming=streaming), **planned.options).load()
     if planned.stop:
         df = df.where(before(planned.stop))
     if plan.headers:
         condition = matching(plan.headers)
         df = filter_and_observe(df, name, condition) if name else df.where(condition)
     # Spark cuts partitions to have more tasks, and has no bound; putting them together needs no shuffle.
-    return df if plan.parallelism is None else df.coalesce(plan.parallelism)
+    return (df if plan.parallelism is None else df.coalesce(plan.parallelism)), ids
 
 
 class _Planned:
@@ -87,12 +90,13 @@ class _Planned:
         self.options, self.stop, self.topics = dict(options), dict(stop or {}), dict(topics or {})
 
 
-def _options(plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:
     """The options that batches and streams share."""
-    settings = cluster.kdsl_settings()
+    settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
     reset = plan.start.reset if plan.start.reset != "none" else settings.auto_offset_reset or "none"
-    options["failOnDataLoss"] = "true" if reset == "none" else "false"
+    # A batch begins at records that exist when it is planned. Spark would not count those that are deleted afterwards.
+    options["failOnDataLoss"] = "true" if reset == "none" or not streaming else "false"
     if settings.group_id is not None:
         options["kafka.group.id"] = settings.group_id
     else:
@@ -112,9 +116,9 @@ def _topics(plan: ReadPlan) -> dict[str, str]:
     return {"subscribe": ",".join(plan.topics.names)}
 
 
-def _assign_option(places: Iterable[TopicPartition]) -> dict[str, str]:
+def _assign_option(partitions: Iterable[TopicPartition]) -> dict[str, str]:
     by_topic: dict[str, list[int]] = {}
-    for topic, partition in sorted(places):
+    for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
     return {"assign": json.dumps(by_topic, separators=(",", ":"))}
 
@@ -129,31 +133,32 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
 def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     """Spark's own modes where possible, which determine the end when an action runs; otherwise both ends as offsets."""
     topics = subscription.topics()
-    places = subscription.partitions(topics)
+    partitions = subscription.partitions(topics)
     to_the_end = plan.stop.mode in _BATCH_ENDS
     if plan.start.mode == "earliest" and to_the_end:
-        chosen = _assign_option(places) if plan.topics.partitions else _topics(plan)
-        return _Planned({**chosen, "startingOffsets": "earliest", "endingOffsets": "latest"})
+        chosen = _assign_option(partitions) if plan.topics.partitions else _topics(plan)
+        return _Planned({**chosen, "startingOffsets": "earliest", "endingOffsets": "latest"}, topics=topics)
     begin, stop = subscription.span(topics, batch=True)
     # Both ends must name the same partitions, and Spark refuses a start after the end.
-    ends = {place: max(end, begin.offsets[place]) for place, end in stop.items()}
+    ends = {partition: max(end, begin.offsets[partition]) for partition, end in stop.items()}
     if not ends:
-        return _Planned({**_topics(plan), "startingOffsets": "earliest", "endingOffsets": "latest"})
+        return _Planned({**_topics(plan), "startingOffsets": "earliest", "endingOffsets": "latest"}, topics=topics)
     ending = "latest" if to_the_end else _offsets(ends)
-    return _Planned({**_assign_option(places), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending})
+    options = {**_assign_option(partitions), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending}
+    return _Planned(options, topics=topics)
 
 
 def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
     topics = subscription.topics()
-    places = subscription.partitions(topics)
-    if plan.latency == "realtime" and len(places) > cores:
+    partitions = subscription.partitions(topics)
+    if plan.latency == "realtime" and len(partitions) > cores:
         raise KdslError(
-            f"{plan.table}: real-time mode reads {len(places)} partitions at the same time, by a task each, but the "
-            f"session has {cores} cores; give it more, or declare latency='micro-batch'"
+            f"{plan.table}: real-time mode reads {len(partitions)} partitions at the same time, by a task each, but "
+            f"the session has {cores} cores; give it more, or declare latency='micro-batch'"
         )
-    stop = subscription.stop(places) if plan.stop.mode != "unbounded" else {}
+    stop = subscription.stop(partitions) if plan.stop.mode != "unbounded" else {}
     fixed = bool(plan.topics.partitions or stop or plan.discovery is None)
-    options = _assign_option(places) if fixed and places else _topics(plan)
+    options = _assign_option(partitions) if fixed and partitions else _topics(plan)
     match plan.start.mode:
         case "earliest" | "latest":
             options["startingOffsets"] = plan.start.mode

@@ -51,7 +51,7 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: The write plan.
         cluster: The cluster.
 
@@ -78,7 +78,7 @@ def start(
     """Start a query that appends the rows of a stream to the topics.
 
     Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` gives them.
+        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
         plan: The write plan.
         cluster: The cluster.
         checkpoint: The folder of the query's progress.
@@ -120,7 +120,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
         names = tuple(admin.names())
     topics = admin.topics(names)
     missing = set(names) - topics.keys() if plan.topics.pattern is None else set()
-    if missing and cluster.kdsl_settings().auto_create_topics:
+    if missing and cluster.kdsl_settings.auto_create_topics:
         missing = _wait_for_creation(missing, admin, cluster)
         topics = admin.topics(names)
     if missing:
@@ -129,7 +129,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
 
 def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
-    """Request topics from brokers that create topics automatically; gives those that are still missing."""
+    """Request topics from brokers that create topics automatically; return those that are still missing."""
     from kdsl.run.librdkafka.producer import Producer
 
     if isinstance(admin, JavaAdmin):
@@ -195,7 +195,9 @@ def _partitions(
     for code, topic in enumerate(codes.dictionary.to_pylist()):
         if topic not in counts:
             raise errors.missing_topics(plan.table, [topic], counts)
-        places = np.flatnonzero(of == code)
-        some = pa.array(places)
-        chosen[places] = chooser.choose(topic, counts[topic], records.take(some), batch.take(some), places + first_row)
+        indices = np.flatnonzero(of == code)
+        some = pa.array(indices)
+        chosen[indices] = chooser.choose(
+            topic, counts[topic], records.take(some), batch.take(some), indices + first_row
+        )
     return pa.array(chosen, mask=chosen < 0)

@@ -43,12 +43,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def group_lease(group: str) -> str:
-    """The lease that stands for the use of a consumer group by streams of kdsl."""
+    """The lease of a consumer group that streams of kdsl use."""
     return f"{group}.kdsl-group"
 
 
 def transactions_lease(prefix: str) -> str:
-    """The lease that stands for the use of a transactional-id prefix."""
+    """The lease of a transactional-id prefix."""
     return f"{prefix}.kdsl-transactions"
 
 
@@ -56,7 +56,7 @@ _lost_leases: dict[str, LeaseHeldError] = {}
 
 
 def lease_loss(name: str) -> str | None:
-    """Who took a lease that this process held, and the consequence; None where it was not lost."""
+    """Who took a lease that this process held, and the consequence; None if it was not lost."""
     error = _lost_leases.get(name)
     return None if error is None else str(error)
 
@@ -72,13 +72,13 @@ class Lease:
             hide their own topic of offsets from the user.
         meaning: The consequence if another process takes the lease after all, because this one was cut off from the
             brokers, or was suspended, for longer than a session. It is logged, and part of `lease_loss`.
-        lost: Called in that case, on another thread.
+        lost: Called in that case, in another thread.
 
     A lease belongs to one process, and cannot be pickled.
 
     Attributes:
-        name: Its name.
-        lost_to: Who took it, and the consequence; None while it was not lost.
+        name: The name of the lease.
+        lost_to: The process that took it, and the consequence; None unless it was lost.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds it."""
+        """Whether this process holds the lease."""
         return self._membership is not None
 
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
@@ -113,13 +113,13 @@ class Lease:
                 a process that was killed.
 
         Raises:
-            LeaseHeldError: Another process holds it.
+            LeaseHeldError: Another process holds the lease.
             KafkaReadError: The cluster does not answer, or does not allow the group.
         """
         if self._membership is not None:
             return
         deadline = Deadline(timeout)
-        # Of many who come at once, all but one must stay away for long enough that the one sees itself alone.
+        # If several processes try at once, all but one must wait long enough for the last one to find itself alone.
         for pause in Backoff(_PAUSE, SESSION / 4, jitter=(1, 2)).pauses():
             others = self._try_to_acquire(deadline)
             if not others:
@@ -129,7 +129,7 @@ class Lease:
             time.sleep(pause)
 
     def _try_to_acquire(self, deadline: Deadline) -> tuple[Member, ...]:
-        """Join the group, and hold the lease if nobody else is in it; gives the other members."""
+        """Join the group, and hold the lease if it has no other members; return the other members."""
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
@@ -275,7 +275,7 @@ class _Membership:
 
 
 def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
-    """Read no partition, whatever the group assigns: only the membership counts."""
+    """Read no partition of those that the group assigns: only the membership counts."""
     del partitions
     consumer.assign([])
 

@@ -287,7 +287,7 @@ def _broker_of(error: KafkaError) -> str:
 
 
 def _close(consumer: PooledConsumer) -> None:
-    with suppress(Exception):  # it is discarded anyway, and its error helps nobody
+    with suppress(Exception):  # it is discarded anyway, so its error does not matter
         consumer.close()
 
 

@@ -14,7 +14,6 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from time import monotonic
 from typing import Any
 
 import attrs
@@ -338,9 +337,9 @@ class Producer:
         Raises:
             ProducerError: The producer has failed for good.
         """
-        deadline = None if timeout is None else monotonic() + timeout
+        deadline = None if timeout is None else Deadline(timeout)
         while left := int(self._lib.rd_kafka_outq_len(self._handle)):
-            if self.failed if deadline is None else monotonic() > deadline:
+            if self.failed if deadline is None else deadline.has_passed:
                 return left
             self._lib.rd_kafka_flush(self._handle, FLUSH_MS)
             self.poll()
@@ -367,7 +366,7 @@ class Producer:
                     if m.err:
                         topic = self._lib.rd_kafka_topic_name(m.rkt).decode()
                         self._add_failure(
-                            self._cause_of(m.err),
+                            m.err,
                             topic,
                             m.partition,
                             m.private - 1,
@@ -416,6 +415,7 @@ class Producer:
     def _add_failure(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
         self.failed += 1
         if self.failure is None:
+            code = self._cause_of(code)
             reason = reason or self._lib.rd_kafka_err2str(code).decode()
             chosen = partition if partition is not None and partition >= 0 else None
             self.failure = Failure(code, reason, topic, chosen, row, size)

@@ -35,6 +35,7 @@ from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.workers import BATCH_ID, current_batch_id
 from kdsl.types.arrays import Indices
 
 if TYPE_CHECKING:
@@ -178,13 +179,13 @@ def write_transaction(
 def _current_batch_id() -> int:
     """Return the id of the micro-batch that this task belongs to."""
     context = TaskContext.get()
-    batch = None if context is None else context.getLocalProperty("streaming.sql.batchId")
+    batch = None if context is None else current_batch_id(context)
     if batch is None:
         raise KdslError(
-            "the task has no id of its micro-batch (Spark's local property streaming.sql.batchId), which an "
-            "exactly-once write needs; start the query with Table.write_stream"
+            f"the task has no id of its micro-batch (Spark's local property {BATCH_ID}), which an exactly-once write "
+            "needs; start the query with Table.write_stream"
         )
-    return int(batch)
+    return batch
 
 
 def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> TaskResult:
@@ -211,15 +212,15 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
 def _producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
     """Return whether missing topics may be created, and the producer's settings."""
-    connector = cluster.kdsl_settings()
-    own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if connector.register_producer_metrics else {}
+    kdsl_settings = cluster.kdsl_settings
+    own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:
-        chosen = {**own, **choose_sizes(cluster.producer(), creating=connector.auto_create_topics)}
+        chosen = {**own, **choose_sizes(cluster.producer(), creating=kdsl_settings.auto_create_topics)}
         settings = cluster.producer(chosen)
     except ResolveError as e:  # not as a group, which is hard to read at the end of a task's traceback
         raise KdslError(f"{plan.table}: {e}") from None
-    settings["client.id"] = client_id(connector.client_id_prefix or f"kdsl-{plan.table}", "producer")
-    return connector.auto_create_topics, settings
+    settings["client.id"] = client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", "producer")
+    return kdsl_settings.auto_create_topics, settings
 
 
 def choose_sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[str, str | int]:

@@ -111,18 +111,18 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
         return
     plan, cluster = _read_plan_and_cluster(options)
     decoder = _decoder(options)
-    connector = cluster.kdsl_settings()
+    kdsl_settings = cluster.kdsl_settings
     size = choose_size(max(map(len, task.ranges)))
     names = {
-        "client.id": client_id(connector.client_id_prefix or f"kdsl-{plan.table}", f"consumer-{size.name}"),
+        "client.id": client_id(kdsl_settings.client_id_prefix or f"kdsl-{plan.table}", f"consumer-{size.name}"),
         "group.id": plan.group_id or f"kdsl-{plan.table}",
     }
     reports = METRICS in dict(options)
-    reports_client = reports and connector.register_consumer_metrics
+    reports_client = reports and kdsl_settings.register_consumer_metrics
     if reports_client:
         names["statistics.interval.ms"] = str(INTERVAL)
     consumer = borrow_consumer(cluster, str(options), size, names)
-    fetcher = Fetcher(consumer, plan.table, decoder.needs, connector.api_timeout_ms / 1000)
+    fetcher = Fetcher(consumer, plan.table, decoder.needs, kdsl_settings.api_timeout_ms / 1000)
     batches = fetcher.read(task.ranges)
     check = TopicCheck(cluster, str(options), plan.table, task.ids)
     fetcher.on_short_log = check.verify
@@ -131,8 +131,8 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
             yield from _read_with_reports(batches, check, task, options, fetcher, consumer if reports_client else None)
         else:
             output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
-            for raw in check.each(batches):
-                with check.during():
+            for raw in check.guard_batches(batches):
+                with check.guard_batch():
                     rows = list(output.add(raw))
                 yield from rows
             yield from output.finish()
@@ -164,9 +164,9 @@ def _read_with_reports(
     fetcher.count = count = FetchCount()
     output = create_task_output(decoder, plan)
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
-    for raw in check.each(batches):
+    for raw in check.guard_batches(batches):
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
-        with check.during():
+        with check.guard_batch():
             batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
         if consumer is not None:

@@ -169,6 +169,7 @@ class Stream:
         ranges = end.ranges_from(start)
         if end == self._planned or not ranges:
             return ranges
+        self._check_read(end)
         self._check_ids(end, self._admin.topics(end.ids))
         starts = {(r.topic, r.partition): r.start for r in ranges}
         stops = {(r.topic, r.partition): r.end for r in ranges}
@@ -250,6 +251,7 @@ class Stream:
         )
         if not gone and not removed:
             return start
+        self._check_read(start)
         named = [*gone, *(f"{topic}[{partition}]" for topic, partition in removed if topic not in gone)]
         log.warning("%s: the table no longer names %s; reading stops there", self._plan.table, ", ".join(named))
         return attrs.evolve(
@@ -262,6 +264,23 @@ class Stream:
                 if partition not in removed and partition[0] not in gone
             },
         )
+
+    def _check_read(self, offsets: Offsets) -> None:
+        """Check that stored offsets are not those of another read; Spark knows the reads of a query by position.
+
+        Raises:
+            OffsetError: The table names none of their partitions.
+        """
+        chosen = set(self._plan.topics.partitions)
+        named = (p for p in offsets.positions if self._is_named(p[0]) and (not chosen or p in chosen))
+        if offsets.positions and next(named, None) is None:
+            topics = self._plan.topics
+            names = ", ".join(f"{topic}[{n}]" for topic, n in topics.partitions) if chosen else str(topics)
+            raise OffsetError(
+                f"{self._plan.table}: the checkpoint is that of another read: it has offsets of the topics "
+                f"{', '.join(sorted(offsets.ids))}, and this one reads {names}. The reads of a query are known by "
+                "their position in it: restore the order of its tables, or give the query a new checkpoint"
+            )
 
     def _is_named(self, topic: str) -> bool:
         topics = self._plan.topics

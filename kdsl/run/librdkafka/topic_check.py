@@ -61,7 +61,7 @@ class TopicCheck:
         self._recreated = False
 
     @contextmanager
-    def during(self) -> Iterator[None]:
+    def guard_batch(self) -> Iterator[None]:
         """Ask for the topic ids on entry and compare them on exit, so that no record of another topic passes.
 
         If the body fails because its records belong to another topic, that is the error that is raised.
@@ -78,10 +78,10 @@ class TopicCheck:
             raise
         self._compare(answer)
 
-    def each(self, batches: Iterable[T]) -> Iterator[T]:
+    def guard_batches(self, batches: Iterable[T]) -> Iterator[T]:
         """Yield the batches of the task, then verify the topics once more.
 
-        A single batch needs no further check, because `during` has made it.
+        A single batch needs no further check, because `guard_batch` has made it.
         """
         count = 0
         for batch in batches:

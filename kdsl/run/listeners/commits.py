@@ -56,8 +56,8 @@ def counts_of(read_id: str) -> CommitCounts:
 
 
 def reason_not_to_commit(read: Read) -> str | None:
-    """Why the offsets of a read are not committed; None where they are (rules ST-7 and PR-6 in docs/rules.md)."""
-    settings = read.cluster.kdsl_settings()
+    """Why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md)."""
+    settings = read.cluster.kdsl_settings
     if read.plan.group_id is None or not read.plan.commits:
         return "no group id is declared (group_id=, 'properties.group.id')"
     if not settings.commit_on_checkpoint and not settings.auto_commit:
@@ -73,7 +73,7 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
         cluster: The cluster, with the table's own client properties.
     """
     id_ = read_id(plan, cluster)
-    if cluster.kdsl_settings().auto_commit and id_ not in _batches:
+    if cluster.kdsl_settings.auto_commit and id_ not in _batches:
         _batches.add(id_)
         log.warning(
             "%s: 'enable.auto.commit' is true, but a batch read commits nothing: Spark may run it again or in part, "
@@ -159,7 +159,7 @@ class Worker:
 
     def __init__(self, read: Read) -> None:
         self.read = read
-        self._settings: KdslSettings = read.cluster.kdsl_settings()
+        self._settings: KdslSettings = read.cluster.kdsl_settings
         self._interval = self._settings.auto_commit_interval_ms / 1000 if self._settings.auto_commit else 0.0
         self._runs: dict[str, _Run] = {}
         self._changed = Condition()
@@ -214,7 +214,7 @@ class Worker:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Run, dict[TopicPartition, int]] | None:
-        """Wait for the next commit that is due; None where no run is left, and the thread ends."""
+        """Wait for the next commit that is due; None if no run is left, and the thread ends."""
         with self._changed:
             while True:
                 for id_ in [id_ for id_, run in self._runs.items() if run.ended and run.tried]:

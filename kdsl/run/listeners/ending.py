@@ -13,8 +13,8 @@ from threading import Thread
 from typing import Any
 
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
-from kdsl.run.listeners.listener import reads_now
-from kdsl.run.listeners.reads import may_end_unseen
+from kdsl.run.listeners.listener import current_reads
+from kdsl.run.listeners.reads import has_unrecorded_ends
 
 log = logging.getLogger("kdsl.queries")
 
@@ -42,8 +42,8 @@ class Endings:
 
     def on_idle(self, query: Query) -> None:
         """Stop a query that began with nothing left to read: Spark's own source reports no batch then."""
-        if query.run_id not in self._progressed and query.run_id not in self._ending and may_end_unseen():
-            sources, reads = reads_now(query)
+        if query.run_id not in self._progressed and query.run_id not in self._ending and has_unrecorded_ends():
+            sources, reads = current_reads(query)
             if reads and len(reads) == sources and has_ended(reads):
                 self._ending.add(query.run_id)
                 Thread(target=_stop, args=(query, False), name=f"end of {query.run_id}", daemon=True).start()

@@ -38,7 +38,7 @@ class ReadProgress:
         read: The read.
         start: Where the batch began; None in the first batch of a query.
         end: Where it ended.
-        latest: How far the topics could be read when it was planned; None where the source does not report it.
+        latest: How far the topics could be read when it was planned; None if the source does not report it.
         rows: How many rows the source gave.
         source: The index of the query's source.
     """

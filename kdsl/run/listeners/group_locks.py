@@ -43,7 +43,7 @@ class GroupLocks:
             self._runs[progress.query.run_id] = leased
 
     def on_idle(self, query: Query) -> None:
-        """Do nothing: the query goes on."""
+        """Do nothing: the query continues."""
 
     def on_end(self, query: Query) -> None:
         """Release the groups of the query's reads."""

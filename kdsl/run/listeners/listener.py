@@ -177,8 +177,8 @@ def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
     return None if positions is None else Offsets(positions, dict.fromkeys(document, ""))
 
 
-def reads_now(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
-    """How far the reads of a running query have come, whether or not a batch has ended in this run.
+def current_reads(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
+    """The progress of the reads of a running query, whether or not a batch has ended in this run.
 
     Returns:
         How many sources the query has, and those that are reads of kdsl; 0 and nothing for Spark Connect.

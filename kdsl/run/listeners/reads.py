@@ -26,7 +26,7 @@ def read_id(plan: ReadPlan, cluster: Cluster) -> str:
     """The id of a read: the same for the same table, brokers, topics and group, even after a restart.
 
     Args:
-        plan: What is read.
+        plan: The read.
         cluster: The cluster.
     """
     what = "\n".join([cluster.bootstrap_servers, repr(plan.topics), plan.group_id or ""])
@@ -39,7 +39,7 @@ class Read:
 
     Attributes:
         id: Its id (`read_id`).
-        plan: What is read.
+        plan: The read.
         cluster: The cluster, with the table's own client properties.
     """
 
@@ -49,7 +49,7 @@ class Read:
 
     @property
     def group(self) -> str:
-        """The consumer group of its offsets; empty where it has none."""
+        """The consumer group of its offsets; empty if it has none."""
         return self.plan.group_id or ""
 
     def covers(self, topics: Iterable[str]) -> bool:
@@ -75,10 +75,10 @@ def register(
     """Register a read in this process; it replaces an earlier one of the same id.
 
     Args:
-        plan: What is read.
+        plan: The read.
         cluster: The cluster, with the table's own client properties.
-        admin: The admin client that commits the group's offsets; None is librdkafka's.
-        stop: Where the read ends by itself, for a source whose offsets do not say so.
+        admin: The admin client that commits the group's offsets; None means librdkafka's.
+        stop: Where the read ends by itself, for a source whose offsets do not contain it.
     """
     read = Read(read_id(plan, cluster), plan, cluster)
     with _lock:
@@ -91,7 +91,7 @@ def register(
 
 
 def find(id_: str) -> Read | None:
-    """The read of an id; None where this process did not make it."""
+    """The read of an id; None if this process did not register it."""
     return _reads.get(id_)
 
 
@@ -105,15 +105,15 @@ def find_by_topics(topics: Iterable[str]) -> tuple[Read, ...]:
 
 
 def admin_of(read: Read) -> ClusterAdmin | None:
-    """The admin client that commits the offsets of a read's group; None is librdkafka's."""
+    """The admin client that commits the offsets of a read's group; None means librdkafka's."""
     return _admins.get(read.id)
 
 
 def stop_of(read: Read) -> Mapping[TopicPartition, int]:
-    """Where a read ends by itself, as registered; empty where its offsets say so, or it does not end."""
+    """Where a read ends by itself, as registered; empty if its offsets contain it, or if it does not end."""
     return _stops.get(read.id, {})
 
 
-def may_end_unseen() -> bool:
-    """Whether there is a read that ends by itself and whose offsets do not say so."""
+def has_unrecorded_ends() -> bool:
+    """Whether a read ends by itself although its offsets do not contain the end."""
     return any(_stops.values())

@@ -83,13 +83,13 @@ def count_lost_in_batch(
     """How many offsets of a batch were deleted before they were read, at most, by partition.
 
     Offsets before the beginning of the log may have been read before they were deleted; together they cannot be more
-    than the records that did not come. (Transaction markers and compacted records do not come either.)
+    than the offsets without a row. (Transaction markers and compacted records have no rows either.)
 
     Args:
         start: Where the batch began.
         end: Where it ended.
         earliest: Where the logs begin now.
-        rows: How many records came.
+        rows: How many records were read.
     """
     sizes = {partition: max(0, at - start.get(partition, at)) for partition, at in end.items()}
     missing = sum(sizes.values()) - rows
@@ -134,7 +134,7 @@ class SparkSourceGuard:
             thread.join()
 
     def error_of(self, run_id: str) -> TopicRecreatedError | None:
-        """The error that ended a run of a query; None where there was none.
+        """The error that ended a run of a query; None if there was none.
 
         Args:
             run_id: The id of the run.

@@ -89,7 +89,7 @@ def _wait_for_events(session: SparkSession) -> None:
 
 
 def error_of(session: SparkSession, query: StreamingQuery) -> Exception | None:
-    """Why a query that has ended failed; None where it succeeded.
+    """Why a query that has ended failed; None if it succeeded.
 
     Spark itself does not notice a topic that was created again in the last batch of a query over its own source: kdsl
     finds out when the batch has ended, and by then the query may have ended as well.

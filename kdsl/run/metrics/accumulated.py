@@ -16,6 +16,7 @@ import orjson
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
 from kdsl.run.records.drops import DropLog, log_drops
+from kdsl.spark_internals.workers import current_batch_id, current_query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 OPTION = "metrics.accumulator"
 """The option of a source that names the accumulator of its tasks' reports."""
 _MAX_REPORTS = 20_000  # reports, of less than a kilobyte each
-_QUERY, _BATCH = "sql.streaming.queryId", "streaming.sql.batchId"  # local properties of tasks
 
 _Batch = tuple[str, int]
 _Report = tuple[str, int, str, str]
@@ -57,7 +57,7 @@ class _ReportStore:
             for batch in [batch for batch in self._batches if batch[0] == query]:
                 self._drop(batch)
 
-    def of(self, batch: _Batch) -> dict[str, list[str]]:
+    def reports(self, batch: _Batch) -> dict[str, list[str]]:
         with self._lock:
             return {name: list(texts) for name, texts in self._batches.get(batch, {}).items()}
 
@@ -103,9 +103,9 @@ def send_report(accumulator: int, name: str, text: str) -> None:
         text: The report.
     """
     task = TaskContext.get()
-    query, batch = (None, None) if task is None else (task.getLocalProperty(_QUERY), task.getLocalProperty(_BATCH))
+    query, batch = (None, None) if task is None else (current_query_id(task), current_batch_id(task))
     if query is not None and batch is not None:
-        Accumulator(accumulator, [], _REPORTS).add([(query, int(batch), name, text)])
+        Accumulator(accumulator, [], _REPORTS).add([(query, batch, name, text)])
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:
@@ -140,4 +140,4 @@ def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
         query: The id of the query.
         batch: The batch.
     """
-    return _STORE.of((query, batch))
+    return _STORE.reports((query, batch))

@@ -23,7 +23,7 @@ class Retriever:
     Args:
         admin: The admin client.
         group: The consumer group, or None.
-        ends: Gives the offsets up to which a read may go now.
+        ends: Returns the offsets up to which a read may go now.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class Retriever:
         return self._admin.committed(self._group, list(partitions))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None where all are older."""
+        """The offset of each partition's first record that is not older; None if all are older."""
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, millis in timestamps.items():
             by_time.setdefault(millis, []).append(partition)
@@ -67,13 +67,13 @@ class Retriever:
 
 
 def call_initializer(table: str, moment: M, partitions: Sequence[TopicPartition], retriever: Retriever) -> M:
-    """Call the function that gives the offsets of a start or an end.
+    """Call the function that returns the offsets of a start or an end.
 
     Args:
         table: The table's name, for messages.
         moment: The start or the end.
         partitions: The partitions that are read.
-        retriever: What the function may ask the cluster with.
+        retriever: The function's access to the cluster.
 
     Returns:
         The start or the end with the function's offsets; it is unchanged where it has no function.

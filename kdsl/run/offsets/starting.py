@@ -28,7 +28,7 @@ class Known:
         latest: The offset after the last record that may be read.
         high: The offset after the last record, where that differs: open transactions may lie between.
         committed: The offsets that the group has committed, where the read starts or ends at them.
-        at_time: For a start at a time: the offset of the first record that is not older; None where there is none.
+        at_time: For a start at a time: the offset of the first record that is not older; None if there is none.
         stop_at_time: The same for an end at a time.
     """
 
@@ -56,7 +56,7 @@ class Begin:
 
 
 def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
-    """A start, with the end where there is one, or an end alone, as a string that is stored with the offsets."""
+    """Describe a start, with its end if it has one, or an end alone, as a string that is stored with the offsets."""
     if stop is not None and stop.mode != "unbounded":
         return f"{describe(moment)} until {describe(stop)}"
     match moment.mode:
@@ -108,7 +108,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
         raise OffsetError(
             f"{plan.table}: the consumer group {plan.group_id!r} has no committed offset for {where}, where "
             "the read should start; start at the earliest or latest offsets or at a time, or set the client property "
-            "auto.offset.reset, which says what to do without an offset"
+            "auto.offset.reset, which applies if there is no offset"
         )
     begin = {partition: (known.earliest if reset == "earliest" else known.latest)[partition] for partition in missing}
     committed = {partition: offset for partition, offset in known.committed.items() if partition in known.latest}
@@ -119,7 +119,7 @@ def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, i
     """Refuse offsets of partitions that are not read.
 
     Raises:
-        OffsetError: Names them, and the partitions that are read.
+        OffsetError: There are such partitions; the message names them and those that are read.
     """
     unknown = sorted(offsets.keys() - known.latest.keys())
     if not unknown:
@@ -167,7 +167,7 @@ def resolve_expired(
     *,
     begins: bool = False,
 ) -> Begin:
-    """Replace expired offsets as the reset policy says, and refuse offsets beyond the end of a partition.
+    """Replace expired offsets according to the reset policy, and refuse offsets beyond the end of a partition.
 
     Args:
         plan: What is read.

@@ -1,8 +1,8 @@
 """The offsets of a stream as Spark stores them: canonical, sorted, versioned JSON.
 
 Spark compares offsets as strings. It may ask for the plan of a batch again, even after a restart, when only the offsets
-of the batch's start and end are left. Therefore the end of a batch also says where the batch begins, in partitions
-where that is not where the previous one ended: at a first start, in new partitions, and after a counted gap.
+of the batch's start and end are left. Therefore the end of a batch also contains its start, for partitions in
+which that differs from the end of the previous batch: at a first start, in new partitions, and after a counted gap.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kdsl.errors import KdslError
 
 VERSION = 1
 LOST_LEASE = "lost_lease"
-"""The key in a source's latest offsets that says to whom the lease of its group was lost."""
+"""The key in a source's latest offsets that names the process that took the lease of its group."""
 
 
 PackingKind = Literal["size", "order"]
@@ -80,9 +80,9 @@ class Offsets:
         stop: Where the read ends by itself, in each partition; computed once, at a first start.
         initial: Whether no batch has ended yet: the start of a query without a checkpoint. It is computed again when
             the first batch is planned again, so the first batch's end contains all of its ``begin``.
-        again: How often a query was restarted that had nothing left to read. It makes offsets with equal positions
+        again: How often the query was restarted with nothing left to read. It makes offsets with equal positions
             differ, so Spark reports them, and observers of the query see that it is at its end.
-        packing: How the batch that ends here is packed into tasks; None where no batch ends, or a version of kdsl
+        packing: How the batch that ends here is packed into tasks; None if no batch ends, or a version of kdsl
             planned it that did not record this.
         compared: Whether the query compares change data with the rows in its state.
     """
@@ -183,7 +183,7 @@ def by_partition(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition
 
 
 def offset_document(offset: Any) -> dict[str, Any] | None:
-    """Offsets as Spark reports them, as a document or as its JSON string; None where there are none."""
+    """Offsets as Spark reports them, as a document or as its JSON string; None if there are none."""
     if isinstance(offset, str | bytes):
         try:
             offset = orjson.loads(offset)
@@ -195,7 +195,7 @@ def offset_document(offset: Any) -> dict[str, Any] | None:
 def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
     """The positions in offsets of either transport: of kdsl's own source, or of Spark's (``{"topic": {"0": 123}}``).
 
-    None where the source is not Kafka.
+    None if the source is not Kafka.
 
     Raises:
         OffsetFormatError: They were written by a newer version of kdsl.

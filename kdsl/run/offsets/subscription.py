@@ -27,9 +27,9 @@ class Subscription:
     """The topics of a table on a cluster.
 
     Args:
-        plan: What is read.
-        cluster: Where it lives.
-        admin: The admin client; None is librdkafka's.
+        plan: The read.
+        cluster: The cluster of the topics.
+        admin: The admin client; None means librdkafka's.
 
     Attributes:
         admin: The admin client.
@@ -38,11 +38,13 @@ class Subscription:
 
     def __init__(self, plan: ReadPlan, cluster: Cluster, admin: ClusterAdmin | None = None) -> None:
         self._plan = plan
-        connector = cluster.kdsl_settings()
+        kdsl_settings = cluster.kdsl_settings
         self.admin: ClusterAdmin = admin or LibrdkafkaAdmin(cluster, plan.table)
-        self.reset: Reset = plan.start.reset if plan.start.reset != "none" else connector.auto_offset_reset or "none"
+        self.reset: Reset = (
+            plan.start.reset if plan.start.reset != "none" else kdsl_settings.auto_offset_reset or "none"
+        )
         self._warned = False
-        self._internal = not connector.exclude_internal_topics
+        self._internal = not kdsl_settings.exclude_internal_topics
         settings = cluster.consumer() if admin is None else cluster.java("consumer").settings
         self._committed = settings.get("isolation.level") == "read_committed"
 
@@ -101,7 +103,7 @@ class Subscription:
                 (`kdsl.run.offsets.stopping.decide_stop`).
 
         Returns:
-            The start, and the stopping offset of each partition; empty where the read does not end.
+            The start, and the stopping offset of each partition; empty if the read does not end.
 
         Raises:
             OffsetError: A partition has no offset to start or to end at, or the declared one does not exist.
@@ -189,7 +191,7 @@ class Subscription:
         """Log a gap that the reset policy skips, or after which a bounded read ends."""
         consequence = "nothing else was to be read"
         if self.reset != "none":
-            consequence = f"the read continues after them, as auto.offset.reset={self.reset} says"
+            consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"
         for (topic, partition), count in sorted(lost.items()):
             log.warning(
                 "%s: %d offsets of topic %s, partition %d were deleted before they were read; %s",

@@ -39,10 +39,10 @@ class Port:
     """What an examination of a port has shown.
 
     Attributes:
-        tls: Whether it speaks TLS; None where nothing answers.
+        tls: Whether it speaks TLS; None if nothing answers.
         certificate: What is wrong with its certificate; empty if nothing is wrong.
         asks_for_certificate: Whether it requires one of the client.
-        sasl: Whether it requires a login; None where that is unknown.
+        sasl: Whether it requires a login; None if that is unknown.
     """
 
     tls: bool | None = None
@@ -62,7 +62,7 @@ def is_final_error(error: str) -> bool:
 
 
 def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None) -> str | None:
-    """Explain why the brokers refuse a client, and what to write instead; None where that is unknown.
+    """Explain why the brokers refuse a client, and what to write instead; None if that is unknown.
 
     Args:
         servers: ``bootstrap.servers``; the first one is examined, which takes two seconds at most.

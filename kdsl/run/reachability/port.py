@@ -144,7 +144,7 @@ def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> No
 
 
 def asks_for_login(connection: socket.socket) -> bool | None:
-    """Whether a listener requires a login; None where it does not answer.
+    """Whether a listener requires a login; None if it does not answer.
 
     The request names an unknown mechanism: a listener with logins answers with its own, another one refuses it.
 

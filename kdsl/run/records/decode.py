@@ -135,10 +135,14 @@ class RecordDecoder:
         self._uses = {
             "key": attrs.evolve(use, side="key"),
             "value": attrs.evolve(
-                use, metadata=tuple(dict.fromkeys(self._format_columns.values())), keyed=_primary_key(plan)
+                use,
+                metadata=tuple(dict.fromkeys(self._format_columns.values())),
+                keyed=_primary_key(plan),
+                count_undeclared=plan.upserts is not None,
             ),
         }
         self._events = events
+        self._state_has_values = plan.upserts is not None and plan.upserts.may_lack_values
         self._keys = plan.keyed if plan.upserts is None else plan.upserts.keys
         self._value_keys = _value_keys(plan)
         self._tombstones = events and message_key_has_primary_key(plan)
@@ -247,14 +251,16 @@ class RecordDecoder:
         if value is None or not value.undeclared:
             return
         assert self._plan.value is not None
-        for name in value.undeclared.keys() - set(self._plan.value.unread):
+        parts = [part for part in (self._plan.key, self._plan.value) if part is not None]
+        declared = {name for part in parts for name in (*part.row.names, *part.unread)}
+        for name in value.undeclared.keys() - declared:
             self.dropped[key_of_undeclared(name)] += value.undeclared[name]
             self.dropped[Reason.UNDECLARED] += value.undeclared[name]
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
         """Refuse or count values that a change event does not contain."""
         if (
-            value is None or not value.unavailable or self._keeps_unavailable or self._events
+            value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
         ):  # the state has the values
             return
         assert self._plan.value is not None
@@ -381,7 +387,7 @@ class RecordDecoder:
         dropped: list[Indices] = []
         for field in self._required:
             for path, rows in find_null_violations(arrays[names.index(field.name)], field.type, field.name):
-                if field.name in unavailable and (self._keeps_unavailable or self._events):
+                if field.name in unavailable and (self._keeps_unavailable or self._state_has_values):
                     rows = rows[~unavailable[field.name][rows]]
                 if aligned.deletes is not None and field.name not in self._keys:
                     rows = rows[~aligned.deletes[rows]]

@@ -59,7 +59,7 @@ def chunk_row_schema(rows: pa.Schema, *, events: bool = False) -> pa.Schema:
 
     Args:
         rows: The schema of the rows.
-        events: Whether they come from change data.
+        events: Whether their records may lack values (`Upserts.may_lack_values`).
     """
     own = [pa.field(DELETE, pa.bool_(), False), pa.field(TIME, pa.int64(), False)]
     if events:
@@ -184,9 +184,9 @@ def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.Recor
         kinds, *columns = some.rows.columns
         rows = some.rows.schema.remove(0)
         own = [pc.equal(kinds, "-D"), some.of("timestamp")]
-        if upserts.events:
+        if upserts.may_lack_values:
             own.append(_unavailable_values(some, rows.names))
-        schema = chunk_row_schema(rows, events=upserts.events)
+        schema = chunk_row_schema(rows, events=upserts.may_lack_values)
         batches.append(pa.RecordBatch.from_arrays([*columns, *own], schema=schema))
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
@@ -226,7 +226,7 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
     Args:
         chunks: The chunks, in any order.
         schema: The schema of the rows.
-        events: Whether they come from change data.
+        events: Whether their records may lack values (`Upserts.may_lack_values`).
     """
     ordered = sorted((p for p in chunks if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
     if not ordered:

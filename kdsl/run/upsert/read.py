@@ -108,8 +108,8 @@ def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iter
 
 
 def _unavailable_rule(plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None]) -> UnavailableRule | None:
-    """Return what happens to values that messages do not contain; None if records are not change data."""
-    if plan.upserts is None or not plan.upserts.events or plan.value is None:
+    """Return what happens to values that messages do not contain; None if they contain all values."""
+    if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
         return None
     chosen = plan.value.format
     option = f"{type(chosen).__name__}(unavailable='null') (in SQL and YAML '{chosen.identifier}.unavailable' = 'null')"
@@ -168,7 +168,7 @@ class _Changes:
 
     def _read_rows(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> KeyedRows | None:
         chunks = (chunk for table in tables for chunk in _chunks_of(table))
-        return read_chunks(chunks, read_schema(self.schema), events=self.upserts.events)
+        return read_chunks(chunks, read_schema(self.schema), events=self.upserts.may_lack_values)
 
 
 def _chunks_of(table: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:

@@ -1,4 +1,4 @@
-"""Eight mistakes of eight kinds; the numbers are the lines that must be told."""
+"""Eight mistakes of eight kinds; the numbers are the lines that must be reported."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def payments(df: DataFrame) -> DataFrame:
     return Payments.rows(PAYMENTS, spark=df.sparkSession)
 
 
-def unaliased(df: DataFrame) -> DataFrame:
+def without_alias(df: DataFrame) -> DataFrame:
     """The same rows in a DataFrame that has no alias."""
     return df.sparkSession.createDataFrame(df.collect(), df.schema)
 
@@ -123,8 +123,8 @@ CASES: dict[str, Case] = {
     .select(amount, Payments.sum).orderBy(amount, "sum"),
     "join tables by arithmetic": lambda df: df.join(payments(df), Orders.limit - Payments.limit == 2)
     .select(amount, Payments.sum).orderBy(amount),
-    "join DataFrames without an alias": lambda df: unaliased(df).join(
-        unaliased(payments(df)).drop(Payments.user, Payments.limit), Orders.amount == Payments.sum
+    "join DataFrames without an alias": lambda df: without_alias(df).join(
+        without_alias(payments(df)).drop(Payments.user, Payments.limit), Orders.amount == Payments.sum
     ).select(amount, Payments.sum).orderBy(amount),
     "columns of both sides after a join": lambda df: df.join(payments(df), order.user == payment.user)
     .select(order.user, payment.user, (order.limit - payment.limit).alias("more")).orderBy("more", order.user),
@@ -142,7 +142,7 @@ CASES: dict[str, Case] = {
 }  # fmt: skip
 
 
-def shown(value: Any) -> str:
+def to_string(value: Any) -> str:
     """A value as text; Spark gives instants in the time zone of the process."""
     return str(value.astimezone(UTC).replace(tzinfo=None) if isinstance(value, datetime) else value)
 
@@ -150,24 +150,24 @@ def shown(value: Any) -> str:
 def results(spark: SparkSession, cases: Iterable[str] | None = None) -> dict[str, Any]:
     """The columns and rows of each case, or of the named ones."""
     df = Orders.rows(ROWS, spark=spark)
-    made: dict[str, Any] = {}
+    actual: dict[str, Any] = {}
     for case in CASES if cases is None else cases:
         out = CASES[case](df)
-        made[case] = [out.columns, [[shown(value) for value in row] for row in out.collect()]]
+        actual[case] = [out.columns, [[to_string(value) for value in row] for row in out.collect()]]
     if cases is not None:
-        return made
-    made["a name in a schema"] = str(df.schema[user])
-    made["a name in a row"] = [row[user] for row in df.collect()]
+        return actual
+    actual["a name in a schema"] = str(df.schema[user])
+    actual["a name in a row"] = [row[user] for row in df.collect()]
     pandas: Any = df.toPandas()
-    made["a name in pandas"] = pandas[user].tolist()
-    made["a name in arrow"] = df.toArrow().column(user).to_pylist()
-    made["a correlation"] = df.stat.corr(user, user)
-    made["is a column"] = [
+    actual["a name in pandas"] = pandas[user].tolist()
+    actual["a name in arrow"] = df.toArrow().column(user).to_pylist()
+    actual["a correlation"] = df.stat.corr(user, user)
+    actual["is a column"] = [
         isinstance(user, Column),
         isinstance(F.lit(user), Ref),
         str(F.col(user)) == str(F.col("user")),
     ]
-    return made
+    return actual
 
 
 def main() -> None:

@@ -18,18 +18,18 @@ from kdsl.errors import listing
 from kdsl.formats import format_names
 
 
-def declared(**given: Any) -> TableDef:
+def define(**sample: Any) -> TableDef:
     """The definition of a table with the given arguments."""
 
-    class Table(KafkaTable, **given):
+    class Table(KafkaTable, **sample):
         a: Col[int]
 
     return Table.definition()
 
 
-def told(**given: Any) -> list[tuple[str, str]]:
+def problems_of(**sample: Any) -> list[tuple[str, str]]:
     """What is said of the arguments, and what to write instead."""
-    return [(p.message, p.fix) for p in declared(**given).problems]
+    return [(p.message, p.fix) for p in define(**sample).problems]
 
 
 ARGUMENTS = arguments.arguments(KafkaOptions)
@@ -39,15 +39,16 @@ KEYWORDS: dict[type, Any] = {KafkaTable: TableKeywords, UpsertTable: UpsertTable
 
 
 @pytest.mark.parametrize("cls", [KafkaTable, UpsertTable])
-def test_type_checkers_see_the_arguments_that_there_are(cls: type[KafkaTable]) -> None:
+def test_type_checkers_see_the_existing_arguments(cls: type[KafkaTable]) -> None:
     assert KEYWORDS[cls].__optional_keys__ == set(arguments.arguments(cls.__kdsl_options__))
 
 
 @pytest.mark.parametrize("keywords", [TableKeywords, UpsertTableKeywords])
-def test_every_argument_is_documented_where_its_type_is(keywords: Any) -> None:
+def test_every_argument_is_documented_where_its_type_is_or_as_an_option(keywords: Any) -> None:
     doc = f"{CommonKeywords.__doc__}{keywords.__doc__}"
+    options = attrs.fields_dict(UpsertOptions if keywords is UpsertTableKeywords else KafkaOptions)
 
-    assert [name for name in keywords.__annotations__ if f"\n        {name}: " not in doc] == []
+    assert [n for n in keywords.__annotations__ if f"\n        {n}: " not in doc and n not in options] == []
 
 
 def test_only_upsert_tables_take_the_arguments_of_the_buffer() -> None:
@@ -58,12 +59,13 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
     options = set(attrs.fields_dict(KafkaOptions))
 
     assert set(ARGUMENTS) == options - {
-        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets", "semantic",
+        "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
+        "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
     } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
 
 
 def test_options_are_those_of_the_connector() -> None:
-    made = declared(
+    result = define(
         topic_pattern="orders-.*",
         key_prefix="k_",
         value_prefix="v_",
@@ -74,7 +76,7 @@ def test_options_are_those_of_the_connector() -> None:
         transport="librdkafka",
     )
 
-    assert made.options == KafkaOptions(
+    assert result.options == KafkaOptions(
         topic_pattern="orders-.*",
         key_prefix="k_",
         value_prefix="v_",
@@ -84,7 +86,7 @@ def test_options_are_those_of_the_connector() -> None:
         delivery="none",
         transport="librdkafka",
     )
-    assert made.problems == ()
+    assert result.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -97,8 +99,8 @@ def test_options_are_those_of_the_connector() -> None:
         (("a", "b;c"), ("a", "b", "c")),
     ],
 )
-def test_topics_are_a_text_or_several(topic: Any, expected: tuple[str, ...]) -> None:
-    assert declared(topic=topic).options.topic == expected
+def test_topics_are_one_or_several_strings(topic: Any, expected: tuple[str, ...]) -> None:
+    assert define(topic=topic).options.topic == expected
 
 
 @pytest.mark.parametrize(
@@ -121,11 +123,11 @@ def test_topics_are_a_text_or_several(topic: Any, expected: tuple[str, ...]) -> 
     ],
     ids=str,
 )
-def test_one_argument_says_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
-    made = declared(topic="a", startup=startup)
+def test_one_argument_sets_where_a_read_starts(startup: Any, expected: dict[str, Any]) -> None:
+    result = define(topic="a", startup=startup)
 
-    assert made.options == KafkaOptions(topic=("a",), **expected)
-    assert made.problems == ()
+    assert result.options == KafkaOptions(topic=("a",), **expected)
+    assert result.problems == ()
 
 
 @pytest.mark.parametrize(
@@ -133,19 +135,19 @@ def test_one_argument_says_where_a_read_starts(startup: Any, expected: dict[str,
     [("1 min", timedelta(minutes=1)), (timedelta(seconds=5), timedelta(seconds=5)), ("PT-1S", timedelta(seconds=-1))],
 )
 def test_discovery_is_a_duration(discovery: Any, expected: timedelta) -> None:
-    assert declared(discovery=discovery).options.discovery == expected
+    assert define(discovery=discovery).options.discovery == expected
 
 
-def test_formats_are_given_or_named() -> None:
-    made = declared(key="csv", value=Json())
+def test_formats_are_objects_or_names() -> None:
+    result = define(key="csv", value=Json())
 
-    assert (made.key_format, made.value_format) == (Csv(), Json())
+    assert (result.key_format, result.value_format) == (Csv(), Json())
 
 
 def test_client_settings_go_by_javas_names() -> None:
-    made = declared(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
+    result = define(group_id="g", properties={"max.poll.records": 5, "check.crcs": False, "acks": "all"})
 
-    assert dict(made.properties) == {"acks": "all", "check.crcs": "false", "group.id": "g", "max.poll.records": "5"}
+    assert dict(result.properties) == {"acks": "all", "check.crcs": "false", "group.id": "g", "max.poll.records": "5"}
 
 
 def test_arguments_are_inherited() -> None:
@@ -158,10 +160,10 @@ def test_arguments_are_inherited() -> None:
     class Other(Orders, topic="other", value=None):  # type: ignore[arg-type]
         pass
 
-    made = Orders.definition()
-    assert made.options == KafkaOptions(topic=("orders",), startup="earliest-offset")
-    assert (made.key_format, made.value_format) == (Json(), Json())
-    assert dict(made.properties) == {"acks": "all", "linger.ms": "7"}
+    table = Orders.definition()
+    assert table.options == KafkaOptions(topic=("orders",), startup="earliest-offset")
+    assert (table.key_format, table.value_format) == (Json(), Json())
+    assert dict(table.properties) == {"acks": "all", "linger.ms": "7"}
     assert Other.definition().options.topic == ("other",)
     assert Other.definition().value_format is None
 
@@ -172,7 +174,7 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
 
 
 @pytest.mark.parametrize(
-    ("given", "message", "fix"),
+    ("settings", "message", "fix"),
     [
         ({"topc": "a"}, "a table class has no argument topc= (did you mean 'topic'?)", f"the arguments are {VALID}"),
         ({"x": 1}, "a table class has no argument x=", f"the arguments are {VALID}"),
@@ -226,6 +228,11 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         ),
         ({"discovery": 5}, "discovery= is 5, which is not a duration", "write '5 min', or a timedelta"),
         (
+            {"watermark_idle": "1 s"},
+            "a table class has no argument watermark_idle=",
+            "remove it: the option has no effect in Spark",
+        ),
+        (
             {"discovery": "5 mim"},
             "discovery= is '5 mim': 'mim' is not a unit of time; the units are d, h, min, s, ms, us",
             "write '5 min', or a timedelta",
@@ -256,12 +263,12 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
     ],
     ids=str,
 )
-def test_what_is_wrong_is_told_with_what_to_write(given: dict[str, Any], message: str, fix: str) -> None:
-    assert told(**given) == [(message, fix)]
+def test_mistakes_are_reported_with_what_to_write(settings: dict[str, Any], message: str, fix: str) -> None:
+    assert problems_of(**settings) == [(message, fix)]
 
 
-def test_declaring_never_fails_and_everything_is_told_at_once() -> None:
-    assert len(told(topc="a", startup="x", discovery="y", value="z", properties=5)) == 5
+def test_declaring_never_fails_and_all_problems_are_reported_at_once() -> None:
+    assert len(problems_of(topc="a", startup="x", discovery="y", value="z", properties=5)) == 5
 
 
 def test_each_problem_names_the_line_of_its_argument() -> None:
@@ -277,13 +284,13 @@ def test_each_problem_names_the_line_of_its_argument() -> None:
         next(i for i, line in enumerate(lines, 1) if line.endswith(f"# line of {n}")) for n in ("topc", "value")
     ]
     assert [(p.where.file, p.where.line) for p in Table.definition().problems] == [(__file__, n) for n in expected]
-    assert Table.definition().places["value.format"].line == expected[1]
+    assert Table.definition().option_locations["value.format"].line == expected[1]
 
 
-def test_the_places_of_options_are_known_by_their_keys() -> None:
-    made = declared(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
+def test_the_locations_of_options_are_known_by_their_keys() -> None:
+    result = define(topic="a", startup="earliest", key="json", value="json", properties={}, group_id="g")
 
-    assert set(made.places) == {
+    assert set(result.option_locations) == {
         "topic", "scan.startup.mode", "scan.startup.timestamp-millis", "scan.startup.specific-offsets",
         "key.format", "value.format", "format", "properties", "properties.group.id",
     }  # fmt: skip

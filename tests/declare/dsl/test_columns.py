@@ -44,8 +44,8 @@ def columns(table: type[KafkaTable]) -> dict[str, str]:
 def only(table: type[KafkaTable]) -> ColumnDef:
     """The one column, which holds."""
     assert [str(p) for p in table.definition().problems] == []
-    (found,) = table.definition().columns
-    return found
+    (result,) = table.definition().columns
+    return result
 
 
 class Orders(KafkaTable, topic="orders", key_prefix="k_", value_fields="EXCEPT_KEY"):
@@ -162,7 +162,7 @@ def test_a_virtual_column_without_a_key_shows_the_metadata_of_its_name() -> None
     assert only(Read).shows == "offset"
 
 
-def test_metadata_has_the_type_of_the_record_where_nothing_else_is_said() -> None:
+def test_metadata_has_the_type_of_the_record_by_default() -> None:
     class Read(KafkaTable):
         partition: Virtual[int] = virtual("partition")
         offset: Virtual[int] = virtual("offset")
@@ -185,7 +185,7 @@ def test_metadata_has_the_type_of_the_record_where_nothing_else_is_said() -> Non
     }
 
 
-def test_metadata_has_the_type_that_is_said() -> None:
+def test_metadata_has_the_declared_type() -> None:
     class Read(KafkaTable):
         partition: Virtual[int] = virtual("partition", type="BIGINT")
         at: Annotated[TimestampNtz, Metadata("timestamp")]
@@ -202,7 +202,7 @@ def test_metadata_has_the_type_that_is_said() -> None:
     }
 
 
-def test_types_may_be_given_in_many_ways() -> None:
+def test_types_may_be_declared_in_many_ways() -> None:
     class Typed(KafkaTable):
         a: Key[Int32]
         b: Col[Annotated[int, IntegerType()]]
@@ -268,7 +268,7 @@ class Accounts(Users, Traced, topic="accounts"):
     anonymous = False
 
 
-def test_columns_are_inherited_and_may_be_declared_anew_in_their_place() -> None:
+def test_columns_are_inherited_and_may_be_redeclared_in_the_same_position() -> None:
     assert columns(Users) == {
         "changed_at": "TIMESTAMP_LTZ(6) NOT NULL",
         "changed_by": "STRING",
@@ -337,7 +337,7 @@ def test_a_column_may_be_called_like_its_type() -> None:
     assert list(columns(Calendar).values()) == ["DATE NOT NULL", "TIMESTAMP_LTZ(6) NOT NULL"]
 
 
-def test_a_name_that_is_not_there_yet_is_asked_for_again() -> None:
+def test_a_name_that_is_not_defined_yet_is_evaluated_again() -> None:
     module: dict[str, Any] = {"KafkaTable": KafkaTable, "Col": Col, "__name__": "made_by_hand"}
     exec("class Waiting(KafkaTable):\n    when: 'Col[Later]'", module)
     table = cast("type[KafkaTable]", module["Waiting"])

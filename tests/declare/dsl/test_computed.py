@@ -66,15 +66,15 @@ def expression(body: Callable[[Any], Any]) -> Expression:
     """The expression of a body over the columns above."""
 
     class Table(Values):
-        made = computed(body)
+        total = computed(body)
 
-    *_, found = Table.definition().columns
+    *_, result = Table.definition().columns
     assert [str(p) for p in Table.definition().problems] == []
-    assert found.expression is not None
-    return found.expression
+    assert result.expression is not None
+    return result.expression
 
 
-def typed(kind: str, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def annotate(kind: str, body: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A body with a return annotation."""
     body.__annotations__["return"] = kind
     return body
@@ -137,16 +137,16 @@ CASES: list[tuple[str, Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "body", "expected"), CASES, ids=[text for _, _, text in CASES])
 def test_a_body_becomes_sql(kind: str, body: Callable[[Any], Any], expected: str) -> None:
-    assert expression(typed(kind, body)) == Expression(expected)
+    assert expression(annotate(kind, body)) == Expression(expected)
 
 
-def test_spark_gives_what_python_gives(spark: SparkSession) -> None:
+def test_spark_returns_what_python_returns(spark: SparkSession) -> None:
     df = Values.rows([ROW])
-    bodies = {f"c{i}": typed(kind, body) for i, (kind, body, _) in enumerate(CASES)}
+    bodies = {f"c{i}": annotate(kind, body) for i, (kind, body, _) in enumerate(CASES)}
     table: Any = type("Table", (Values,), {name: computed(body) for name, body in bodies.items()})
-    made = [c for c in table.definition().columns if c.expression is not None]
+    results = [c for c in table.definition().columns if c.expression is not None]
 
-    (read,) = table.collect(df.select("*", *map(_column, made)))
+    (read,) = table.collect(df.select("*", *map(_column, results)))
 
     by_python = {name: body(ROW) for name, body in bodies.items()}
     by_spark = {name: getattr(read, name) for name in bodies}
@@ -163,22 +163,22 @@ class Chained(KafkaTable):
     amount: Col[Decimal] = col(type="decimal(10,2)")
     name: Col[str]
 
-    def taxed(self, value: Any) -> Any:
+    def add_tax(self, value: Any) -> Any:
         """A function that bodies use."""
         return value * Decimal("1.2")
 
     @staticmethod
-    def halved(value: Any) -> Any:
+    def halve(value: Any) -> Any:
         """Another one."""
         return value / 2
 
     @computed(type="decimal(12,2)")
     def gross(self) -> Decimal:
-        return self.taxed(self.amount)  # type: ignore[no-any-return]
+        return self.add_tax(self.amount)  # type: ignore[no-any-return]
 
     @computed
     def half(self) -> Decimal:
-        return self.halved(self.gross) + 1  # type: ignore[no-any-return]
+        return self.halve(self.gross) + 1  # type: ignore[no-any-return]
 
     @computed
     def loud(self) -> str:
@@ -200,13 +200,13 @@ def test_bodies_may_use_other_computed_columns_and_functions_of_the_class() -> N
     ]
 
 
-def test_a_body_of_pyspark_functions_makes_its_column_when_there_is_a_session(spark: SparkSession) -> None:
+def test_a_body_of_pyspark_functions_creates_its_column_once_there_is_a_session(spark: SparkSession) -> None:
     df = Chained.rows([Chained(amount=Decimal(1), name="Ann")])
     by_name = {c.name: c.expression for c in Chained.definition().columns if c.expression and c.expression.column}
-    made = {name: e.column() for name, e in by_name.items() if e.column is not None}
+    results = {name: e.column() for name, e in by_name.items() if e.column is not None}
 
     assert [
-        row.asDict() for row in df.select(made["loud"].alias("loud"), made["louder"].alias("louder")).collect()
+        row.asDict() for row in df.select(results["loud"].alias("loud"), results["louder"].alias("louder")).collect()
     ] == [{"loud": "ANN", "louder": "ANN!"}]
 
 
@@ -214,14 +214,14 @@ def test_what_only_spark_can_work_out_is_not_on_new_rows() -> None:
     row = Chained(amount=Decimal(1), name="Ann")
 
     assert (row.gross, row.half) == (Decimal("1.2"), Decimal("1.6"))
-    with pytest.raises(AttributeError) as told:
+    with pytest.raises(AttributeError) as error:
         _ = row.loud
-    assert str(told.value) == (
+    assert str(error.value) == (
         "Chained.loud is computed by Spark, so only rows that were read have it; Chained.collect(df) returns such rows"
     )
 
 
-def test_the_source_of_longer_bodies_is_kept() -> None:
+def test_the_source_of_longer_bodies_is_stored() -> None:
     class Long(KafkaTable):
         name: Col[str]
 
@@ -231,25 +231,25 @@ def test_the_source_of_longer_bodies_is_kept() -> None:
             first = F.substring(self.name, 1, 1)
             return as_value(first)
 
-    (_, found) = Long.definition().columns
-    assert found.expression is not None
-    assert found.expression.text == "first = F.substring(self.name, 1, 1)\nreturn as_value(first)"
+    (_, result) = Long.definition().columns
+    assert result.expression is not None
+    assert result.expression.text == "first = F.substring(self.name, 1, 1)\nreturn as_value(first)"
 
 
-def test_a_body_that_gives_no_column_is_told_when_it_is_run(spark: SparkSession) -> None:
+def test_a_body_that_returns_no_column_is_reported_when_it_is_run(spark: SparkSession) -> None:
     class Wrong(KafkaTable):
         name: Col[str]
 
         @computed
-        def given(self) -> str:
+        def constant(self) -> str:
             F.upper(self.name)
             return "constant"
 
-    (_, found) = Wrong.definition().columns
-    assert found.expression is not None
-    assert found.expression.column is not None
-    with pytest.raises(Exception, match=r"the body of Wrong.given returns 'constant', which is not a Spark column"):
-        found.expression.column()
+    (_, result) = Wrong.definition().columns
+    assert result.expression is not None
+    assert result.expression.column is not None
+    with pytest.raises(Exception, match=r"the body of Wrong.constant returns 'constant', which is not a Spark column"):
+        result.expression.column()
 
 
 def test_a_session_does_not_change_what_is_declared(spark: SparkSession) -> None:
@@ -296,7 +296,7 @@ def test_a_session_does_not_change_what_is_declared(spark: SparkSession) -> None
 )
 def test_a_body_that_neither_can_do_is_refused(body: Callable[[Any], Any], message: str | None) -> None:
     class Table(Values):
-        made = computed(typed("int", body))
+        total = computed(annotate("int", body))
 
     assert [p.code for p in Table.definition().problems] == ["computed"]
     assert message is None or Table.definition().problems[0].message == message

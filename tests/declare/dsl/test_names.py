@@ -50,7 +50,7 @@ def nothing(text: str) -> Any:
     raise NameError(text)
 
 
-def test_members_have_the_names_that_named_says_and_docstrings_as_comments() -> None:
+def test_members_have_the_names_that_named_sets_and_docstrings_as_comments() -> None:
     zip_code = t.Field("zip-code", t.STRING.as_nullable(False), "Five digits.")
 
     assert column_type(Address) == t.Row((zip_code, t.Field("city", t.STRING)), nullable=False)
@@ -60,7 +60,7 @@ def test_members_have_the_names_that_named_says_and_docstrings_as_comments() -> 
     (Address(zip_code="1", city=None), {"zip-code": "1", "city": None}),
     (Swapped(1, "x"), {"b": 1, "a": "x"}),
 ])  # fmt: skip
-def test_values_of_named_members_go_there_and_back(value: Any, arrow: dict[str, Any]) -> None:
+def test_values_of_named_members_survive_a_round_trip(value: Any, arrow: dict[str, Any]) -> None:
     kind = column_type(type(value))
 
     assert to_arrow(value, kind) == arrow
@@ -89,7 +89,7 @@ def test_a_column_is_named_by_col() -> None:
     assert problem.fix == "write col(name='user-id')"
 
 
-def test_a_class_gives_the_table_another_name_and_comment_which_no_subclass_takes_over() -> None:
+def test_a_class_sets_name_and_comment_of_its_table_but_not_of_subclasses() -> None:
     class Base(KafkaTable, name="user_orders", comment=" as it is ", topic="t"):
         """A docstring."""
 

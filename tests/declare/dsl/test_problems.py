@@ -1,4 +1,4 @@
-"""What is wrong with the body of a table class: told with the line, and with what to write instead."""
+"""What is wrong with the body of a table class: reported with the line, and with what to write instead."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from kdsl.resolve import problems
 LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
 
 
-def told(table: type[KafkaTable]) -> list[str]:
+def problems_of(table: type[KafkaTable]) -> list[str]:
     """The problems as they are printed, with the table's place shortened to its line."""
     return [f"{p.where.table}.{p.where.column}: {p.message}; {p.fix}" for p in table.definition().problems]
 
@@ -55,7 +55,7 @@ def test_problems_name_file_and_line_of_the_column() -> None:
     assert f":{causes[1]}): values of STRING are not of type int;" in str(Wrong.definition().problems[1])
 
 
-def test_the_resolver_tells_all_of_them_at_once() -> None:
+def test_the_resolver_reports_all_of_them_at_once() -> None:
     class Wrong(KafkaTable, topc="t", value=Json()):  # type: ignore[call-arg]
         a: Col[complex]
         b: Col[int] = col(default="x")  # type: ignore[arg-type]
@@ -79,7 +79,7 @@ class Reserved(KafkaTable, topic="t", value=Json()):
 
 
 def test_names_of_methods_are_reserved_and_the_methods_stay() -> None:
-    assert told(Reserved) == [
+    assert problems_of(Reserved) == [
         "Reserved.schema: every table class has its own 'schema', so an attribute for a column cannot have this name; "
         "write schema_: ... = col(name='schema')",
         "Reserved.read: every table class has its own 'read', so an attribute for a column cannot have this name; "
@@ -94,7 +94,7 @@ def test_names_that_belong_to_python_are_refused() -> None:
         __raw_key__: Virtual[bytes | None]
         __version: Col[int]
 
-    assert told(Dunder) == [
+    assert problems_of(Dunder) == [
         "Dunder.__raw_key__: names with two underscores at both ends belong to Python, so an attribute for a column "
         "cannot have this name; write raw_key = col(name='__raw_key__'); for metadata raw_key = virtual('__raw_key__') "
         "or metadata('__raw_key__')",
@@ -108,22 +108,22 @@ def test_a_column_without_an_annotation_is_refused() -> None:
         a = col(default=1)
         b = Metadata("offset")
 
-    assert told(Bare) == [
+    assert problems_of(Bare) == [
         "Bare.a: a has no annotation, so its type is unknown; write a: Col[...] = ...",
         "Bare.b: b has no annotation, so its type is unknown; write b: Col[...] = ...",
     ]
 
 
-def test_one_column_cannot_stand_for_two() -> None:
+def test_one_column_cannot_be_used_as_two() -> None:
     one: Any = col(default=1)
 
     class Shared(KafkaTable):
         a: Col[int] = one
         b: Col[int] = one
 
-    assert told(Shared) == [
-        "Shared.a: one col() stands for several columns; call col() once for each",
-        "Shared.b: one col() stands for several columns; call col() once for each",
+    assert problems_of(Shared) == [
+        "Shared.a: one col() declares several columns; call col() once for each",
+        "Shared.b: one col() declares several columns; call col() once for each",
     ]
 
 
@@ -132,7 +132,7 @@ class City:
     name: str
 
 
-def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> None:
+def test_unreadable_annotations_are_reported_with_a_suggestion() -> None:
     class Unread(KafkaTable):
         a: Col[Citty]  # type: ignore[name-defined]  # noqa: F821
         b: Col[list[City].name]  # type: ignore[valid-type]
@@ -143,7 +143,7 @@ def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> Non
     usable = (
         "int, float, Decimal, str, bytes, bool, date, time, datetime, list[...], dict[..., ...] or a class of fields"
     )
-    assert told(Unread) == [
+    assert problems_of(Unread) == [
         "Unread.a: the annotation 'Col[Citty]' cannot be read: there is no name 'Citty' (did you mean 'City'?); "
         "import or define the name in the module of the class",
         "Unread.b: the annotation 'Col[list[City].name]' cannot be read: AttributeError: type object 'list' has no "
@@ -154,13 +154,13 @@ def test_annotations_that_cannot_be_read_are_told_with_the_nearest_name() -> Non
     ]
 
 
-def test_types_that_do_not_fit_are_told() -> None:
+def test_mismatched_types_are_reported() -> None:
     class Typed(KafkaTable):
         a: Col[int] = col(type="string")
         b: Col[Decimal] = col(type="decimal(10,")
         c: Col[int | str]
 
-    assert told(Typed) == [
+    assert problems_of(Typed) == [
         "Typed.a: values of STRING are not of type int; annotate it as str, or choose a type like BIGINT",
         "Typed.b: the type 'decimal(10,' cannot be read: the text ends where a number is expected; "
         "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)",
@@ -169,7 +169,7 @@ def test_types_that_do_not_fit_are_told() -> None:
     ]
 
 
-def test_defaults_that_do_not_fit_are_told() -> None:
+def test_mismatched_defaults_are_reported() -> None:
     class Defaults(KafkaTable):
         a: Col[int] = col(default="x")  # type: ignore[arg-type]
         b: Col[int] = col(default=None)  # type: ignore[arg-type]
@@ -177,7 +177,7 @@ def test_defaults_that_do_not_fit_are_told() -> None:
         d: Col[datetime] = col(default=datetime(2025, 1, 1))
         e: Virtual[int] = col(default=1)  # type: ignore[assignment]
 
-    assert told(Defaults) == [
+    assert problems_of(Defaults) == [
         "Defaults.a: the default is not a value of BIGINT NOT NULL: 'x' is not an int; choose another default",
         "Defaults.b: the default is not a value of BIGINT NOT NULL: it is None, but the column may not be NULL; "
         "choose another default",
@@ -189,12 +189,14 @@ def test_defaults_that_do_not_fit_are_told() -> None:
     ]
 
 
-def test_two_metadata_keys_are_told() -> None:
+def test_two_metadata_keys_are_reported() -> None:
     class Twice(KafkaTable):
         a: Annotated[Col[datetime], Metadata("timestamp")] = metadata("timestamp")
         b: Annotated[Virtual[int], Metadata("partition")] = virtual("offset")
 
-    assert told(Twice) == ["Twice.b: it names two pieces of metadata, 'offset' and 'partition'; name one of them"]
+    assert problems_of(Twice) == [
+        "Twice.b: it names two pieces of metadata, 'offset' and 'partition'; name one of them"
+    ]
 
 
 class NoTable:
@@ -206,7 +208,7 @@ class WithMixin(NoTable, KafkaTable):
     a: Col[int]
 
 
-def test_columns_outside_of_tables_are_told() -> None:
+def test_columns_outside_of_tables_are_reported() -> None:
     (problem,) = WithMixin.definition().problems
 
     assert (problem.message, problem.fix) == (
@@ -215,7 +217,7 @@ def test_columns_outside_of_tables_are_told() -> None:
     )
 
 
-def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> None:
+def test_bodies_of_computed_columns_that_cannot_be_expressions_are_reported() -> None:
     class Computed(KafkaTable):
         a: Col[int]
         name: Col[str]
@@ -226,7 +228,7 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> Non
             return self.a
 
         @computed
-        def misspelled(self) -> int:
+        def typo(self) -> int:
             return self.aa  # type: ignore[attr-defined, no-any-return]
 
         @computed
@@ -275,12 +277,12 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> Non
 
     use = "write arithmetic on the columns, or use pyspark's functions, such as F.when instead of if"
     ways = "write & | ~ for and, or, not; write F.when for if"
-    assert [line.replace("Computed.", "") for line in told(Computed)] == [
+    assert [line.replace("Computed.", "") for line in problems_of(Computed)] == [
         "no_type: the function has no return annotation, so the column's type is unknown; write def no_type(self) -> "
         "...",
-        "misspelled: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
+        "typo: the body uses 'aa', which is not a column (did you mean 'a'?); the columns are 'a', 'name', "
         "'city', "
-        "'no_type', 'misspelled', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "
+        "'no_type', 'typo', 'condition', 'identity', 'text', 'length', 'outside', 'floor', 'member', 'method', "
         "'loop', 'again' and 'value'",
         "condition: the body uses a column as a condition (with if, and, or, not or in), but its value is not known "
         f"yet; {ways}",
@@ -298,7 +300,7 @@ def test_bodies_of_computed_columns_that_cannot_be_expressions_are_told() -> Non
     ]
 
 
-def test_a_wrong_column_brings_no_further_problems() -> None:
+def test_a_wrong_column_causes_no_further_problems() -> None:
     class Wrong(KafkaTable, topic="t", key=Json(), value=Json()):
         key: Key[Unknown]  # type: ignore[name-defined]  # noqa: F821
         at: Annotated[Col[Unknown], Metadata("timestamp")]  # type: ignore[name-defined]  # noqa: F821
@@ -323,15 +325,15 @@ def test_marks_inside_col_mean_the_same_as_around_it() -> None:
     assert Inside.definition().problems == ()
 
 
-def test_marks_without_brackets_and_texts_are_told() -> None:
+def test_annotations_without_brackets_and_strings_are_reported() -> None:
     class Odd(KafkaTable, topic="t", value=Json()):
         a: Annotated[int, KeyField]
         b: Annotated[int, "INT"]
 
-    told = {p.where.column: p.message for p in Odd.definition().problems}
+    results = {p.where.column: p.message for p in Odd.definition().problems}
 
-    assert told["a"] == "Annotated holds the class KeyField instead of an instance"
-    assert told["b"] == "'INT' in Annotated is neither a mark nor a type"
+    assert results["a"] == "Annotated holds the class KeyField instead of an instance"
+    assert results["b"] == "'INT' in Annotated is neither a mark nor a type"
 
 
 def test_properties_that_cannot_be_read_are_problems_and_never_shown() -> None:
@@ -347,7 +349,7 @@ def test_properties_that_cannot_be_read_are_problems_and_never_shown() -> None:
     assert "hunter2" not in repr(vars(Odd)) + str(definition.problems)
 
 
-def test_a_body_without_return_is_told() -> None:
+def test_a_body_without_return_is_reported() -> None:
     class Odd(KafkaTable, topic="t", value=Json()):
         a: Col[int]
 
@@ -358,7 +360,7 @@ def test_a_body_without_return_is_told() -> None:
     assert [p.message for p in Odd.definition().problems] == ["the body returns nothing"]
 
 
-def test_a_column_that_stands_twice_is_told_with_both_lines() -> None:
+def test_a_duplicate_column_is_reported_with_both_lines() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         id: Col[int]  # cause first
         note: Col[str]
@@ -370,13 +372,13 @@ def test_a_column_that_stands_twice_is_told_with_both_lines() -> None:
     assert problem.where.line == first + 2
 
 
-def test_names_that_are_no_texts_are_told() -> None:
+def test_names_that_are_not_strings_are_reported() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[int] = col(name=3)  # type: ignore[call-overload]
         b: Virtual[int] = virtual(3)  # type: ignore[call-overload]
         c: Col[int] = metadata(None)  # type: ignore[call-overload]
 
-    assert told(Wrong) == [
+    assert problems_of(Wrong) == [
         "Wrong.a: name= is 3, which is not a string; set name= to a string",
         "Wrong.b: 3 is not the name of metadata; name the metadata with a string, as in virtual('offset')",
         "Wrong.c: None is not the name of metadata; name the metadata with a string, as in virtual('offset')",
@@ -391,14 +393,14 @@ class Size(Enum):
     LARGE = "l"
 
 
-def test_odd_defaults_and_types_are_told() -> None:
+def test_unusual_defaults_and_types_are_reported() -> None:
     class Wrong(KafkaTable, topic="t", value=Json()):
         huge: Col[Decimal] = col(default=Decimal("1e400"))
         size: Col[Size] = col(default="x")  # type: ignore[arg-type]
         fits: Col[Size | None] = col(default=Size.LARGE)
         tree: Col[Tree]
 
-    assert [line.partition(";")[0] for line in told(Wrong)] == [
+    assert [line.partition(";")[0] for line in problems_of(Wrong)] == [
         "Wrong.huge: the default is not a value of DECIMAL(38, 18) NOT NULL: Decimal('1E+400') is not a number with at "
         "most 20 digits before the point",
         "Wrong.size: the default 'x' is not a value of Size",
@@ -406,7 +408,7 @@ def test_odd_defaults_and_types_are_told() -> None:
     ]
 
 
-def test_a_decorator_that_makes_the_class_again_is_told() -> None:
+def test_a_decorator_that_creates_the_class_again_is_reported() -> None:
     @attrs.define
     class Wrong(KafkaTable, topic="t", value=Json()):
         a: Col[int]
@@ -419,17 +421,17 @@ class TestOneMistakeIsOneError:
     """What follows from a mistake is not reported besides it."""
 
     def codes(self, table: type[KafkaTable]) -> list[tuple[str, str]]:
-        found = {p for direction in ("read", "write") for p in problems(table.definition(), direction)}
-        return sorted((p.code, p.message) for p in found)
+        results = {p for direction in ("read", "write") for p in problems(table.definition(), direction)}
+        return sorted((p.code, p.message) for p in results)
 
-    def test_a_type_that_cannot_be_read_says_nothing_of_the_watermark(self) -> None:
+    def test_an_unreadable_type_does_not_cause_a_problem_of_the_watermark(self) -> None:
         class Wrong(KafkaTable, topic="t", value="json", startup="earliest"):
             at: Col[datetime] = col(type="timestampp(3)", watermark="5 seconds")
 
         ((code, message),) = self.codes(Wrong)
         assert (code, "timestampp" in message.lower()) == ("column-type", True)
 
-    def test_a_misspelt_metadata_key_says_nothing_of_writing(self) -> None:
+    def test_a_misspelt_metadata_key_does_not_cause_a_problem_of_writing(self) -> None:
         class Wrong(KafkaTable, topic="t", value="json", startup="earliest"):
             id: Col[int]
             at: Col[datetime] = metadata("timestmp")  # type: ignore[call-overload]  # the mistake

@@ -36,28 +36,28 @@ def test_a_reference_is_the_name_and_a_column() -> None:
     assert repr(Ref("amount")) == "Ref('amount')"
 
 
-def test_reading_a_column_gives_the_same_object_each_time() -> None:
+def test_reading_a_column_returns_the_same_object_each_time() -> None:
     assert Orders.amount is Orders.amount
     assert {Orders.amount: 1, Orders.user: 2}[Orders.user] == 2
     assert Orders.amount in {Orders.amount}
 
 
 def test_references_are_copied_and_pickled_as_such() -> None:
-    made = pickle.loads(pickle.dumps(Orders.amount))
+    document = pickle.loads(pickle.dumps(Orders.amount))
 
-    assert (type(made), str(made), repr(made)) == (Ref, "amount", "Orders.amount")
+    assert (type(document), str(document), repr(document)) == (Ref, "amount", "Orders.amount")
     assert copy.copy(Orders.amount) is Orders.amount
     assert copy.deepcopy([Orders.amount])[0] is Orders.amount
 
 
-def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
+def test_type_checkers_see_a_plain_column_as_a_column() -> None:
     class Plain(KafkaTable):
         amount: Decimal
 
     row = Plain(amount=Decimal(1))
 
     assert isinstance(ref(Plain.amount), Ref)
-    with pytest.raises(TypeError, match=r"Decimal\('1'\) is no column of a table class; write ref\(Table.column\)"):
+    with pytest.raises(TypeError, match=r"Decimal\('1'\) is not a column of a table class; write ref\(Table.column\)"):
         ref(row.amount)
 
 
@@ -90,21 +90,21 @@ def test_a_plain_column_is_told_to_type_checkers_to_be_one() -> None:
         ),
         (
             lambda: Orders.name.upper(),
-            "Orders.name is a column, not a text, so it has no upper(); use the functions of pyspark.sql.functions, or "
-            "str(Orders.name) for its name",
+            "Orders.name is a column, not a string, so it has no upper(); use the functions of pyspark.sql.functions, "
+            "or str(Orders.name) for its name",
         ),
         (
             lambda: Orders.name.replace("a", "b"),
-            "Orders.name is a column, not a text, so it has no replace(); use the functions of pyspark.sql.functions, "
-            "or str(Orders.name) for its name",
+            "Orders.name is a column, not a string, so it has no replace(); use the functions of "
+            "pyspark.sql.functions, or str(Orders.name) for its name",
         ),
     ],
 )
 def test_what_is_asked_of_the_name_by_mistake_is_refused_with_advice(misuse: Callable[[], Any], message: str) -> None:
-    with pytest.raises(TypeError) as told:
+    with pytest.raises(TypeError) as error:
         misuse()
 
-    assert str(told.value) == message
+    assert str(error.value) == message
 
 
 def test_libraries_that_want_the_name_get_it() -> None:
@@ -114,7 +114,7 @@ def test_libraries_that_want_the_name_get_it() -> None:
     assert json.loads(json.dumps(Orders.amount)) == "amount"
 
 
-def test_an_expression_needs_a_session_and_says_so() -> None:
+def test_an_expression_without_a_session_is_an_error() -> None:
     code = """
 from kdsl import *
 class Orders(KafkaTable):
@@ -135,66 +135,66 @@ for make in (lambda: Orders.amount > 1, lambda: 1 + Orders.amount, lambda: Order
     ]
 
 
-def test_a_condition_is_no_truth_value(spark: SparkSession) -> None:
+def test_a_condition_has_no_truth_value(spark: SparkSession) -> None:
     with pytest.raises(Exception, match=r"please use '&' for 'and', '|' for 'or', '~' for 'not'"):
         bool(Orders.amount > 1)
 
 
 def test_pyspark_takes_references_as_columns_and_as_names(spark: SparkSession) -> None:
-    made = ref_cases.results(spark)
+    result = ref_cases.results(spark)
 
-    assert made["where"] == [
+    assert result["where"] == [
         ["user", "amount", "limit", "paid", "name", "at", "address", "a.b `c`"],
         [
             ["1", "5.00", "9.00", "True", "Ann", "2025-01-01 00:00:00", "{'city': 'Rome'}", "0"],
             ["1", "8.00", "7.00", "False", "Ann", "2025-01-01 00:00:00", "{'city': 'Oslo'}", "0"],
         ],
     ]
-    assert [row[1] for row in made["where a reference"][1]] == ["8.00"]
-    assert [row[4] for row in made["filter"][1]] == ["Ann", "Bob"]
-    assert made["beside a column on the left"][0][:2] == ["((amount + 1) * limit)", "((amount + 1) - limit)"]
-    assert made["beside a column on the left"][1][1] == [
+    assert [row[1] for row in result["where a reference"][1]] == ["8.00"]
+    assert [row[4] for row in result["filter"][1]] == ["Ann", "Bob"]
+    assert result["beside a column on the left"][0][:2] == ["((amount + 1) * limit)", "((amount + 1) - limit)"]
+    assert result["beside a column on the left"][1][1] == [
         *("63.0000", "2.00", "1.1428571428571", "1.00", "2.0", "False", "True", "2")
     ]
-    assert made["compared with a column on the left"][1][1] == ["True", "True", "True"]
-    assert made["argument of a column's method"][1][2] == ["True", "False", "A"]
-    assert made["argument of a reference's method"][1][0] == ["False", "True", "True", "False", "True"]
-    assert made["functions"][1][1][:5] == ["ANN", "1", "8.00", "8.00", "1-Ann"]
-    assert [row[5] for row in made["functions"][1]] == ["5.00", "7.00", "3.00"]
-    assert made["members"][1][0] == ["Rome", "Rome", "Rome"]
-    assert made["aggregate"] == [
+    assert result["compared with a column on the left"][1][1] == ["True", "True", "True"]
+    assert result["argument of a column's method"][1][2] == ["True", "False", "A"]
+    assert result["argument of a reference's method"][1][0] == ["False", "True", "True", "False", "True"]
+    assert result["functions"][1][1][:5] == ["ANN", "1", "8.00", "8.00", "1-Ann"]
+    assert [row[5] for row in result["functions"][1]] == ["5.00", "7.00", "3.00"]
+    assert result["members"][1][0] == ["Rome", "Rome", "Rome"]
+    assert result["aggregate"] == [
         ["user", "spent", "max((amount * 2))"],
         [["1", "13.00", "16.00"], ["2", "3.00", "6.00"]],
     ]
-    assert made["drop"][0] == ["user", "paid", "name", "address", "a.b `c`"]
-    assert made["rename"][0][1:3] == ["price", "bound"]
-    assert made["odd names"] == [["(a.b `c` + 1)", "abs(a.b `c`)"], [["8", "7"]]]
-    assert made["odd names in place"][0][-1] == "plain"
-    assert made["a name in a row"] == made["a name in pandas"] == made["a name in arrow"] == [1, 1, 2]
-    assert made["is a column"] == [True, True, True]
+    assert result["drop"][0] == ["user", "paid", "name", "address", "a.b `c`"]
+    assert result["rename"][0][1:3] == ["price", "bound"]
+    assert result["odd names"] == [["(a.b `c` + 1)", "abs(a.b `c`)"], [["8", "7"]]]
+    assert result["odd names in place"][0][-1] == "plain"
+    assert result["a name in a row"] == result["a name in pandas"] == result["a name in arrow"] == [1, 1, 2]
+    assert result["is a column"] == [True, True, True]
 
 
 def test_columns_of_two_tables_are_a_condition_of_a_join(spark: SparkSession) -> None:
     """A name that both tables have was ambiguous to Spark."""
-    made = {case: rows for case, (_, rows) in ref_cases.results(spark, [c for c in CASES if "join" in c]).items()}
+    results = {case: rows for case, (_, rows) in ref_cases.results(spark, [c for c in CASES if "join" in c]).items()}
 
-    assert made["join tables by a name of both"] == [
+    assert results["join tables by a name of both"] == [
         ["2", "3.00", "3.00", "True", "Bob", "2025-01-01 00:00:00", "{}", "7", "2", "1.00", "3.00"],
         ["1", "5.00", "9.00", "True", "Ann", "2025-01-01 00:00:00", "{'city': 'Rome'}", "0", "1", "5.00", "8.00"],
         ["1", "8.00", "7.00", "False", "Ann", "2025-01-01 00:00:00", "{'city': 'Oslo'}", "0", "1", "5.00", "8.00"],
     ]
-    assert made["join tables by several names"] == [["Ann", "8.00"], ["Bob", "None"]]
-    assert made["join tables by a range"] == [
+    assert results["join tables by several names"] == [["Ann", "8.00"], ["Bob", "None"]]
+    assert results["join tables by a range"] == [
         ["5.00", "3.00"],
         ["5.00", "4.00"],
         ["5.00", "8.00"],
         ["8.00", "3.00"],
         ["8.00", "8.00"],
     ]
-    assert made["join tables by arithmetic"] == [["3.00", "3.00"], ["8.00", "8.00"]]
-    assert made["join DataFrames without an alias"] == [["3.00", "3.00"], ["8.00", "8.00"]]
-    assert made["columns of both sides after a join"] == [["1", "1", "2.00"], ["2", "2", "2.00"], ["1", "1", "4.00"]]
-    assert made["join a table with itself"] == [["5.00", "8.00", "Ann"]]
+    assert results["join tables by arithmetic"] == [["3.00", "3.00"], ["8.00", "8.00"]]
+    assert results["join DataFrames without an alias"] == [["3.00", "3.00"], ["8.00", "8.00"]]
+    assert results["columns of both sides after a join"] == [["1", "1", "2.00"], ["2", "2", "2.00"], ["1", "1", "4.00"]]
+    assert results["join a table with itself"] == [["5.00", "8.00", "Ann"]]
 
 
 class Here(Orders, topic="orders-test"):
@@ -227,19 +227,19 @@ def test_a_class_for_another_topic_is_still_the_table(spark: SparkSession) -> No
     assert (repr(Here.user), Here.user is Orders.user, Here.user is Here.user) == ("Here.user", False, True)
 
 
-def test_tables_with_a_common_part_are_told_apart(spark: SparkSession) -> None:
+def test_tables_with_a_common_part_are_distinguished(spark: SparkSession) -> None:
     joined = Left.rows([Left(id=1)], spark=spark).join(Right.rows([Right(id=1)], spark=spark), Left.id == Right.id)
 
     assert [tuple(row) for row in joined.collect()] == [(1, 1)]
 
 
 def test_a_column_is_not_compared_with_itself(spark: SparkSession) -> None:
-    with pytest.raises(KdslError) as told:
+    with pytest.raises(KdslError) as error:
         Orders.user == Orders.user  # noqa: B015
 
-    assert str(told.value) == (
-        "Orders.user is compared with itself, which says nothing; to join the table with itself, compare the columns "
-        "of two aliases, as of aliased(Orders, 'a'); to leave out rows that have no value, use Orders.user.isNotNull()"
+    assert str(error.value) == (
+        "Orders.user is compared with itself, which is always true; to join the table with itself, compare the columns "
+        "of two aliases, such as aliased(Orders, 'a'); to leave out rows without a value, use Orders.user.isNotNull()"
     )
 
 
@@ -293,7 +293,7 @@ def test_an_alias_has_the_columns_of_a_table_class_and_nothing_else() -> None:
         aliased(str)
 
 
-def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
+def test_spark_connect_returns_the_same(spark: SparkSession) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats")])
     code = "import sys; sys.argv = ['']; from tests.declare.dsl.ref_cases import main; main()"
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
@@ -303,11 +303,11 @@ def test_spark_connect_gives_the_same(spark: SparkSession) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
     )
 
-    told = json.loads(done.stdout.splitlines()[-1])
+    document = json.loads(done.stdout.splitlines()[-1])
     expected = json.loads(json.dumps(ref_cases.results(spark)))
-    assert {k: v for k, v in told["results"].items() if v != expected[k]} == {}
-    assert told["results"].keys() == expected.keys()
-    assert told["refused"] == "Spark Connect would take Orders.limit for a text here; write F.col(Orders.limit)"
+    assert {k: v for k, v in document["results"].items() if v != expected[k]} == {}
+    assert document["results"].keys() == expected.keys()
+    assert document["refused"] == "Spark Connect would treat Orders.limit as a string here; write F.col(Orders.limit)"
 
 
 def test_what_a_body_or_a_function_captures_travels_to_the_workers(spark: SparkSession) -> None:
@@ -319,7 +319,7 @@ def test_what_a_body_or_a_function_captures_travels_to_the_workers(spark: SparkS
     assert row.shown == "amount Ref"
 
 
-def test_columns_of_odd_names_have_odd_names(spark: SparkSession) -> None:
+def test_columns_with_unusual_names_keep_them(spark: SparkSession) -> None:
     class Odd(KafkaTable):
         quoted: Col[int] = col(name="`a`.b")
         spaced: Col[int] = col(name="time of day")

@@ -86,9 +86,9 @@ def test_rows_are_structured_by_cattrs() -> None:
     converter.register_structure_hook(Decimal, lambda value, _: Decimal(value))
     converter.register_structure_hook(datetime, lambda value, _: datetime.fromisoformat(value))
 
-    made = converter.structure({"user": "1", "amount": "2.5", "at": "2025-01-01T00:00:00+00:00"}, Orders)
+    restored = converter.structure({"user": "1", "amount": "2.5", "at": "2025-01-01T00:00:00+00:00"}, Orders)
 
-    assert made == ROW
+    assert restored == ROW
 
 
 def test_rows_are_frozen() -> None:
@@ -115,17 +115,17 @@ def test_a_default_is_not_shared() -> None:
 
 
 def test_what_kafka_fills_in_is_not_on_new_rows() -> None:
-    with pytest.raises(AttributeError) as told:
+    with pytest.raises(AttributeError) as error:
         _ = ROW.offset
 
-    assert str(told.value) == (
+    assert str(error.value) == (
         "Orders.offset is filled in by Kafka, so only rows that were read have it; Orders.collect(df) returns such rows"
     )
     assert not hasattr(ROW, "offset")
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("settings", "message"),
     [
         ({"user": 1, "at": AT}, "Orders(...): amount= is missing"),
         ({"at": AT}, "Orders(...): user= and amount= are missing"),
@@ -144,14 +144,14 @@ def test_what_kafka_fills_in_is_not_on_new_rows() -> None:
         ),
     ],
 )
-def test_wrong_arguments_are_told_all_at_once(given: dict[str, Any], message: str) -> None:
-    with pytest.raises(TypeError) as told:
-        Orders(**given)
+def test_wrong_arguments_are_reported_all_at_once(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError) as error:
+        Orders(**settings)
 
-    assert str(told.value) == message
+    assert str(error.value) == message
 
 
-def test_a_copy_with_wrong_arguments_is_told() -> None:
+def test_a_copy_with_wrong_arguments_is_reported() -> None:
     with pytest.raises(TypeError, match=r"Orders\(...\): there is no column amont= \(did you mean 'amount'\?\)"):
         ROW.evolve(amont=1)
 
@@ -282,7 +282,7 @@ def frame(spark: SparkSession) -> Iterator[DataFrame]:
     spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
-def test_rows_come_back_as_they_were(frame: DataFrame) -> None:
+def test_rows_survive_a_round_trip(frame: DataFrame) -> None:
     back = Everything.collect(frame)
 
     assert back == [FULL, FULL.evolve(whole=1, point=Point(2.0, 1.0))]
@@ -329,17 +329,17 @@ def test_no_rows_make_an_empty_frame(spark: SparkSession) -> None:
     assert Orders.collect(frame) == []
 
 
-def test_a_frame_of_other_columns_is_refused_with_everything_that_is_wrong(frame: DataFrame) -> None:
+def test_a_dataframe_with_other_columns_is_refused_with_all_differences(frame: DataFrame) -> None:
     wrong = (
         frame.drop("whole").withColumn("surplus", F.lit(1)).withColumn("more", F.lit(1)).withColumn("tiny", F.lit(1))
     )
 
-    with pytest.raises(RowError) as told:
+    with pytest.raises(RowError) as error:
         Everything.collect(wrong)
     with pytest.raises(RowError, match="some columns have the same name"):
         Everything.collect(frame.select("*", "whole"))
 
-    assert str(told.value) == (
+    assert str(error.value) == (
         "Everything.collect(...): 'surplus' and 'more' are not columns of Everything; remove them with "
         "df.drop('surplus', 'more'); there is no column 'whole'; 'tiny' is int, not tinyint"
     )
@@ -407,10 +407,10 @@ def test_a_frame_of_other_columns_is_refused_with_everything_that_is_wrong(frame
 def test_values_of_other_types_are_refused_with_row_and_column(
     spark: SparkSession, change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(RowError) as told:
+    with pytest.raises(RowError) as error:
         Everything.rows([FULL, FULL.evolve(**change)])
 
-    assert str(told.value) == f"Everything.rows(...): row 1, {message}"
+    assert str(error.value) == f"Everything.rows(...): row 1, {message}"
 
 
 def test_an_instant_of_any_zone_is_the_same_instant(spark: SparkSession) -> None:
@@ -421,7 +421,7 @@ def test_an_instant_of_any_zone_is_the_same_instant(spark: SparkSession) -> None
     assert (row.at, row.at.tzinfo) == (AT, UTC)
 
 
-def test_other_objects_are_no_rows(spark: SparkSession) -> None:
+def test_other_objects_are_not_rows(spark: SparkSession) -> None:
     with pytest.raises(RowError, match=r"Everything.rows\(...\): row 0 is Orders\(user=1.*, not a row of Everything"):
         Everything.rows([ROW])  # type: ignore[list-item]
 
@@ -432,7 +432,7 @@ class Timed(KafkaTable):
 
 def test_times_of_day_need_sparks_switch(spark: SparkSession) -> None:
     rows = [Timed(at=time(1, 2, 3, 456789)), Timed(at=None)]
-    with pytest.raises(RowError) as told:
+    with pytest.raises(RowError) as error:
         Timed.rows(rows)
 
     spark.conf.set("spark.sql.timeType.enabled", "true")
@@ -442,7 +442,7 @@ def test_times_of_day_need_sparks_switch(spark: SparkSession) -> None:
     spark.conf.unset("spark.sql.timeType.enabled")
 
     assert back == rows
-    assert str(told.value) == (
+    assert str(error.value) == (
         "Timed.rows(...): 'at' is TIME, which is disabled in this Spark session; enable it with "
         "spark.conf.set('spark.sql.timeType.enabled', 'true')"
     )
@@ -453,8 +453,8 @@ class Broken(KafkaTable):
 
 
 @pytest.mark.parametrize("use", [lambda: Broken.rows([]), lambda: Broken.collect(None)])  # type: ignore[arg-type]
-def test_a_table_with_problems_tells_them_instead(use: Callable[[], Any]) -> None:
-    with pytest.raises(ResolveError) as told:
+def test_a_table_with_problems_reports_them_instead(use: Callable[[], Any]) -> None:
+    with pytest.raises(ResolveError) as error:
         use()
 
-    assert [p.message for p in told.value.problems] == ["complex is not a column type"]
+    assert [p.message for p in error.value.problems] == ["complex is not a column type"]

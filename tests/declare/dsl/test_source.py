@@ -73,47 +73,47 @@ def module(tmp_path: Path) -> dict[str, Any]:
     """The module of the tables above, in a file."""
     path = tmp_path / "tables.py"
     path.write_text(TABLES, encoding="utf-8")
-    made: dict[str, Any] = {"__name__": "tables"}
-    exec(compile(TABLES, str(path), "exec"), made)
-    return made | {"path": path}
+    results: dict[str, Any] = {"__name__": "tables"}
+    exec(compile(TABLES, str(path), "exec"), results)
+    return results | {"path": path}
 
 
 def line(text: str, nth: int = 0) -> int:
-    """The line of the nth place of a text in the module."""
-    return [i for i, found in enumerate(TABLES.splitlines(), 1) if found.strip().startswith(text)][nth]
+    """The line of the nth place of a string in the module."""
+    return [i for i, item in enumerate(TABLES.splitlines(), 1) if item.strip().startswith(text)][nth]
 
 
 def test_every_part_has_its_line(module: dict[str, Any]) -> None:
-    made = module["First"].definition()
+    table = module["First"].definition()
 
     path = str(module["path"])
-    assert made.where == Where("First", None, path, line("class First"))
-    assert [c.where for c in made.columns] == [
+    assert table.where == Where("First", None, path, line("class First"))
+    assert [c.where for c in table.columns] == [
         Where("First", "a", path, line("a: ")),
         Where("First", "b", path, line("b: ")),
         Where("First", "c", path, line("c: ")),
         Where("First", "d", path, line("d: ")),
         Where("First", "total", path, line("def total")),
     ]
-    assert made.places["topic"] == Where(file=path, line=line('topic="a"'))
-    assert made.places["value.format"] == Where(file=path, line=line('value="json"'))
+    assert table.option_locations["topic"] == Where(file=path, line=line('topic="a"'))
+    assert table.option_locations["value.format"] == Where(file=path, line=line('value="json"'))
 
 
 def test_strings_under_columns_are_their_comments(module: dict[str, Any]) -> None:
-    made = module["First"].definition()
+    table = module["First"].definition()
 
-    assert made.comment == "About it."
-    assert [c.comment for c in made.columns] == ["What a is.", None, None, "What d is.\n  And more.", "What total is."]
+    assert table.comment == "About it."
+    assert [c.comment for c in table.columns] == ["What a is.", None, None, "What d is.\n  And more.", "What total is."]
 
 
 def test_a_decorated_class_inside_of_blocks_is_found(module: dict[str, Any]) -> None:
-    made = module["make"]().definition()
+    table = module["make"]().definition()
 
-    assert made.where.line == line("class Inner")
-    assert (made.columns[0].where.line, made.columns[0].comment) == (line("a: ", 1), "What the inner a is.")
+    assert table.where.line == line("class Inner")
+    assert (table.columns[0].where.line, table.columns[0].comment) == (line("a: ", 1), "What the inner a is.")
 
 
-def test_a_base_with_a_hook_of_its_own_does_not_hide_the_place(module: dict[str, Any]) -> None:
+def test_a_base_with_its_own_hook_does_not_hide_the_location(module: dict[str, Any]) -> None:
     assert module["Derived"].definition().where.line == line("class Derived")
 
 
@@ -128,22 +128,22 @@ def test_a_file_is_parsed_once(module: dict[str, Any]) -> None:
     assert source._parsed[path] is parsed
 
 
-def test_a_file_that_was_changed_since_gives_the_line_of_the_class(module: dict[str, Any]) -> None:
+def test_a_file_that_changed_since_yields_the_line_of_the_class(module: dict[str, Any]) -> None:
     module["path"].write_text("class First(:\n", encoding="utf-8")
     linecache.checkcache()
 
-    made = module["First"].definition()
+    table = module["First"].definition()
 
-    assert (made.where.line, made.columns[1].where.line) == (line("class First"), line("class First"))
-    assert made.columns[0].comment is None
-    assert made.columns[4].where.line == line("@computed")
+    assert (table.where.line, table.columns[1].where.line) == (line("class First"), line("class First"))
+    assert table.columns[0].comment is None
+    assert table.columns[4].where.line == line("@computed")
 
 
 def test_without_a_source_the_line_of_the_class_is_known() -> None:
-    made: dict[str, Any] = {"KafkaTable": KafkaTable, "Col": Col, "__name__": "nowhere"}
-    exec(compile("\n\nclass T(KafkaTable):\n    a: Col[int]", "<cell 5>", "exec"), made)
+    results: dict[str, Any] = {"KafkaTable": KafkaTable, "Col": Col, "__name__": "nowhere"}
+    exec(compile("\n\nclass T(KafkaTable):\n    a: Col[int]", "<cell 5>", "exec"), results)
 
-    definition = made["T"].definition()
+    definition = results["T"].definition()
 
     assert definition.columns[0].where == Where("T", "a", "<cell 5>", 3)
 
@@ -151,10 +151,10 @@ def test_without_a_source_the_line_of_the_class_is_known() -> None:
 def test_a_cell_of_a_notebook_has_lines() -> None:
     text = "class T(KafkaTable):\n    a: Col[int]\n    b: Col[int]\n    'What b is.'\n"
     linecache.cache["<cell 6>"] = (len(text), None, text.splitlines(keepends=True), "<cell 6>")
-    made: dict[str, Any] = {"KafkaTable": KafkaTable, "Col": Col, "__name__": "notebook"}
-    exec(compile(text, "<cell 6>", "exec"), made)
+    results: dict[str, Any] = {"KafkaTable": KafkaTable, "Col": Col, "__name__": "notebook"}
+    exec(compile(text, "<cell 6>", "exec"), results)
 
-    definition = made["T"].definition()
+    definition = results["T"].definition()
 
     assert [(c.where.line, c.comment) for c in definition.columns] == [(2, None), (3, "What b is.")]
 

@@ -1,4 +1,4 @@
-"""What can be done with a table class: the same as with any table, and it is told where it fails."""
+"""What can be done with a table class: the same as with any table, and failures are reported."""
 
 from __future__ import annotations
 
@@ -120,14 +120,14 @@ def test_a_default_that_is_an_enum_is_written_as_its_value() -> None:
     assert Clicks().channel is Channel.WEB
 
 
-def test_the_base_is_no_table() -> None:
-    with pytest.raises(TypeError) as told:
+def test_the_base_is_not_a_table() -> None:
+    with pytest.raises(TypeError) as error:
         KafkaTable.definition()
 
-    assert str(told.value) == ("KafkaTable declares no table; write a subclass: class Orders(KafkaTable, topic=...)")
+    assert str(error.value) == ("KafkaTable declares no table; write a subclass: class Orders(KafkaTable, topic=...)")
 
 
-def test_a_class_of_a_function_travels_by_value_and_leaves_the_names_around_it_behind() -> None:
+def test_a_class_of_a_function_is_pickled_by_value_without_the_names_around_it() -> None:
     lock = threading.Lock()
 
     class Local(KafkaTable, topic="t", value="json"):

@@ -35,8 +35,8 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
-def told(found: list[Finding], state: str) -> list[str]:
-    return [f"{f.check}: {f.message}" for f in found if f.state == state]
+def messages_of(findings: list[Finding], state: str) -> list[str]:
+    return [f"{f.check}: {f.message}" for f in findings if f.state == state]
 
 
 @contextmanager
@@ -70,36 +70,40 @@ def table(topic: str, **options: object) -> Table:
 
 class TestCluster:
     def test_a_cluster_that_works(self, cluster: Cluster) -> None:
-        found = list(examine(cluster))
+        findings = list(examine(cluster))
 
-        assert {f.state for f in found} == {"ok"}
-        assert [f.check.split()[0] for f in found] == [
+        assert {f.state for f in findings} == {"ok"}
+        assert [f.check.split()[0] for f in findings] == [
             "versions", "Spark", "settings", "network", "protocol", "login", "advertised",
         ]  # fmt: skip
 
-    def test_nobody_listens(self) -> None:
-        found = list(examine(Cluster("127.0.0.1:1")))
+    def test_no_server_listens(self) -> None:
+        findings = list(examine(Cluster("127.0.0.1:1")))
 
-        assert told(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+        assert messages_of(findings, "error") == [
+            "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+        ]
 
-    def test_a_name_that_nobody_knows(self) -> None:
-        (message,) = told(list(examine(Cluster("kafka.invalid:9092"))), "error")
+    def test_an_unknown_host_name(self) -> None:
+        (message,) = messages_of(list(examine(Cluster("kafka.invalid:9092"))), "error")
 
         assert message.startswith("network kafka.invalid:9092: the name 'kafka.invalid' cannot be resolved")
 
     def test_one_of_several_servers_is_enough(self, cluster: Cluster) -> None:
-        found = list(examine(Cluster(f"127.0.0.1:1,{cluster.bootstrap_servers}")))
+        findings = list(examine(Cluster(f"127.0.0.1:1,{cluster.bootstrap_servers}")))
 
-        assert told(found, "error") == []
-        assert told(found, "warning") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+        assert messages_of(findings, "error") == []
+        assert messages_of(findings, "warning") == [
+            "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+        ]
 
-    def test_what_is_no_address(self) -> None:
-        (message,) = told(list(examine(Cluster("kafka"))), "error")
+    def test_an_invalid_address(self) -> None:
+        (message,) = messages_of(list(examine(Cluster("kafka"))), "error")
 
         assert message == "settings: the entry 'kafka' of 'bootstrap.servers' has no port"
 
     def test_tls_is_asked_for_and_not_spoken(self, cluster: Cluster) -> None:
-        (message,) = told(list(examine(cluster.with_properties({"security.protocol": "SSL"}))), "error")
+        (message,) = messages_of(list(examine(cluster.with_properties({"security.protocol": "SSL"}))), "error")
 
         assert message.endswith("the port does not use TLS, but security.protocol requires it")
 
@@ -112,49 +116,48 @@ class TestCluster:
     )
     def test_another_language_is_spoken(self, answer: bytes, message: str) -> None:
         with server(answer) as address:
-            (found,) = told(list(examine(Cluster(str(address)))), "error")
+            (messages,) = messages_of(list(examine(Cluster(str(address)))), "error")
 
-        assert found == f"protocol {address}: {message}"
+        assert messages == f"protocol {address}: {message}"
 
     def test_a_login_that_the_listener_does_not_know(self, cluster: Cluster) -> None:
         jaas = 'org.apache.kafka.common.security.plain.PlainLoginModule required username="u" password="hidden-word";'
         settings = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
-        found = list(examine(cluster.with_properties(settings)))
+        findings = list(examine(cluster.with_properties(settings)))
 
-        (message,) = told(found, "error")
+        (message,) = messages_of(findings, "error")
         assert message.startswith(f"login: the brokers {cluster.bootstrap_servers} do not accept the connection")
-        assert "hidden-word" not in str(found)
+        assert "hidden-word" not in str(findings)
 
     def test_settings_are_judged_first(self, cluster: Cluster) -> None:
-        found = list(examine(cluster.with_properties({"sasl.jaas.config": "${env:KDSL_TEST_NOBODY_SETS_THIS}"})))
+        findings = list(examine(cluster.with_properties({"sasl.jaas.config": "${env:KDSL_TEST_NOBODY_SETS_THIS}"})))
 
-        assert len(told(found, "error")) == 1
-        assert not any(f.check.startswith("network") for f in found)
+        assert len(messages_of(findings, "error")) == 1
+        assert not any(f.check.startswith("network") for f in findings)
 
 
 class TestAdvertisedListeners:
     START = Address("10.0.0.1", 9092)
 
-    def test_a_broker_that_tells_clients_another_address_than_they_can_reach(self) -> None:
-        (found,) = check_advertised({7: Address("127.0.0.1", 1)}, {Address("127.0.0.1", 2)})
+    def test_a_broker_that_advertises_an_unreachable_address(self) -> None:
+        (result,) = check_advertised({7: Address("127.0.0.1", 1)}, {Address("127.0.0.1", 2)})
 
-        assert (found.check, found.state) == ("advertised listener of broker 7", "error")
-        assert found.message.startswith("the broker tells clients to connect to 127.0.0.1:1, but 127.0.0.1 refuses")
-        assert found.fix.startswith("set advertised.listeners of the broker")
+        assert (result.check, result.state) == ("advertised listener of broker 7", "error")
+        assert result.message.startswith("the broker tells clients to connect to 127.0.0.1:1, but 127.0.0.1 refuses")
+        assert result.fix.startswith("set advertised.listeners of the broker")
 
-    def test_a_broker_that_tells_clients_its_own_localhost(self) -> None:
+    def test_a_broker_that_advertises_its_own_localhost(self) -> None:
         with server(None) as address:
-            (found,) = check_advertised({1: address}, {self.START})
+            (result,) = check_advertised({1: address}, {self.START})
 
         assert (
-            found.message
-            == f"the broker tells clients to connect to {address}, which on each client is its own machine"
+            result.message == f"the broker tells clients to connect to {address}, which every client resolves to itself"
         )
 
     def test_a_bootstrap_server_is_known_already(self) -> None:
-        (found,) = check_advertised({1: self.START}, {self.START})
+        (result,) = check_advertised({1: self.START}, {self.START})
 
-        assert found.state == "ok"
+        assert result.state == "ok"
 
 
 @pytest.mark.parametrize(
@@ -170,7 +173,7 @@ def test_an_address_is_read(text: str, address: Address) -> None:
 
 
 @pytest.mark.parametrize("text", ["kafka", "kafka:", ":9092", "kafka:0", "kafka:99999", "kafka:http"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(AddressError, match="is not of the form host:port"):
         parse_address(text)
 
@@ -181,22 +184,22 @@ class TestTables:
 
     def test_a_table_that_works(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic(partitions=2)
-        found = list(examine(cluster, self.plans(table(topic), cluster)))
+        findings = list(examine(cluster, self.plans(table(topic), cluster)))
 
-        assert told(found, "error") == []
-        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in told(found, "ok")
-        assert "start: earliest: 0 offsets to read in 2 partitions" in told(found, "ok")
-        assert "partitioner: by the key as Java's clients do it (murmur2)" in told(found, "ok")
-        assert told(found, "warning") == [
+        assert messages_of(findings, "error") == []
+        assert f"topic {topic}: 2 partitions, 1 replica each, all in sync" in messages_of(findings, "ok")
+        assert "start: earliest: 0 offsets to read in 2 partitions" in messages_of(findings, "ok")
+        assert "partitioner: by the key as Java's clients do it (murmur2)" in messages_of(findings, "ok")
+        assert messages_of(findings, "warning") == [
             f"durability of {topic}: there is one replica, and Kafka leaves writing to disk to the system (log.flush.* "
             "is not set)"
         ]
 
-    def test_a_topic_that_is_not_there(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_missing_topic(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic()
-        found = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
+        findings = list(examine(cluster, self.plans(table(f"{topic}x"), cluster)))
 
-        assert told(found, "error") == [
+        assert messages_of(findings, "error") == [
             f"topic {topic}x: the cluster has no such topic (did you mean {topic!r}?)",
         ]
 
@@ -204,18 +207,18 @@ class TestTables:
         class Notes(KafkaTable, topic=kdsl_topic(config={"cleanup.policy": "compact"}), value="json"):
             note: Col[str]
 
-        (message,) = told(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
+        (message,) = messages_of(list(examine(cluster, [Table(Notes.definition()).write_plan(cluster)])), "error")
 
-        assert message.endswith("the table writes no message key: the broker refuses such records")
+        assert message.endswith("the table writes no message key, and the broker refuses such records")
 
     @pytest.mark.parametrize(
         ("config", "state", "message"),
         [
-            ({"cleanup.policy": "compact"}, "ok", "compacted; a delete stays 1 d (delete.retention.ms)"),
+            ({"cleanup.policy": "compact"}, "ok", "compacted; deletes are kept for 1 d (delete.retention.ms)"),
             (
                 {"cleanup.policy": "delete", "retention.ms": "3600000"},
                 "warning",
-                "cleanup.policy is delete (retention.ms=3600000): a row that nothing has updated for so long leaves",
+                "cleanup.policy is delete (retention.ms=3600000): a row that is not updated for that long leaves the",
             ),
             (
                 {"cleanup.policy": "compact,delete", "retention.bytes": "1000000", "retention.ms": "-1"},
@@ -235,20 +238,22 @@ class TestTables:
         class Users(UpsertTable, topic=kdsl_topic(config=config), key="json", value="json"):
             user_id: PrimaryKey[int]
 
-        found = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
+        findings = list(examine(cluster, self.plans(Table(Users.definition()), cluster)))
         topic = Users.definition().options.topic[0]
 
-        assert told(found, "error") == []
-        by_key = [text for text in told(found, state) if text.startswith(f"retention of {topic}: ")]
+        assert messages_of(findings, "error") == []
+        by_key = [text for text in messages_of(findings, state) if text.startswith(f"retention of {topic}: ")]
         assert len(by_key) == 1
         assert by_key[0].startswith(f"retention of {topic}: {message}")
-        assert not any("upsert table" in text or "unless the records" in text for text in told(found, "warning"))
+        assert not any(
+            "upsert table" in text or "unless the records" in text for text in messages_of(findings, "warning")
+        )
 
     def test_a_transaction_longer_than_the_broker_allows(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-        given = cluster.with_properties({"transaction.timeout.ms": "3600000"})
-        plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(given)
+        result = cluster.with_properties({"transaction.timeout.ms": "3600000"})
+        plan = table(kdsl_topic(), delivery="exactly-once", transactional_id_prefix="p").write_plan(result)
 
-        assert told(list(examine(given, [plan])), "error") == [
+        assert messages_of(list(examine(result, [plan])), "error") == [
             "transactions: 'transaction.timeout.ms' is 3600000, but the brokers allow 900000 "
             "(transaction.max.timeout.ms)"
         ]
@@ -260,9 +265,11 @@ class TestTables:
         class Committed(KafkaTable, topic=plan.topics.names[0], value="raw", group_id="doctor-nobody"):
             value: Col[str]
 
-        (message,) = told(list(examine(cluster, [Table(Committed.definition()).read_plan(cluster=cluster)])), "error")
+        (message,) = messages_of(
+            list(examine(cluster, [Table(Committed.definition()).read_plan(cluster=cluster)])), "error"
+        )
 
-        assert told(started, "error") == []
+        assert messages_of(started, "error") == []
         assert message.startswith("start: the consumer group 'doctor-nobody' has no committed offset")
 
     def test_somebody_else_in_the_group(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -274,11 +281,11 @@ class TestTables:
             while not consumer.assignment():
                 consumer.poll(0.1)
             grouped = table(topic, group_id=f"g-{topic}")
-            found = list(examine(grouped.cluster(cluster), [grouped.read_plan(cluster=cluster)]))
+            findings = list(examine(grouped.cluster(cluster), [grouped.read_plan(cluster=cluster)]))
         finally:
             consumer.close()
 
-        assert told(found, "warning") == [
+        assert messages_of(findings, "warning") == [
             f"group g-{topic}: the group has other members: 'other on 127.0.0.1'; brokers then refuse the offsets that "
             "kdsl commits"
         ]
@@ -288,19 +295,20 @@ class TestTables:
         checked = table(topic, group_id=f"g-{topic}", check_group=True)
         plan = checked.read_plan(cluster=cluster)
 
-        before = told(list(examine(cluster, [plan])), "ok")
+        before = messages_of(list(examine(cluster, [plan])), "ok")
         with Lease(cluster, group_lease(f"g-{topic}"), "other"):
-            while_it_runs = told(list(examine(cluster, [plan])), "warning")
+            while_it_runs = messages_of(list(examine(cluster, [plan])), "warning")
 
         assert f"group g-{topic}.kdsl-group: no stream that checks its group runs" in before
         (message,) = while_it_runs
         assert message.startswith(f"group g-{topic}.kdsl-group: a stream that checks its group runs: 'other-")
 
-    def test_a_weak_producer_is_told(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
-        given = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
-        found = list(examine(given, [table(kdsl_topic()).write_plan(given)]))
+    def test_a_weak_producer_is_reported(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+        result = cluster.with_properties({"acks": "1", "enable.idempotence": "false", "retries": "0"})
+        findings = list(examine(result, [table(kdsl_topic()).write_plan(result)]))
 
-        assert [m.partition(": ")[2].split(":")[0] for m in told(found, "warning") if m.startswith("producer")] == [
+        warnings = messages_of(findings, "warning")
+        assert [m.partition(": ")[2].split(":")[0] for m in warnings if m.startswith("producer")] == [
             "acks is 1", "retries is 0", "enable.idempotence is false",
         ]  # fmt: skip
 
@@ -327,17 +335,16 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
         ),
     ],
 )
-def test_what_may_lose_records_is_told(topic: TopicState, settings: dict[str, str], message: str) -> None:
-    (found,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings())
+def test_settings_that_may_lose_records_are_reported(topic: TopicState, settings: dict[str, str], message: str) -> None:
+    (result,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings)
 
-    assert message in found.message
-    assert found.fix
+    assert message in result.message
+    assert result.fix
 
 
-def test_three_replicas_of_which_two_must_have_a_record_lose_nothing() -> None:
+def test_three_replicas_with_two_in_sync_lose_nothing() -> None:
     assert (
-        list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings()))
-        == []
+        list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings)) == []
     )
 
 
@@ -349,21 +356,23 @@ def test_a_partition_without_a_leader_and_one_that_lags() -> None:
 
 
 def test_missing_rights_are_named() -> None:
-    (found,) = _check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
+    (result,) = _check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
 
-    assert found.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
+    assert result.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
     assert list(_check_rights("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
 
 
-def test_the_network_below_a_login_that_only_java_has_is_looked_at_without_a_jvm() -> None:
+def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a_jvm() -> None:
     class Orders(KafkaTable, topic="orders", value="raw", startup="earliest"):
         value: Col[str]
 
     cluster = Cluster("127.0.0.1:1", properties={"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"})
-    found = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
+    findings = list(examine(cluster, [Table(Orders.definition()).read_plan(cluster=cluster)]))
 
-    assert [f.check for f in found] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
-    assert told(found, "error") == ["network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"]
+    assert [f.check for f in findings] == ["versions", "Spark", "settings", "network 127.0.0.1:1"]
+    assert messages_of(findings, "error") == [
+        "network 127.0.0.1:1: 127.0.0.1 refuses the connection: Connection refused"
+    ]
 
 
 class TestATableThatIsOnlyWritten:
@@ -373,21 +382,21 @@ class TestATableThatIsOnlyWritten:
         class Orders(KafkaTable, topic=topic, value="json", **options):
             id: Col[int]
 
-        made = Table(Orders.definition())
-        plans: list[ReadPlan | WritePlan] = [made.read_plan(cluster=cluster)]
+        actual = Table(Orders.definition())
+        plans: list[ReadPlan | WritePlan] = [actual.read_plan(cluster=cluster)]
         if written:
-            plans.append(made.write_plan(cluster))
-        (found,) = [f for f in examine(made.cluster(cluster), plans) if f.check == "start"]
-        return found
+            plans.append(actual.write_plan(cluster))
+        (results,) = [f for f in examine(actual.cluster(cluster), plans) if f.check == "start"]
+        return results
 
-    def test_its_missing_start_is_a_warning_that_says_what_reading_needs(
+    def test_its_missing_start_is_a_warning_that_names_what_reading_needs(
         self, cluster: Cluster, kdsl_topic: MakeTopic
     ) -> None:
         start = self.start(kdsl_topic(), cluster)
 
         assert start.state == "warning"
         assert "the consumer group 'KafkaSource-Orders' has no committed offset" in start.message
-        assert start.fix.startswith("nothing, where the table is only written; to read it, let it start elsewhere, as")
+        assert start.fix.startswith("nothing, if the table is only written; to read it, set another start, such as")
 
     def test_what_is_declared_for_reading_is_an_error_with_its_fix(
         self, cluster: Cluster, kdsl_topic: MakeTopic

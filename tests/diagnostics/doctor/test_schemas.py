@@ -15,7 +15,7 @@ from kdsl.diagnostics.doctor.schemas import check_schemas
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry
-from tests.registry.front import Answer, Front, Request, forwarded
+from tests.registry.front import Answer, Front, Request, forward
 
 PROTO = 'syntax = "proto3"; message Order { int64 id = 1; string note = 2; }'
 
@@ -56,18 +56,22 @@ class TestSubjects:
     ) -> None:
         here = cluster(kdsl_registry.url)
 
-        found = write(orders(topic), here)
+        result = write(orders(topic), here)
 
-        assert [state for _, state, _ in found] == ["ok", "ok", "ok"]
-        assert found[-1] == (f"subject {topic}-value", "ok", "the first write of Orders will register its schema there")
+        assert [state for _, state, _ in result] == ["ok", "ok", "ok"]
+        assert result[-1] == (
+            f"subject {topic}-value",
+            "ok",
+            "the first write of Orders will register its schema there",
+        )
         assert f"{topic}-value" not in kdsl_registry.client().subjects()
 
-    def test_a_schema_that_stands_there_already(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+    def test_a_schema_that_is_already_registered(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         number = kdsl_registry.client().register(f"{topic}-value", self.schema(topic, kdsl_registry))
 
-        found = write(orders(topic), cluster(kdsl_registry.url))[-1]
+        result = write(orders(topic), cluster(kdsl_registry.url))[-1]
 
-        assert found[1:] == ("ok", f"the schema of Orders is registered there (version 1, id {number})")
+        assert result[1:] == ("ok", f"the schema of Orders is registered there (version 1, id {number})")
 
     def test_a_schema_that_the_subject_does_not_take(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         kdsl_registry.client().register(f"{topic}-value", record(id="string"))
@@ -78,12 +82,12 @@ class TestSubjects:
         assert "the registry would refuse the schema of Orders: " in message
 
     def test_a_schema_that_is_not_registered_and_must_be(self, kdsl_registry: LocalRegistry, topic: str) -> None:
-        found = write(orders(topic, AvroConfluent(auto_register=False)), cluster(kdsl_registry.url))[-1]
+        result = write(orders(topic, AvroConfluent(auto_register=False)), cluster(kdsl_registry.url))[-1]
 
-        assert found[:2] == (f"subject {topic}-value", "error")
-        assert "does not have this schema under the subject" in found[2]
+        assert result[:2] == (f"subject {topic}-value", "error")
+        assert "does not have this schema under the subject" in result[2]
 
-    def test_the_latest_schema_must_be_there_and_hold_the_rows(self, kdsl_registry: LocalRegistry, topic: str) -> None:
+    def test_the_latest_schema_must_exist_and_fit_the_rows(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         table, here = orders(topic, AvroConfluent(use_latest_version=True)), cluster(kdsl_registry.url)
 
         missing = write(table, here)[-1]
@@ -95,9 +99,9 @@ class TestSubjects:
         assert "does not fit the rows of Orders: " in unfit[2]
 
     def test_a_source_without_a_subject_is_warned(self, kdsl_registry: LocalRegistry, topic: str) -> None:
-        found = read(orders(topic), cluster(kdsl_registry.url))[-1]
+        result = read(orders(topic), cluster(kdsl_registry.url))[-1]
 
-        assert found[:2] == (f"subject {topic}-value", "warning")
+        assert result[:2] == (f"subject {topic}-value", "warning")
 
     def test_a_source_reads_the_latest_schema_or_cannot(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         client, here = kdsl_registry.client(), cluster(kdsl_registry.url)
@@ -138,11 +142,11 @@ class TestSubjects:
 
 
 class TestRegistries:
-    def test_nobody_listens(self, topic: str) -> None:
-        (found,) = read(orders(topic), cluster("http://127.0.0.1:1"))
+    def test_no_server_listens(self, topic: str) -> None:
+        (rows,) = read(orders(topic), cluster("http://127.0.0.1:1"))
 
-        assert found[:2] == ("registry http://127.0.0.1:1", "error")
-        assert "asked once" in found[2]
+        assert rows[:2] == ("registry http://127.0.0.1:1", "error")
+        assert "asked once" in rows[2]
 
     @pytest.mark.parametrize(
         ("answer", "states", "message"),
@@ -153,33 +157,35 @@ class TestRegistries:
             ((302, b""), ["error"], "HTTP 302"),
         ],
     )
-    def test_what_is_wrong_is_told_apart(self, answer: Answer, states: list[str], message: str, topic: str) -> None:
+    def test_different_failures_are_distinguished(
+        self, answer: Answer, states: list[str], message: str, topic: str
+    ) -> None:
         with Front(lambda _: answer) as front:
-            found = read(orders(topic), cluster(front.url))
+            rows = read(orders(topic), cluster(front.url))
 
-        assert [state for _, state, _ in found] == states
-        assert re.search(message, found[-1][2])
+        assert [state for _, state, _ in rows] == states
+        assert re.search(message, rows[-1][2])
 
     def test_who_may_not_list_subjects_may_still_have_one(self, kdsl_registry: LocalRegistry, topic: str) -> None:
         def allows(request: Request) -> int:
             return 403 if request.path == "/subjects" else 200
 
-        with Front(forwarded(kdsl_registry.url, allows)) as front:
-            found = write(orders(topic), cluster(front.url))
+        with Front(forward(kdsl_registry.url, allows)) as front:
+            result = write(orders(topic), cluster(front.url))
 
-        assert [state for _, state, _ in found] == ["ok", "ok", "ok"]
+        assert [state for _, state, _ in result] == ["ok", "ok", "ok"]
 
     def test_a_subject_that_this_user_may_not_see(self, kdsl_registry: LocalRegistry, topic: str) -> None:
-        with Front(forwarded(kdsl_registry.url, lambda r: 403 if "value" in r.path else 200)) as front:
-            found = read(orders(topic), cluster(front.url))
+        with Front(forward(kdsl_registry.url, lambda r: 403 if "value" in r.path else 200)) as front:
+            rows = read(orders(topic), cluster(front.url))
 
-        assert [state for _, state, _ in found] == ["ok", "ok", "error"]
-        assert found[-1][0] == f"subject {topic}-value"
+        assert [state for _, state, _ in rows] == ["ok", "ok", "error"]
+        assert rows[-1][0] == f"subject {topic}-value"
 
     def test_settings_that_are_wrong(self, topic: str) -> None:
         where = cluster(Registry("http://localhost:1", {"basic-auth.credentials-source": "USER_INFO"}))
 
         assert [(f.check, f.state) for f in check_schemas(where, [])] == [("registry", "error")]
 
-    def test_without_a_registry_nothing_is_looked_at(self) -> None:
+    def test_nothing_is_examined_without_a_registry(self) -> None:
         assert list(check_schemas(Cluster("nobody:9092"), [])) == []

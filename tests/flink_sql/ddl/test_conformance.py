@@ -36,7 +36,7 @@ class Case:
         formats: The formats that it names.
         direction: Whether it was read or written.
         accepted: Whether the reference takes it.
-        told: What the reference says otherwise.
+        reference_error: What the reference says otherwise.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Case:
     formats: tuple[str, ...]
     direction: Direction
     accepted: bool
-    told: str
+    reference_error: str
 
 
 @attrs.frozen
@@ -62,22 +62,22 @@ class Difference:
         return case.id in self.ids or (case.accepted and any(code in self.codes for code in codes))
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return "'{}'".format(text.replace("'", "''"))
 
 
 def _case(line: str) -> Case:
-    told: dict[str, Any] = json.loads(line)
-    options: dict[str, str] = told["options"]
-    clause = ",\n  ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in options.items())
+    document: dict[str, Any] = json.loads(line)
+    options: dict[str, str] = document["options"]
+    clause = ",\n  ".join(f"{_quote(key)} = {_quote(value)}" for key, value in options.items())
     return Case(
-        id=told["id"],
-        statement=f"CREATE TABLE t1 (\n  {told['columns']}\n) WITH (\n  {clause}\n)",
+        id=document["id"],
+        statement=f"CREATE TABLE t1 (\n  {document['columns']}\n) WITH (\n  {clause}\n)",
         connector=options.get("connector", ""),
         formats=tuple(value for key, value in options.items() if key in ("format", "key.format", "value.format")),
-        direction="read" if told["statement"].startswith("SELECT") else "write",
-        accepted=told["ok"],
-        told=told.get("root_message", ""),
+        direction="read" if document["statement"].startswith("SELECT") else "write",
+        accepted=document["ok"],
+        reference_error=document.get("root_message", ""),
     )
 
 
@@ -97,10 +97,10 @@ def _rules() -> tuple[tuple[Difference, ...], frozenset[str]]:
 def codes_of(case: Case) -> tuple[str, ...]:
     """The codes of kdsl's errors with a case."""
     try:
-        found = problems(sql(case.statement).definition, case.direction)
+        actual = problems(sql(case.statement).definition, case.direction)
     except ResolveError as e:
-        found = list(e.problems)
-    return tuple(p.code for p in found if p.severity == "error")
+        actual = list(e.problems)
+    return tuple(p.code for p in actual if p.severity == "error")
 
 
 def ids(case: Case) -> str:
@@ -121,12 +121,12 @@ def test_a_statement_is_judged_as_the_reference_judges_it(case: Case) -> None:
     elif case.id not in ARTEFACTS and (not codes) != case.accepted:
         rules = [d for d in differences if d.covers(case, codes)]
         covered = {code for d in rules for code in d.codes}
-        assert rules, f"kdsl says {codes or 'yes'}, the reference {case.told or 'yes'}"
+        assert rules, f"kdsl says {codes or 'yes'}, the reference {case.reference_error or 'yes'}"
         assert set(codes) <= covered
 
 
 @pytest.mark.parametrize("difference", _rules()[0], ids=lambda d: d.title)
-def test_a_difference_is_one(difference: Difference) -> None:
+def test_a_difference_is_reported(difference: Difference) -> None:
     judged = {case.id: (case, list(codes_of(case))) for case in cases()}
     covered = {
         i for i, (case, codes) in judged.items() if difference.covers(case, codes) and bool(codes) == case.accepted

@@ -1,4 +1,4 @@
-"""Mistakes in SQL: where they are told, what is expected there, and that no secret shows."""
+"""Mistakes in SQL: where they are reported, what is expected there, and that no secret shows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kdsl.resolve import problems
 WITH = "WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json')"
 
 
-def told(text: str) -> list[Problem]:
+def problems_of(text: str) -> list[Problem]:
     return list(parse_script(text).problems)
 
 
@@ -20,9 +20,9 @@ def lines(problem: Problem) -> list[str]:
     return (problem.where.excerpt or "").splitlines()
 
 
-class TestPlaces:
+class TestLocations:
     def test_line_column_and_caret(self) -> None:
-        (problem,) = told(f"CREATE TABLE t (\n  id BIGNIT,\n  name STRING\n) {WITH}")
+        (problem,) = problems_of(f"CREATE TABLE t (\n  id BIGNIT,\n  name STRING\n) {WITH}")
 
         assert (problem.where.line, problem.where.position) == (2, 6)
         assert str(problem).startswith("t.id (line 2, column 6): there is no type 'BIGNIT' (did you mean 'BIGINT'?)")
@@ -35,34 +35,34 @@ class TestPlaces:
         assert problem.message == ("found 'TABEL', where TABLE, VIEW or TEMPORARY is expected (did you mean 'TABLE'?)")
 
     def test_all_mistakes_of_a_script_at_once(self) -> None:
-        found = told(
+        actual = problems_of(
             "CREATE TABLE a (id INTT, name STRNG) WITH ('connector' = 'kafka' 'topic' = 't');\n"
             "SELEC 1;\n"
             "CREATE TABLE b (id INT) WIHT ('connector' = 'kafka');\n"
             "INSERT INTO b SELECT 1"
         )
 
-        assert [(p.where.line, p.where.position) for p in found] == [(1, 20), (1, 31), (1, 66), (2, 1), (3, 25)]
+        assert [(p.where.line, p.where.position) for p in actual] == [(1, 20), (1, 31), (1, 66), (2, 1), (3, 25)]
 
-    def test_a_long_line_is_cut_around_the_place(self) -> None:
+    def test_a_long_line_is_cut_around_the_position(self) -> None:
         columns = ", ".join(f"column_{i} STRING" for i in range(100))
-        (problem,) = told(f"CREATE TABLE t ({columns}, last STRIN) {WITH}")
+        (problem,) = problems_of(f"CREATE TABLE t ({columns}, last STRIN) {WITH}")
 
         shown, caret = lines(problem)
         assert len(shown) <= 102
         assert shown.startswith("…")
         assert shown[caret.index("^") :].startswith("STRIN)")
 
-    def test_problems_of_the_resolver_have_the_place_too(self) -> None:
+    def test_problems_of_the_resolver_have_the_location_too(self) -> None:
         table = sql(
             "CREATE TABLE t (\n  id INT\n) WITH (\n  'connector' = 'kafka',\n  'topc' = 't', 'format' = 'json'\n)"
         )
 
-        found = {p.code: p for p in problems(table.definition, "read")}
-        assert (found["option-unknown"].where.line, found["option-unknown"].where.position) == (5, 3)
-        assert lines(found["option-unknown"])[1].strip() == "^" * len("'topc' = 't'")
+        results = {p.code: p for p in problems(table.definition, "read")}
+        assert (results["option-unknown"].where.line, results["option-unknown"].where.position) == (5, 3)
+        assert lines(results["option-unknown"])[1].strip() == "^" * len("'topc' = 't'")
 
-    def test_an_unknown_option_of_a_format_is_told_at_its_place(self) -> None:
+    def test_an_unknown_option_of_a_format_is_reported_at_its_location(self) -> None:
         table = sql(
             "CREATE TABLE t (id INT)\nWITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json',\n'json.x' = '1')"
         )
@@ -120,19 +120,19 @@ class TestWhatIsExpected:
         ],
     )  # fmt: skip
     def test_a_mistake(self, text: str, message: str) -> None:
-        found = told(text)
+        actual = problems_of(text)
 
-        assert found[0].message.startswith(message)
-        assert found[0].fix
-        assert lines(found[0])[-1].strip("^ ") == ""
+        assert actual[0].message.startswith(message)
+        assert actual[0].fix
+        assert lines(actual[0])[-1].strip("^ ") == ""
 
-    def test_a_quote_that_is_missing_is_looked_for_before_the_place(self) -> None:
-        (problem, *_) = told("CREATE TABLE t (id INT) WITH (\n  'connector' = 'kafka,\n  'topic' = 't'\n)")
+    def test_a_missing_quote_is_searched_before_the_position(self) -> None:
+        (problem, *_) = problems_of("CREATE TABLE t (id INT) WITH (\n  'connector' = 'kafka,\n  'topic' = 't'\n)")
 
         assert problem.fix == ("look at the string that begins in line 2, column 17: its closing quote may be missing")
 
-    def test_an_option_twice_is_told_with_both_places(self) -> None:
-        (problem,) = told("CREATE TABLE t (id INT) WITH (\n  'topic' = 'a',\n  'topic' = 'b'\n)")
+    def test_a_duplicate_option_is_reported_with_both_locations(self) -> None:
+        (problem,) = problems_of("CREATE TABLE t (id INT) WITH (\n  'topic' = 'a',\n  'topic' = 'b'\n)")
 
         assert problem.code == "option-repeated"
         assert problem.message == "the option 'topic' is set twice: in line 2, column 3, and in line 3, column 3"
@@ -160,14 +160,14 @@ class TestSecrets:
     )
     def test_no_message_shows_one(self, clause: str) -> None:
         text = f"CREATE TABLE t (id INT) WITH ('connector' = 'kafka', {clause.format(self.SECRET)})"
-        found = told(text)
+        actual = problems_of(text)
 
-        assert found
-        assert self.SECRET not in "\n".join(map(str, found))
+        assert actual
+        assert self.SECRET not in "\n".join(map(str, actual))
         assert self.SECRET not in repr(parse_script(text))
 
     def test_an_excerpt_hides_the_value_and_shows_the_rest(self) -> None:
-        (problem,) = told("CREATE TABLE t (id INT) WITH ('ssl.key.password' = 'geheim', topic = 't')")
+        (problem,) = problems_of("CREATE TABLE t (id INT) WITH ('ssl.key.password' = 'geheim', topic = 't')")
 
         assert lines(problem) == [
             "CREATE TABLE t (id INT) WITH ('ssl.key.password' = '***', topic = 't')",

@@ -32,7 +32,7 @@ BROKEN = ("...", "'", "`", '"', "/*", "--", "\n", "(", ")", "<", ">", ";", ",", 
 PIECES = st.sampled_from([*WORDS, *BROKEN])
 
 
-def judged(text: str) -> None:
+def check_problems(text: str) -> None:
     script = parse_script(text)
     tables, wrong = declare_tables(script)
     for problem in (*script.problems, *wrong):
@@ -51,18 +51,18 @@ def judged(text: str) -> None:
 @given(st.lists(PIECES, max_size=60).map(" ".join))
 @settings(max_examples=150, deadline=None)
 def test_words_in_any_order(text: str) -> None:
-    judged(text)
+    check_problems(text)
 
 
 @given(st.text(max_size=200))
 @settings(max_examples=100, deadline=None)
-def test_any_text(text: str) -> None:
-    judged(text)
+def test_any_string(text: str) -> None:
+    check_problems(text)
 
 
 @given(st.data())
 @settings(max_examples=150, deadline=None)
-def test_a_good_script_with_something_changed(data: st.DataObject) -> None:
+def test_a_valid_script_with_a_change(data: st.DataObject) -> None:
     words = list(WORDS)
     for _ in range(data.draw(st.integers(1, 4))):
         place = data.draw(st.integers(0, len(words) - 1))
@@ -77,7 +77,7 @@ def test_a_good_script_with_something_changed(data: st.DataObject) -> None:
             words[place] = data.draw(PIECES)
         else:
             words[place] = words[place][: data.draw(st.integers(0, len(words[place])))]
-    judged(data.draw(st.sampled_from([" ", "\n", "\n  "])).join(words))
+    check_problems(data.draw(st.sampled_from([" ", "\n", "\n  "])).join(words))
 
 
 @given(st.text(alphabet="CREATE TABLE t(a INT)WITH'=,;`-*/.", max_size=80))
@@ -90,10 +90,10 @@ def test_the_doors_raise_resolve_errors_only(text: str) -> None:
 
 
 def test_what_is_nested_deeply_ends() -> None:
-    judged("(" * 5000)
-    judged("CREATE TABLE t (a " + "ARRAY<" * 3000)
-    judged("CREATE TABLE t (a AS " + "(" * 3000 + "1" + ")" * 3000 + ")")
+    check_problems("(" * 5000)
+    check_problems("CREATE TABLE t (a " + "ARRAY<" * 3000)
+    check_problems("CREATE TABLE t (a AS " + "(" * 3000 + "1" + ")" * 3000 + ")")
 
 
-def test_the_good_script_is_good() -> None:
+def test_the_valid_script_is_valid() -> None:
     assert parse_script(GOOD).problems == ()

@@ -46,7 +46,7 @@ def test_by_default_all_comes_along_and_options_are_overwritten() -> None:
     assert table.statement.comment is None
 
 
-def test_physical_columns_come_along_whatever_is_said() -> None:
+def test_physical_columns_are_always_copied() -> None:
     table = like(features="EXCLUDING ALL")
 
     assert names(table) == ["id", "name"]
@@ -60,7 +60,7 @@ def test_what_was_never_null_stays_so_without_its_key() -> None:
     assert [c.type.nullable for c in table.columns[:2]] == [False, True]
 
 
-def test_one_part_is_said_and_the_others_follow_all() -> None:
+def test_one_part_is_set_and_the_others_follow_all() -> None:
     table = like(features="EXCLUDING ALL INCLUDING GENERATED")
 
     assert names(table) == ["id", "name", "c"]
@@ -83,7 +83,7 @@ def test_what_is_overwritten_or_excluded_may_come_again(columns: str, features: 
     assert sorted(names(table)) == ["c", "id", "name", "ts"]
 
 
-def test_what_is_overwritten_keeps_its_place() -> None:
+def test_overwritten_columns_keep_their_position() -> None:
     table = like("c AS id + 2", "OVERWRITING GENERATED")
 
     assert names(table) == ["id", "name", "ts", "c"]
@@ -129,7 +129,7 @@ def test_a_column_of_the_other_table_can_be_computed_with() -> None:
     assert str(table.columns[-1].type) == "INT NOT NULL"
 
 
-def test_a_table_that_there_is_not() -> None:
+def test_an_unknown_table() -> None:
     (table,) = script_tables(read_script("CREATE TABLE made LIKE nowhere"))
 
     (problem,) = table.problems

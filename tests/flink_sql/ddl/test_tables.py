@@ -77,7 +77,7 @@ def errors(table: TableDef, direction: str = "read") -> list[Problem]:
     return [p for p in problems(table, direction) if p.severity == "error"]  # type: ignore[arg-type]
 
 
-def refused(call: Callable[[], object]) -> str:
+def error_of(call: Callable[[], object]) -> str:
     """What a refusal says."""
     with pytest.raises(ResolveError) as caught:
         call()
@@ -85,7 +85,7 @@ def refused(call: Callable[[], object]) -> str:
 
 
 class TestDefinitions:
-    def test_ddl_and_yaml_give_equal_tables(self) -> None:
+    def test_ddl_and_yaml_declare_equal_tables(self) -> None:
         (from_yaml,) = read_tables(DOCUMENT)
 
         assert sql(ORDERS).definition == from_yaml
@@ -140,7 +140,7 @@ class TestDefinitions:
         assert table.columns[2].comment == "text"
         assert errors(table) == []
 
-    def test_an_expression_that_spark_has_not_is_refused_by_name_at_its_place(self) -> None:
+    def test_an_expression_missing_in_spark_is_refused_by_name_at_its_location(self) -> None:
         table = sql("CREATE TABLE t (\n  a STRING,\n  b AS UPPER(NO_SUCH(a))\n) " + WITH).definition
 
         (problem,) = errors(table)
@@ -153,7 +153,7 @@ class TestDefinitions:
 
         assert problem.code == "computed"
 
-    def test_an_unknown_column_of_the_watermark_is_told_at_the_watermark(self) -> None:
+    def test_an_unknown_column_of_the_watermark_is_reported_at_the_watermark(self) -> None:
         table = sql("CREATE TABLE t (\n  a TIMESTAMP(3),\n  WATERMARK FOR b AS b\n) " + WITH).definition
 
         (problem,) = errors(table)
@@ -169,7 +169,7 @@ class TestDefinitions:
         assert warning.message.startswith(f"{clause} has no effect")
         assert (error.code, error.where.line) == ("layout", 2)
 
-    def test_the_option_property_version_says_nothing(self) -> None:
+    def test_the_option_property_version_is_ignored(self) -> None:
         assert errors(define("a INT", WITH.replace(")", ", 'property-version' = '1')"))) == []
 
 
@@ -226,28 +226,28 @@ class TestWatermarks:
 
 class TestDoors:
     def test_several_statements_are_for_load_sql(self) -> None:
-        text = refused(lambda: sql(f"CREATE TABLE a (x INT) {WITH}; CREATE TABLE b (x INT) {WITH}"))
+        text = error_of(lambda: sql(f"CREATE TABLE a (x INT) {WITH}; CREATE TABLE b (x INT) {WITH}"))
 
         assert "the SQL has 2 statements; write one CREATE TABLE statement; kdsl.load_sql reads scripts" in text
 
     @pytest.mark.parametrize("text", ["", "-- nothing", ";", "SELECT 1", "INSERT INTO t SELECT 1"])
-    def test_what_is_no_create_table(self, text: str) -> None:
-        told = refused(lambda: sql(text))
+    def test_statements_other_than_create_table(self, text: str) -> None:
+        message = error_of(lambda: sql(text))
 
-        assert "the SQL has no statement" in told or "this is not a CREATE TABLE statement" in told
+        assert "the SQL has no statement" in message or "this is not a CREATE TABLE statement" in message
 
     def test_a_print_table_alone_is_refused(self) -> None:
-        text = refused(lambda: sql("CREATE TABLE t (a INT) WITH ('connector' = 'print')"))
+        text = error_of(lambda: sql("CREATE TABLE t (a INT) WITH ('connector' = 'print')"))
 
         assert "tables of the connector 'print' can be used in SQL scripts only; run the file with `kdsl run`" in text
 
-    def test_a_connector_to_come_says_so_and_nothing_else(self) -> None:
+    def test_a_planned_connector_is_reported_as_such_and_nothing_else(self) -> None:
         options = "'connector' = 'dynamic-kafka', 'x' = 'y'"
         table = sql(f"CREATE TABLE t (a INT, PRIMARY KEY (a) NOT ENFORCED) WITH ({options})")
 
         assert [p.code for p in errors(table.definition)] == ["connector-later"]
 
-    def test_a_file_and_a_text(self, tmp_path: Path) -> None:
+    def test_a_file_and_a_string(self, tmp_path: Path) -> None:
         text = (
             f"CREATE TABLE a (x INT) {WITH};\nCREATE TABLE p WITH ('connector' = 'print') LIKE a (EXCLUDING OPTIONS);\n"
         )
@@ -257,31 +257,31 @@ class TestDoors:
         assert [t.name for t in load_sql(path)] == ["a"]
         assert [t.name for t in load_sql(str(path))] == ["a"]
         assert [t.name for t in load_sql(text)] == ["a"]
-        assert load_sql(path)[0].definition.where.place.endswith("tables.sql:1:14")
+        assert load_sql(path)[0].definition.where.location.endswith("tables.sql:1:14")
 
-    def test_a_file_that_is_no_text(self, tmp_path: Path) -> None:
+    def test_a_binary_file(self, tmp_path: Path) -> None:
         path = tmp_path / "tables.sql"
         path.write_bytes(b"CREATE\n\xff")
 
-        assert "tables.sql:2: the script is not UTF-8: it contains the byte 0xff" in refused(lambda: load_sql(path))
+        assert "tables.sql:2: the script is not UTF-8: it contains the byte 0xff" in error_of(lambda: load_sql(path))
 
-    def test_a_file_that_is_not_there(self) -> None:
+    def test_a_missing_file(self) -> None:
         with pytest.raises(FileNotFoundError):
             load_sql("nowhere.sql")
 
     def test_names_are_taken_once(self) -> None:
         one = f"CREATE TABLE a (x INT) {WITH};"
-        twice = refused(lambda: load_sql(f"{one}\n{one}"))
+        twice = error_of(lambda: load_sql(f"{one}\n{one}"))
 
         assert "the table 'a' exists already, declared in line 1, column 14" in twice
         assert len(load_sql(f"{one}\nCREATE TABLE IF NOT EXISTS a (y INT) {WITH}")) == 1
         assert len(load_sql(f"{one} DROP TABLE a; {one}")) == 2
-        assert "there is no table 'b' to drop" in refused(lambda: load_sql(f"{one} DROP TABLE b;"))
+        assert "there is no table 'b' to drop" in error_of(lambda: load_sql(f"{one} DROP TABLE b;"))
         assert len(load_sql(f"{one} DROP TABLE IF EXISTS b;")) == 1
 
 
 class TestStatements:
-    def test_queries_are_kept_with_their_places(self) -> None:
+    def test_queries_are_stored_with_their_locations(self) -> None:
         script = read_script(
             "SET 'a.b' = 'c';\nINSERT INTO t (x, y) SELECT a, ';' -- why\n FROM s WHERE b > 1;\n"
             "BEGIN STATEMENT SET; INSERT INTO u SELECT 1; INSERT OVERWRITE v VALUES (1); END;\n"

@@ -28,15 +28,15 @@ CREATE TABLE shown (name STRING, total BIGINT) WITH ('connector' = 'print');
 SET = "SET 'table.exec.source.cdc-events-duplicate' = 'true';"
 
 
-def planned(text: str) -> ScriptPlan:
+def plan_statements(text: str) -> ScriptPlan:
     return plan_script(read_script(TABLES + text, file="job.sql"), CLUSTER)
 
 
-def told(text: str) -> list[Problem]:
+def problems_of(text: str) -> list[Problem]:
     return list(check_script(read_script(TABLES + text, file="job.sql"), CLUSTER)[1])
 
 
-def kept(plan: ScriptPlan) -> list[Upserts | None]:
+def upserts_of(plan: ScriptPlan) -> list[Upserts | None]:
     """How each table that is read keeps rows."""
     return [t.topic.read_plan().upserts for job in plan.jobs for t in job.tables.values() if t.topic is not None]
 
@@ -44,10 +44,10 @@ def kept(plan: ScriptPlan) -> list[Upserts | None]:
 KEPT = Upserts(("id",), events=True)
 
 
-def test_set_holds_for_the_statements_below_it() -> None:
-    plan = planned(f"SELECT * FROM changes; {SET} SELECT * FROM changes; RESET; SELECT * FROM changes")
+def test_set_applies_to_the_statements_after_it() -> None:
+    plan = plan_statements(f"SELECT * FROM changes; {SET} SELECT * FROM changes; RESET; SELECT * FROM changes")
 
-    assert kept(plan) == [None, KEPT, None]
+    assert upserts_of(plan) == [None, KEPT, None]
 
 
 @pytest.mark.parametrize(
@@ -61,35 +61,35 @@ def test_set_holds_for_the_statements_below_it() -> None:
         "SELECT * FROM changes /*+ OPTIONS('cdc-events-duplicate' = 'true') */",
     ],
 )
-def test_a_table_is_compared_with_state_however_it_is_said(query: str) -> None:
-    assert kept(planned(query)) == [KEPT]
+def test_a_table_is_compared_with_state_however_it_is_declared(query: str) -> None:
+    assert upserts_of(plan_statements(query)) == [KEPT]
 
 
 def test_the_primary_key_is_not_null_then() -> None:
-    (job,) = planned(f"{SET} SELECT id, name FROM changes").jobs
+    (job,) = plan_statements(f"{SET} SELECT id, name FROM changes").jobs
 
     assert [str(c.type) for c in job.columns] == ["BIGINT NOT NULL", "STRING"]
 
 
-def test_a_table_that_says_otherwise_is_left_as_it_is() -> None:
-    plan = planned(f"{SET} SELECT * FROM without_key /*+ OPTIONS('cdc-events-duplicate' = 'false') */")
+def test_a_table_that_declares_otherwise_is_unchanged() -> None:
+    plan = plan_statements(f"{SET} SELECT * FROM without_key /*+ OPTIONS('cdc-events-duplicate' = 'false') */")
 
-    assert kept(plan) == [None]
+    assert upserts_of(plan) == [None]
 
 
-def test_tables_of_new_rows_are_left_as_they_are() -> None:
-    assert kept(planned(f"{SET} SELECT * FROM rows")) == [None]
+def test_tables_of_new_rows_are_unchanged() -> None:
+    assert upserts_of(plan_statements(f"{SET} SELECT * FROM rows")) == [None]
 
 
 def test_a_table_of_change_data_without_a_primary_key_is_refused() -> None:
-    """As in Flink, where it is read; a table that nobody reads is none of it."""
-    (found,) = told(f"{SET} SELECT * FROM without_key")
+    """As in Flink, where it is read; a table that nobody reads is not one of them."""
+    (problems,) = problems_of(f"{SET} SELECT * FROM without_key")
 
-    assert (found.code, found.severity) == ("cdc-duplicate-key", "error")
-    assert "'table.exec.source.cdc-events-duplicate' is true" in found.message
-    assert found.message.endswith("PRIMARY KEY, and without_key declares none")
-    assert "PRIMARY KEY (...) NOT ENFORCED" in found.fix
-    assert told(f"{SET} SELECT * FROM changes") == []
+    assert (problems.code, problems.severity) == ("cdc-duplicate-key", "error")
+    assert "'table.exec.source.cdc-events-duplicate' is true" in problems.message
+    assert problems.message.endswith("PRIMARY KEY, and without_key declares none")
+    assert "PRIMARY KEY (...) NOT ENFORCED" in problems.fix
+    assert problems_of(f"{SET} SELECT * FROM changes") == []
 
 
 class TestGroups:
@@ -98,13 +98,13 @@ class TestGroups:
     @pytest.mark.parametrize("table", ["changes", "without_key"])
     def test_it_is_warned_of_once_with_what_to_declare(self, table: str) -> None:
         query = f"INSERT INTO shown SELECT name, COUNT(*) FROM {table} GROUP BY name;"
-        found = [p for p in told(query + query) if p.code == "cdc-duplicate"]
+        results = [p for p in problems_of(query + query) if p.code == "cdc-duplicate"]
 
-        assert [p.severity for p in found] == ["warning"]
-        assert found[0].where.line is not None
-        assert "are counted twice" in found[0].message
-        assert ("declare a PRIMARY KEY" in found[0].fix) == (table == "without_key")
-        assert "'cdc-events-duplicate' = 'true'" in found[0].fix
+        assert [p.severity for p in results] == ["warning"]
+        assert results[0].where.line is not None
+        assert "are counted twice" in results[0].message
+        assert ("declare a PRIMARY KEY" in results[0].fix) == (table == "without_key")
+        assert "'cdc-events-duplicate' = 'true'" in results[0].fix
 
     @pytest.mark.parametrize(
         "query",
@@ -114,5 +114,5 @@ class TestGroups:
             "INSERT INTO shown SELECT name, id FROM changes",
         ],
     )
-    def test_nothing_is_said_where_rows_are_compared_or_not_counted(self, query: str) -> None:
-        assert [p for p in told(query) if p.code == "cdc-duplicate"] == []
+    def test_nothing_is_reported_if_rows_are_compared_or_not_counted(self, query: str) -> None:
+        assert [p for p in problems_of(query) if p.code == "cdc-duplicate"] == []

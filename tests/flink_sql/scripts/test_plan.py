@@ -35,19 +35,19 @@ CREATE TABLE changed (id BIGINT, name STRING) WITH ('connector' = 'kafka', 'topi
 """
 
 
-def planned(text: str) -> ScriptPlan:
+def plan_statements(text: str) -> ScriptPlan:
     return plan_script(read_script(TABLES + text, file="job.sql"), CLUSTER)
 
 
 def problems(text: str) -> list[tuple[str, str]]:
-    with pytest.raises(ResolveError) as told:
-        planned(text)
-    return [(p.code, p.message) for p in told.value.problems]
+    with pytest.raises(ResolveError) as error:
+        plan_statements(text)
+    return [(p.code, p.message) for p in error.value.problems]
 
 
 class TestColumns:
     def test_go_by_position_with_the_casts_that_need_no_cast(self) -> None:
-        (job,) = planned("INSERT INTO sink SELECT id, name AS other FROM source").jobs
+        (job,) = plan_statements("INSERT INTO sink SELECT id, name AS other FROM source").jobs
 
         assert [(c.name, str(c.type), c.index, str(c.query_type)) for c in job.columns] == [
             ("id", "BIGINT", 0, "INT"),
@@ -55,12 +55,12 @@ class TestColumns:
         ]
 
     def test_virtual_and_computed_columns_of_a_sink_are_left_out(self) -> None:
-        (job,) = planned("INSERT INTO kafka_sink SELECT id, name FROM source").jobs
+        (job,) = plan_statements("INSERT INTO kafka_sink SELECT id, name FROM source").jobs
 
         assert [c.name for c in job.columns] == ["id", "name"]
 
     def test_named_columns_and_constants(self) -> None:
-        (one, two) = planned(
+        (one, two) = plan_statements(
             "INSERT INTO sink (name, id) SELECT name, id FROM source;"
             "INSERT INTO sink PARTITION (name = 'x') SELECT id FROM source"
         ).jobs
@@ -86,18 +86,18 @@ class TestColumns:
             ("INSERT OVERWRITE sink SELECT id, name FROM source", "insert-overwrite", "which is impossible in a topic"),
         ],
     )
-    def test_what_does_not_fit_is_told_at_its_place(self, statement: str, code: str, message: str) -> None:
-        (told,) = problems(statement)
+    def test_mismatches_are_reported_at_their_location(self, statement: str, code: str, message: str) -> None:
+        (sample,) = problems(statement)
 
-        assert told[0] == code
-        assert message in told[1]
+        assert sample[0] == code
+        assert message in sample[1]
 
-    def test_the_place_is_that_of_the_name_in_the_script(self) -> None:
-        with pytest.raises(ResolveError) as told:
-            planned("INSERT INTO sink\nSELECT id, nme FROM source")
-        (problem,) = told.value.problems
+    def test_the_location_is_that_of_the_name_in_the_script(self) -> None:
+        with pytest.raises(ResolveError) as error:
+            plan_statements("INSERT INTO sink\nSELECT id, nme FROM source")
+        (problem,) = error.value.problems
 
-        assert problem.where.place == "job.sql:12:12"
+        assert problem.where.location == "job.sql:12:12"
         assert (problem.where.excerpt or "").splitlines()[1].rstrip() == "           ^^^"
 
 
@@ -147,7 +147,7 @@ class TestStreams:
             ("INSERT INTO kafka_sink", "the table can only store new rows"),
         ],
     )
-    def test_a_group_without_a_window_says_why_for_its_sink(self, start: str, reason: str) -> None:
+    def test_a_group_without_a_window_is_refused_with_a_reason_for_its_sink(self, start: str, reason: str) -> None:
         ((code, message),) = problems(f"{start} SELECT COUNT(*), name FROM source GROUP BY name")
 
         assert code == "stream-aggregate"
@@ -159,16 +159,16 @@ class TestStreams:
 
         assert [code for code, _ in problems(f"INSERT INTO nothing {query}")] == ["stream-grouping"]
 
-    def test_a_group_by_a_window_with_a_watermark_is_one(self) -> None:
+    def test_a_group_by_a_window_with_a_watermark_is_supported(self) -> None:
         query = "TABLE(TUMBLE(TABLE marked, DESCRIPTOR(ts), INTERVAL '1' MINUTE)) GROUP BY window_start, window_end"
-        (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
+        (job,) = plan_statements(f"INSERT INTO nothing SELECT COUNT(*) FROM {query}").jobs
 
         assert job.streaming
         assert "GROUP BY `marked`.`__window`" in job.query.text
 
     def test_a_batch_takes_it_all(self) -> None:
         query = "SELECT COUNT(*), name FROM source GROUP BY name ORDER BY name LIMIT 3"
-        (job,) = planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO sink (id, name) {query}").jobs
+        (job,) = plan_statements(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO sink (id, name) {query}").jobs
 
         assert not job.streaming
 
@@ -186,7 +186,7 @@ class TestStreams:
         assert (job.at_once, job.streaming, [p.code for p in problems]) == (True, False, ["stream-over"])
 
     def test_values_are_a_batch(self) -> None:
-        assert not planned("INSERT INTO sink VALUES (1, 'a')").jobs[0].streaming
+        assert not plan_statements("INSERT INTO sink VALUES (1, 'a')").jobs[0].streaming
 
     def test_a_batch_refuses_a_table_without_end(self) -> None:
         assert [c for c, _ in problems("SET 'execution.runtime-mode' = 'batch'; SELECT * FROM made")] == [
@@ -197,7 +197,7 @@ class TestStreams:
 class TestHints:
     def test_a_query_reads_a_table_with_other_options(self) -> None:
         hint = "/*+ OPTIONS('scan.startup.mode' = 'latest-offset', 'topic' = 'other') */"
-        one, two = planned(
+        one, two = plan_statements(
             f"INSERT INTO sink SELECT id, name FROM source {hint} AS s; INSERT INTO sink SELECT id, name FROM source"
         ).jobs
 
@@ -210,7 +210,7 @@ class TestHints:
         assert list(two.tables) == ["source"]
 
     def test_one_query_reads_a_table_both_ways(self) -> None:
-        (job,) = planned(
+        (job,) = plan_statements(
             "INSERT INTO sink SELECT id, name FROM source UNION ALL "
             "SELECT id, name FROM source /*+ OPTIONS('topic' = 'other') */"
         ).jobs
@@ -219,7 +219,9 @@ class TestHints:
 
     def test_a_window_of_a_table_with_other_options(self) -> None:
         source = "TUMBLE(TABLE marked /*+ OPTIONS('topic' = 'x') */, DESCRIPTOR(ts), INTERVAL '1' MINUTE)"
-        (job,) = planned(f"INSERT INTO nothing SELECT COUNT(*) FROM {source} GROUP BY window_start, window_end").jobs
+        (job,) = plan_statements(
+            f"INSERT INTO nothing SELECT COUNT(*) FROM {source} GROUP BY window_start, window_end"
+        ).jobs
 
         assert "marked" not in job.tables
 
@@ -234,8 +236,8 @@ class TestHints:
             ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "after the name of a table", "11:48"),
         ],
     )
-    def test_what_is_wrong_is_told_at_its_place(self, query: str, code: str, message: str, place: str) -> None:
-        with pytest.raises(ResolveError) as told:
+    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, place: str) -> None:
+        with pytest.raises(ResolveError) as error:
             plan_script(
                 read_script(
                     f"{TABLES}INSERT INTO sink SELECT id, name FROM {query}".replace(
@@ -245,24 +247,24 @@ class TestHints:
                 ),
                 CLUSTER,
             )
-        problem = told.value.problems[0]
+        problem = error.value.problems[0]
 
         assert problem.code == code
         assert message in problem.message
-        assert problem.where.place == f"job.sql:{place}"
+        assert problem.where.location == f"job.sql:{place}"
 
 
 class TestSettings:
-    def test_hold_for_the_statements_below(self) -> None:
-        one, two, three = planned(
+    def test_settings_apply_to_the_statements_after_them(self) -> None:
+        one, two, three = plan_statements(
             "INSERT INTO nothing SELECT id FROM source; SET 'pipeline.name' = 'x'; "
             "INSERT INTO nothing SELECT id FROM source; RESET 'pipeline.name'; INSERT INTO nothing SELECT id FROM source"  # noqa: E501
         ).jobs
 
         assert [j.settings.name for j in (one, two, three)] == [None, "x", None]
 
-    def test_an_unknown_key_warns_with_the_nearest(self) -> None:
-        (warning,) = planned("SET 'execution.runtime-mod' = 'batch'").warnings
+    def test_an_unknown_key_warns_with_a_suggestion(self) -> None:
+        (warning,) = plan_statements("SET 'execution.runtime-mod' = 'batch'").warnings
 
         assert (warning.severity, "did you mean 'execution.runtime-mode'?" in warning.message) == ("warning", True)
 
@@ -275,8 +277,8 @@ class TestSettings:
 
 
 class TestTables:
-    def test_a_view_reads_what_its_tables_give(self) -> None:
-        (job,) = planned(
+    def test_a_view_reads_its_tables(self) -> None:
+        (job,) = plan_statements(
             "CREATE VIEW v (i, n) AS SELECT id, name FROM source; INSERT INTO sink SELECT i, n FROM v"
         ).jobs
 
@@ -294,9 +296,9 @@ class TestTables:
         ],
     )
     def test_options_of_datagen_are_judged(self, options: str, message: str) -> None:
-        (told,) = problems(f"CREATE TABLE g (id INT) WITH ('connector' = 'datagen', {options})")
+        (sample,) = problems(f"CREATE TABLE g (id INT) WITH ('connector' = 'datagen', {options})")
 
-        assert message in told[1]
+        assert message in sample[1]
 
     def test_a_changelog_is_not_written_to_what_only_takes_new_rows(self) -> None:
         table = "CREATE TABLE cdc (id INT, name STRING) WITH ('connector' = 'kafka', 'topic' = 'c', 'format' = "
@@ -305,11 +307,11 @@ class TestTables:
         assert [c for c, _ in problems(f"{table} INSERT INTO kafka_sink SELECT id, name FROM cdc")] == [
             "write-changelog"
         ]
-        (job,) = planned(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").jobs
+        (job,) = plan_statements(f"{table} INSERT INTO sink SELECT id, name FROM cdc WHERE id > 1").jobs
         assert job.query.text.endswith("`cdc`.`_row_kind` AS `_row_kind` FROM `cdc` AS `cdc` WHERE (`cdc`.`id` > 1)")
 
-    def test_the_plan_as_text(self) -> None:
-        text = show_script(planned("INSERT INTO sink SELECT id, name FROM source"))
+    def test_the_plan_as_a_string(self) -> None:
+        text = show_script(plan_statements("INSERT INTO sink SELECT id, name FROM source"))
 
         assert text.splitlines() == [
             "insert-1-sink (streaming)",
@@ -338,10 +340,10 @@ class TestUpserts:
     """
     LAST = "/*+ OPTIONS('scan.changelog.mode' = 'upsert') */"
 
-    def planned(self, text: str) -> ScriptPlan:
-        return planned(self.TABLES + text)
+    def plan_upserts(self, text: str) -> ScriptPlan:
+        return plan_statements(self.TABLES + text)
 
-    def told(self, text: str) -> list[str]:
+    def describe_problems(self, text: str) -> list[str]:
         return [f"{code}: {message}" for code, message in problems(self.TABLES + text)]
 
     @pytest.mark.parametrize(
@@ -359,7 +361,7 @@ class TestUpserts:
         ],
     )
     def test_a_key_that_names_the_rows_takes_changes(self, query: str) -> None:
-        (job,) = self.planned(f"INSERT INTO counts {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").jobs
 
         assert job.streaming
         assert job.aggregates == ("COUNT" in query or "SUM" in query)
@@ -378,18 +380,18 @@ class TestUpserts:
     def test_a_key_that_does_not_is_refused(self, sink: str, query: str, message: str) -> None:
         view = "CREATE VIEW v (a, b) AS SELECT word, n FROM counts;"
 
-        (told,) = self.told(f"{view} INSERT INTO {sink} {query.format(last=self.LAST)}")
+        (error_text,) = self.describe_problems(f"{view} INSERT INTO {sink} {query.format(last=self.LAST)}")
 
-        assert told.startswith("upsert-key-query: ")
-        assert message in told
+        assert error_text.startswith("upsert-key-query: ")
+        assert message in error_text
 
-    def test_a_key_with_more_columns_is_one_where_rows_are_told_as_they_were(self) -> None:
-        (job,) = self.planned("INSERT INTO by_both SELECT word, n FROM counts").jobs
+    def test_a_key_with_more_columns_is_valid_if_rows_have_before_images(self) -> None:
+        (job,) = self.plan_upserts("INSERT INTO by_both SELECT word, n FROM counts").jobs
 
         assert job.query.changelog
 
     def test_new_rows_have_any_key(self) -> None:
-        assert self.planned("INSERT INTO by_number SELECT word, CHAR_LENGTH(shop) FROM words").jobs
+        assert self.plan_upserts("INSERT INTO by_number SELECT word, CHAR_LENGTH(shop) FROM words").jobs
 
     @pytest.mark.parametrize(
         ("query", "code"),
@@ -404,32 +406,32 @@ class TestUpserts:
             ("SELECT word, COUNT(*) FROM counts {last} GROUP BY word", "group-images"),
         ],
     )  # fmt: skip
-    def test_what_spark_tells_no_changes_of_is_refused(self, query: str, code: str) -> None:
-        told = self.told(f"INSERT INTO counts {query.format(last=self.LAST)}")
+    def test_plans_whose_changes_spark_does_not_report_are_refused(self, query: str, code: str) -> None:
+        message = self.describe_problems(f"INSERT INTO counts {query.format(last=self.LAST)}")
 
-        assert [each.partition(":")[0] for each in told] == [code]
+        assert [each.partition(":")[0] for each in message] == [code]
 
-    def test_groups_of_a_changelog_are_deleted_when_they_are_empty_or_pass_no_more(self) -> None:
+    def test_groups_of_a_changelog_are_deleted_when_they_are_empty_or_filtered_out(self) -> None:
         query = "SELECT word, SUM(n) FROM counts GROUP BY word HAVING AVG(n) > 2"
         for source, kinds in (("counts", True), ("words", False)):
             text = query.replace("counts", source).replace("(n)", "(n)" if kinds else "(CHAR_LENGTH(shop))")
-            (stream,) = self.planned(f"INSERT INTO counts {text}").jobs
-            (batch,) = self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO appended {text}").jobs
+            (stream,) = self.plan_upserts(f"INSERT INTO counts {text}").jobs
+            (batch,) = self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO appended {text}").jobs
 
             assert (stream.query.changelog, stream.images, stream.aggregates) == (True, False, True)
             assert (batch.query.changelog, "HAVING" in batch.query.text) == (False, True)
             assert ("HAVING" in stream.query.text, "'-D' END AS `_row_kind`" in stream.query.text) == (False, True)
 
-    def test_what_is_worked_out_of_a_group_is_null_where_the_group_is_not_there(self) -> None:
+    def test_values_computed_from_a_group_are_null_if_the_group_is_missing(self) -> None:
         query = "SELECT word, 100 / SUM(CHAR_LENGTH(shop)) FROM words GROUP BY word HAVING SUM(CHAR_LENGTH(shop)) <> 0"
-        (job,) = self.planned(f"INSERT INTO counts {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO counts {query}").jobs
 
         passes = "(sum(char_length(`words`.`shop`)) <> 0)"
         text = job.query.text.lower().replace("cast(", "").replace(" as int)", "")
         assert f"if({passes.lower()}, " in text, text
 
     @pytest.mark.parametrize(
-        ("query", "told"),
+        ("query", "error_text"),
         [
             ("SELECT word, ROW_NUMBER() OVER (PARTITION BY word ORDER BY n) FROM counts", "cannot have OVER windows"),
             ("SELECT word, n FROM counts ORDER BY n", "ORDER BY of a changelog"),
@@ -439,26 +441,26 @@ class TestUpserts:
             ("SELECT word, (SELECT n FROM counts WHERE word = 'a') FROM words", "cannot read a changelog"),
         ],
     )
-    def test_what_would_take_changes_for_rows_is_refused_in_batches_too(self, query: str, told: str) -> None:
+    def test_what_would_take_changes_for_rows_is_refused_in_batches_too(self, query: str, error_text: str) -> None:
         ((code, message),) = problems(
             f"{self.TABLES} SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}"
         )
 
-        assert (code, told in message) == ("sql-query", True), message
+        assert (code, error_text in message) == ("sql-query", True), message
 
     def test_a_nested_query_of_a_batch_takes_the_groups_of_a_changelog(self) -> None:
         nested = "SELECT word, 1 FROM words WHERE word IN (SELECT word FROM counts GROUP BY word)"
 
-        assert self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").jobs
+        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO shown {nested}").jobs
 
-    def test_groups_of_values_are_no_stream(self) -> None:
+    def test_groups_of_values_are_not_a_stream(self) -> None:
         query = "SELECT word, COUNT(*) FROM (VALUES ('a'), ('a'), ('b')) AS v (word) GROUP BY word HAVING COUNT(*) > 1"
-        (job,) = self.planned(f"INSERT INTO appended {query}").jobs
+        (job,) = self.plan_upserts(f"INSERT INTO appended {query}").jobs
 
         assert (job.query.changelog, "HAVING" in job.query.text) == (False, True)
 
     def test_a_group_by_what_it_is_grouped_by_never_goes(self) -> None:
-        (job,) = self.planned(
+        (job,) = self.plan_upserts(
             "INSERT INTO counts SELECT word, COUNT(*) FROM words GROUP BY word HAVING word > 'a'"
         ).jobs
 
@@ -468,13 +470,13 @@ class TestUpserts:
         view = (
             "CREATE VIEW v AS SELECT word, COUNT(*) AS n FROM counts GROUP BY word; INSERT INTO counts SELECT * FROM v;"
         )
-        stream, batch = self.planned(
+        stream, batch = self.plan_upserts(
             f"{view} SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts SELECT * FROM v"
         ).jobs
 
         assert (stream.query.changelog, batch.query.changelog) == (True, False)
 
-    def test_a_view_that_a_mode_cannot_read_says_why(self) -> None:
+    def test_a_view_that_a_mode_cannot_read_is_refused_with_a_reason(self) -> None:
         view = "CREATE VIEW v AS SELECT word FROM words WHERE word IN (SELECT word FROM counts);"
         ((code, message),) = problems(f"{self.TABLES} {view} SET 'execution.runtime-mode' = 'batch'; SELECT * FROM v")
 
@@ -482,19 +484,22 @@ class TestUpserts:
         assert message.startswith("the view 'v' cannot be read as a batch: a query inside an expression cannot read")
 
     def test_changes_go_to_print_and_not_to_what_only_takes_new_rows(self) -> None:
-        (job,) = self.planned("INSERT INTO shown SELECT * FROM counts").jobs
-        (told,) = self.told("INSERT INTO appended SELECT * FROM counts")
+        (job,) = self.plan_upserts("INSERT INTO shown SELECT * FROM counts").jobs
+        (message,) = self.describe_problems("INSERT INTO appended SELECT * FROM counts")
 
         assert job.query.changelog
-        assert told.startswith("write-changelog: the query is a changelog, and the format of appended")
+        assert message.startswith("write-changelog: the query is a changelog, and the format of appended")
 
     def test_the_last_change_alone_has_no_values_in_a_delete(self) -> None:
-        rows = [self.planned(f"SELECT * FROM counts {hint}").jobs[0].query.columns for hint in ("", self.LAST)]
+        rows = [self.plan_upserts(f"SELECT * FROM counts {hint}").jobs[0].query.columns for hint in ("", self.LAST)]
         last = self.TABLES.replace("'topic' = 'counts'", "'topic' = 'counts', 'scan.changelog.mode' = 'upsert'")
         table = "CREATE TABLE m (word STRING, n BIGINT NOT NULL, PRIMARY KEY (word) NOT ENFORCED) WITH ("
         table += "'connector' = 'upsert-kafka', 'topic' = 'm', 'key.format' = 'json', 'value.format' = 'json'"
         kinds = [
-            [str(f.type) for f in planned(f"{last}{table}{mode}); SELECT * FROM m").jobs[0].query.columns.fields]
+            [
+                str(f.type)
+                for f in plan_statements(f"{last}{table}{mode}); SELECT * FROM m").jobs[0].query.columns.fields
+            ]
             for mode in ("", ", 'scan.changelog.mode' = 'upsert'")
         ]
 
@@ -515,8 +520,8 @@ class TestUpserts:
     def test_a_filter_of_last_changes_goes_by_the_key(self, query: str, good: bool) -> None:
         text = query.format(last=self.LAST)
 
-        assert good or [told.partition(":")[0] for told in self.told(text)] == ["upsert-filter"]
-        assert not good or self.planned(text).jobs
+        assert good or [message.partition(":")[0] for message in self.describe_problems(text)] == ["upsert-filter"]
+        assert not good or self.plan_upserts(text).jobs
 
     @pytest.mark.parametrize(
         "query",
@@ -525,15 +530,15 @@ class TestUpserts:
             "SELECT * FROM (SELECT word, SUM(n) AS n FROM counts GROUP BY word) WHERE n < 3",
         ],
     )
-    def test_a_group_that_passes_a_filter_no_more_would_stay(self, query: str) -> None:
+    def test_a_group_that_no_longer_passes_a_filter_would_stay(self, query: str) -> None:
         ((code, message),) = problems(f"{self.TABLES} INSERT INTO counts {query}")
 
         assert code == "upsert-filter"
         assert message == "an updated row that no longer passes the filter would remain in the sink"
-        assert self.planned(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}").jobs
+        assert self.plan_upserts(f"SET 'execution.runtime-mode' = 'batch'; INSERT INTO counts {query}").jobs
 
     def test_the_plan_names_the_connector(self) -> None:
-        assert "  reads     counts (upsert-kafka, counts)" in show_script(self.planned("SELECT * FROM counts"))
+        assert "  reads     counts (upsert-kafka, counts)" in show_script(self.plan_upserts("SELECT * FROM counts"))
 
 
 class TestAllProblems:
@@ -573,17 +578,17 @@ class TestAllProblems:
         "lost",
         ["CREATE TABLE lost (id INT, b) WITH ('format' 'x')", "CREATE TEMPORARY TABLE IF NOT EXISTS db.lost (id INT"],
     )
-    def test_what_uses_a_table_that_could_not_be_read_is_not_told_to_be_wrong(self, lost: str, use: str) -> None:
+    def test_statements_that_use_an_unreadable_table_are_not_reported(self, lost: str, use: str) -> None:
         good = "CREATE TABLE good (id INT) WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');"
 
         assert {error.partition(":")[2] for error in self.errors(f"CREATE {lost};\n{good} {use}")} == {" sql"}
 
-    def test_what_uses_a_view_that_is_wrong_is_not(self) -> None:
+    def test_statements_that_use_a_wrong_view_are_not_reported(self) -> None:
         assert self.errors(
             f"{TABLES}CREATE VIEW v AS SELECT nope FROM source; INSERT INTO nothing SELECT id FROM v"
         ) == ["11: sql-query"]
 
-    def test_what_uses_a_column_whose_type_is_wrong_is_not(self) -> None:
+    def test_statements_that_use_a_wrongly_typed_column_are_not_reported(self) -> None:
         table = """CREATE TABLE t (id INT, at TIMESTAMPP(3), on_day AS CAST(at AS DATE), WATERMARK FOR at AS at)
             WITH ('connector' = 'kafka', 'topic' = 't', 'format' = 'json');"""
         into = "CREATE TABLE days (id INT, d DATE) WITH ('connector' = 'print');"
@@ -593,15 +598,15 @@ class TestAllProblems:
         ]
 
     @pytest.mark.parametrize("name", ["jdbc", "hologres", "elasticsearch-7", "filesystem"])
-    def test_a_connector_that_kdsl_has_not_is_one_error(self, name: str) -> None:
+    def test_an_unsupported_connector_is_one_error(self, name: str) -> None:
         table = f"CREATE TABLE s (id INT PRIMARY KEY NOT ENFORCED) WITH ('connector' = '{name}', 'y' = 'z');"
         script = f"{TABLES}{table} INSERT INTO s SELECT id FROM source"
 
         _, problems = check_script(parse_script(script))
-        (told,) = [p for p in problems if p.where.table == "s"]
-        assert told.message == f"there is no connector {name!r}"
+        (messages,) = [p for p in problems if p.where.table == "s"]
+        assert messages.message == f"there is no connector {name!r}"
         for known in ("kafka", "upsert-kafka", "print", "blackhole", "datagen"):
-            assert f"'{known}'" in told.fix
+            assert f"'{known}'" in messages.fix
 
     def test_a_misspelt_connector_hides_no_other_mistake(self) -> None:
         table = "CREATE TABLE s (id INT) WITH ('connector' = 'kafak', 'topc' = 's', 'topic' = 's', 'format' = 'json');"
@@ -667,7 +672,7 @@ class TestJoins:
         derived = "(VALUES (1, TIMESTAMP '2024-05-01 00:00:00')) v (id, ts)"
         assert self.instants(f"SELECT o.id FROM o JOIN {derived} ON o.id = v.id AND {bounds}") == {"": []}
 
-    def test_of_streams_give_their_event_time_to_a_view_and_not_to_a_query(self) -> None:
+    def test_aggregates_of_streams_pass_their_event_time_to_a_view_and_not_to_a_query(self) -> None:
         window = "SELECT window_start, window_end, COUNT(*) FROM TABLE(TUMBLE(TABLE v, DESCRIPTOR(ts), INTERVAL '1' "
         window += "HOUR)) GROUP BY window_start, window_end"
         inner = self.VIEW.partition(" AS ")[2].rstrip(";")
@@ -708,7 +713,7 @@ class TestJoins:
 class TestSinks:
     KAFKA = "'connector' = 'kafka', 'format' = 'json', 'scan.startup.mode' = 'earliest-offset'"
 
-    def told(self, text: str, cluster: Cluster | None = CLUSTER) -> list[tuple[str, str]]:
+    def problem_codes(self, text: str, cluster: Cluster | None = CLUSTER) -> list[tuple[str, str]]:
         _, problems = check_script(parse_script(text), cluster)
         return [(p.code, p.severity) for p in problems]
 
@@ -733,14 +738,14 @@ class TestSinks:
             INSERT INTO b SELECT id FROM a"""
 
         cluster = None if "bootstrap" in reads else CLUSTER
-        assert self.told(script, cluster) == [("topic-loop", "warning")] * warns
+        assert self.problem_codes(script, cluster) == [("topic-loop", "warning")] * warns
 
     def test_a_table_that_names_the_brokers_of_the_command_reads_its_own_topic(self) -> None:
         script = f"""CREATE TABLE a (id INT) WITH ({self.KAFKA}, 'topic' = 't');
             CREATE TABLE b (id INT) WITH ({self.KAFKA}, 'topic' = 't', 'properties.bootstrap.servers' = 'broker:9092');
             INSERT INTO b SELECT id FROM a"""
 
-        assert self.told(script) == [("topic-loop", "warning")]
+        assert self.problem_codes(script) == [("topic-loop", "warning")]
 
     def test_a_pattern_that_is_wrong_is_reported_with_a_sink(self) -> None:
         script = f"""CREATE TABLE a (id INT) WITH ({self.KAFKA}, 'topic-pattern' = 'orders-[');
@@ -748,23 +753,25 @@ class TestSinks:
             CREATE TABLE b (id INT) WITH ({self.KAFKA}, 'topic' = 't');
             INSERT INTO b SELECT id FROM a; INSERT INTO b SELECT id FROM derived;"""
 
-        assert self.told(script) == [("topic-pattern", "error"), ("topic-pattern", "error")]
+        assert self.problem_codes(script) == [("topic-pattern", "error"), ("topic-pattern", "error")]
 
     @pytest.mark.parametrize("connector", ["print", "blackhole"])
     def test_a_sink_without_messages_writes_no_metadata(self, connector: str) -> None:
         source = f"CREATE TABLE a (id INT, ts TIMESTAMP_LTZ(3)) WITH ({self.KAFKA}, 'topic' = 't');"
         sink = "CREATE TABLE b (id INT, ts TIMESTAMP_LTZ(3) METADATA FROM 'timestamp'{}) WITH ('connector' = '{}');"
 
-        told = self.told(source + sink.format("", connector) + "INSERT INTO b SELECT id, ts FROM a")
-        virtual = self.told(source + sink.format(" VIRTUAL", connector) + "INSERT INTO b SELECT id FROM a")
-        assert (told, virtual) == ([("metadata-sink", "error")], [])
+        message = self.problem_codes(source + sink.format("", connector) + "INSERT INTO b SELECT id, ts FROM a")
+        virtual = self.problem_codes(source + sink.format(" VIRTUAL", connector) + "INSERT INTO b SELECT id FROM a")
+        assert (message, virtual) == ([("metadata-sink", "error")], [])
 
-    def test_a_primary_key_may_name_each_record_by_its_place(self) -> None:
+    def test_a_primary_key_may_identify_each_record_by_its_position(self) -> None:
         columns = (
             "`offset` BIGINT NOT NULL METADATA VIRTUAL, part INT NOT NULL METADATA FROM 'partition' VIRTUAL, id INT"
         )
         table = f"CREATE TABLE a ({columns}, PRIMARY KEY ({{}}) NOT ENFORCED) WITH ({self.KAFKA}, 'topic' = '{{}}');"
 
-        assert self.told(table.format("part, `offset`", "t") + "SELECT * FROM a") == []
-        assert self.told(table.format("`offset`", "t") + "SELECT * FROM a") == [("primary-key", "error")]
-        assert self.told(table.format("part, `offset`", "t;u") + "SELECT * FROM a") == [("primary-key", "error")]
+        assert self.problem_codes(table.format("part, `offset`", "t") + "SELECT * FROM a") == []
+        assert self.problem_codes(table.format("`offset`", "t") + "SELECT * FROM a") == [("primary-key", "error")]
+        assert self.problem_codes(table.format("part, `offset`", "t;u") + "SELECT * FROM a") == [
+            ("primary-key", "error")
+        ]

@@ -68,22 +68,22 @@ def run(spark: SparkSession, text: str, kafka: LocalKafka, **more: Any) -> None:
     run_script(plan, spark, RunOptions(cluster, once=True, **more))
 
 
-def seed(name: str, *topics: str) -> str:
+def adapt_script(name: str, *topics: str) -> str:
     """An example of the page, with topics that there are instead of ``KafkaTopic``."""
     first, *others = (SEEDS / f"{name}.sql").read_text(encoding="utf-8").split("'KafkaTopic'")
     assert len(others) == len(topics)
     return "".join([first, *(f"'{topic}'{rest}" for topic, rest in zip(topics, others, strict=True))])
 
 
-def printed(capfd: pytest.CaptureFixture[str]) -> list[str]:
+def changelog_lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [text for text in capfd.readouterr().out.splitlines() if text[:3] in ("+I[", "-U[", "+U[", "-D[")]
 
 
 def by_name(lines: list[str], place: int = 7) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    results: dict[str, list[str]] = {}
     for text in lines:
-        found.setdefault(text[3:-1].split(", ")[place], []).append(text)
-    return found
+        results.setdefault(text[3:-1].split(", ")[place], []).append(text)
+    return results
 
 
 class TestTheExamplesOfThePage:
@@ -95,11 +95,11 @@ class TestTheExamplesOfThePage:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *(Record(text, key=key) for text, key in zip(ORDERS, KEYS, strict=True)))
 
-        run(spark, f"SET 'execution.runtime-mode' = '{mode}'; {seed('004-example-1', topic)}", kdsl_kafka)
+        run(spark, f"SET 'execution.runtime-mode' = '{mode}'; {adapt_script('004-example-1', topic)}", kdsl_kafka)
 
-        assert by_name(printed(capfd)) == CHANGES
+        assert by_name(changelog_lines(capfd)) == CHANGES
 
-    def test_a_restart_in_the_middle_goes_on_with_the_rows_before(
+    def test_a_restart_in_the_middle_continues_with_the_previous_rows(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
         capfd: pytest.CaptureFixture[str],
     ) -> None:  # fmt: skip
@@ -108,8 +108,8 @@ class TestTheExamplesOfThePage:
         seen = []
         for some in (records[:2], records[2:]):
             kdsl_kafka.produce(topic, *some)
-            run(spark, seed("004-example-1", topic), kdsl_kafka, checkpoint=str(tmp_path))
-            seen.append(by_name(printed(capfd)))
+            run(spark, adapt_script("004-example-1", topic), kdsl_kafka, checkpoint=str(tmp_path))
+            seen.append(by_name(changelog_lines(capfd)))
 
         assert seen == [{"Bob": CHANGES["Bob"][:1], "Cindy": CHANGES["Cindy"]}, {"Bob": CHANGES["Bob"][1:]}]
 
@@ -119,7 +119,7 @@ class TestTheExamplesOfThePage:
         source, sink = kdsl_topic("orders"), kdsl_topic("by-key", partitions=2)
         kdsl_kafka.produce(source, *ORDERS)
 
-        run(spark, seed("004-example-2", source, sink).replace("latest-offset", "earliest-offset"), kdsl_kafka)
+        run(spark, adapt_script("004-example-2", source, sink).replace("latest-offset", "earliest-offset"), kdsl_kafka)
 
         records = [(r.key(), json.loads(r.value() or b"")) for r in kdsl_kafka.read(sink)]
         expected = [json.loads(text) | {"pay_amount": p, "real_pay": r} for text, (p, r) in zip(
@@ -156,7 +156,7 @@ class TestChanges:
             kdsl_kafka.produce(topics["words"], *(json.dumps({"word": word}) for word in words))
             run(spark, text, kdsl_kafka, checkpoint=str(tmp_path))
 
-        assert by_name(printed(capfd), 0) == {
+        assert by_name(changelog_lines(capfd), 0) == {
             "a": ["+I[a, 2]", "-U[a, 2]", "+U[a, 3]"],
             "b": ["+I[b, 2]"],
         }
@@ -165,7 +165,7 @@ class TestChanges:
             counts.setdefault(record.key(), []).append(json.loads(record.value() or b"")["n"])
         assert counts == {b'{"word":"a"}': [1, 2, 3], b'{"word":"b"}': [1, 2], b'{"word":"c"}': [1]}
 
-    def test_groups_of_a_changelog_take_old_rows_back_and_go_when_they_are_empty_or_pass_no_more(
+    def test_groups_of_a_changelog_retract_old_rows_and_disappear_when_empty_or_filtered_out(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
         capfd: pytest.CaptureFixture[str],
     ) -> None:  # fmt: skip
@@ -197,10 +197,10 @@ class TestChanges:
 
         run(spark, f"{tables} INSERT INTO regions {groups}", kdsl_kafka, checkpoint=str(tmp_path))
         run(spark, f"SET 'execution.runtime-mode' = 'batch'; {tables} INSERT INTO shown {groups}", kdsl_kafka)
-        in_batch = by_name(printed(capfd), 0)
+        in_batch = by_name(changelog_lines(capfd), 0)
         run(spark, f"{tables} INSERT INTO shown SELECT * FROM regions", kdsl_kafka)
 
-        assert by_name(printed(capfd), 0) == {
+        assert by_name(changelog_lines(capfd), 0) == {
             "Ulm": ["+I[Ulm, 2, 13, 6, 6.5]", "-U[Ulm, 2, 13, 6, 6.5]", "+U[Ulm, 1, 2, 2, 2.0]"],
             "Rom": ["+I[Rom, 2, 10, 5, 5.0]"],
             "Oslo": ["+I[Oslo, 1, 1, 1, 1.0]", "-D[Oslo, 1, 1, 1, 1.0]"],
@@ -217,11 +217,11 @@ class TestChanges:
 
         run(spark, text, kdsl_kafka)
 
-        found = {(r.key(), r.value()) for r in kdsl_kafka.read(topics["big"])}
-        assert found == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
-        assert by_name(printed(capfd), 0) == {"a": ["+I[a, 1]", "-D[a, 1]"], "b": ["+I[b, 2]"]}
+        results = {(r.key(), r.value()) for r in kdsl_kafka.read(topics["big"])}
+        assert results == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
+        assert by_name(changelog_lines(capfd), 0) == {"a": ["+I[a, 1]", "-D[a, 1]"], "b": ["+I[b, 2]"]}
 
-    def test_windows_give_their_last_result_alone(
+    def test_windows_return_only_their_last_result(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         source, sink = kdsl_topic("timed"), kdsl_topic("sink")
@@ -240,8 +240,8 @@ class TestChanges:
 
         run(spark, text, kdsl_kafka, checkpoint=str(tmp_path))
 
-        found = [json.loads(r.value() or b"") for r in kdsl_kafka.read(sink)]
-        assert [(row["begins"], row["n"]) for row in found] == [
+        results = [json.loads(r.value() or b"") for r in kdsl_kafka.read(sink)]
+        assert [(row["begins"], row["n"]) for row in results] == [
             ("2026-01-01 00:00:00", 2),
             ("2026-01-01 00:01:00", 1),
         ]

@@ -2,7 +2,7 @@
 
     python tests/flink_sql/translate/record.py
 
-Each expression is worked out over the rows of ``data/rows.sql`` in the time zone Europe/Berlin, and written as Flink
+Each expression is computed over the rows of ``data/rows.sql`` in the time zone Europe/Berlin, and written as Flink
 casts it to text (``[text of each row]``), with its type; or with the word ``error`` where Flink refuses it. What has an
 answer already is not asked again. The answers are ``expressions.jsonl`` and ``queries.jsonl``; queries read
 the tables of ``tables.json``, in batches, or where a batch is refused as a stream that only takes new rows.
@@ -37,8 +37,8 @@ class Flink:
 
     def values(self, sqls: list[str]) -> list[list[Any]]:
         listed = ", ".join(f"CAST(({sql}) AS STRING) AS c{i}" for i, sql in enumerate(sqls))
-        with self.env.execute_sql(f"SELECT k, {listed} FROM t").collect() as found:
-            rows = sorted((list(row) for row in found), key=lambda row: row[0])
+        with self.env.execute_sql(f"SELECT k, {listed} FROM t").collect() as actual:
+            rows = sorted((list(row) for row in actual), key=lambda row: row[0])
         return [[row[i + 1] for row in rows] for i in range(len(sqls))]
 
 
@@ -49,7 +49,7 @@ def main() -> None:
 
 def _expressions() -> None:
     texts = [line for line in (DATA / "expressions.txt").read_text(encoding="utf-8").splitlines() if line]
-    cases = _known("expressions.jsonl")
+    cases = _load_answers("expressions.jsonl")
     asked = [sql for sql in texts if sql not in cases]
     flink = Flink()
     for sql in asked:
@@ -65,14 +65,14 @@ def _expressions() -> None:
 
 def _queries() -> None:
     texts = [sql.strip() for sql in (DATA / "queries.sql").read_text(encoding="utf-8").split(";\n") if sql.strip()]
-    cases = _known("queries.jsonl")
+    cases = _load_answers("queries.jsonl")
     with TemporaryDirectory() as folder:
         batch, stream = (_tables(Path(folder), streaming=streaming) for streaming in (False, True))
         for sql in texts:
             if sql not in cases:
-                found = _rows(batch, sql)
-                streamed = _rows(stream, sql) if "error" in found else {}
-                cases[sql] = {"sql": sql, **(streamed if "rows" in streamed else found)}
+                result = _rows(batch, sql)
+                streamed = _rows(stream, sql) if "error" in result else {}
+                cases[sql] = {"sql": sql, **(streamed if "rows" in streamed else result)}
                 _write("queries.jsonl", [cases[known] for known in texts if known in cases])
 
 
@@ -84,12 +84,12 @@ def _tables(folder: Path, *, streaming: bool) -> Any:
     env.get_config().set("table.local-time-zone", ZONE)
     env.get_config().set("taskmanager.numberOfTaskSlots", "8")
     env.get_config().set("slot.request.timeout", "20000")
-    for name, told in json.loads((DATA / "tables.json").read_text(encoding="utf-8")).items():
+    for name, message in json.loads((DATA / "tables.json").read_text(encoding="utf-8")).items():
         (folder / name).mkdir(exist_ok=True)
-        (folder / name / "rows").write_text("\n".join(map(json.dumps, told["rows"])), encoding="utf-8")
-        mark = ", WATERMARK FOR ts AS ts" if "ts TIMESTAMP" in told["columns"] else ""
+        (folder / name / "rows").write_text("\n".join(map(json.dumps, message["rows"])), encoding="utf-8")
+        mark = ", WATERMARK FOR ts AS ts" if "ts TIMESTAMP" in message["columns"] else ""
         files = f"'connector' = 'filesystem', 'path' = '{folder / name}', 'format' = 'json'"
-        env.execute_sql(f"CREATE TABLE {name} ({told['columns']}{mark}) WITH ({files})")
+        env.execute_sql(f"CREATE TABLE {name} ({message['columns']}{mark}) WITH ({files})")
     return env
 
 
@@ -97,8 +97,8 @@ def _rows(env: Any, sql: str) -> dict[str, Any]:
     try:
         result = env.execute_sql(sql)
         names = list(result.get_table_schema().get_field_names())
-        with result.collect() as found:
-            rows = [(row.get_row_kind().name, [_shown(value) for value in row]) for row in found]
+        with result.collect() as actual:
+            rows = [(row.get_row_kind().name, [_to_json(value) for value in row]) for row in actual]
     except Exception as e:  # noqa: BLE001  # whatever it says
         return {"error": _reason(e)}
     if any(kind != "INSERT" for kind, _ in rows):
@@ -106,20 +106,20 @@ def _rows(env: Any, sql: str) -> dict[str, Any]:
     return {"columns": names, "rows": sorted((row for _, row in rows), key=json.dumps)}
 
 
-def _shown(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_to_json(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): _shown(one) for key, one in value.items()}
+        return {str(key): _to_json(one) for key, one in value.items()}
     if value is None or isinstance(value, bool | int | float | str):
         return value
     try:
-        return [_shown(one) for one in value]
+        return [_to_json(one) for one in value]
     except TypeError:
         return str(value)
 
 
-def _known(name: str) -> dict[str, dict[str, Any]]:
+def _load_answers(name: str) -> dict[str, dict[str, Any]]:
     answers = DATA / name
     known = map(json.loads, answers.read_text(encoding="utf-8").splitlines() if answers.exists() else ())
     return {case["sql"]: case for case in known}

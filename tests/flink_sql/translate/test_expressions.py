@@ -48,23 +48,23 @@ def rows(spark: SparkSession) -> Iterator[tuple[DataFrame, t.Row]]:
     spark.conf.unset("spark.sql.timeType.enabled")
 
 
-def translated(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, str]]:
+def translate_cases(row: t.Row) -> tuple[list[tuple[dict[str, Any], str]], dict[str, str]]:
     """Each case with its value as text in Spark SQL; and why the others have none."""
     columns = {f.name: f.type for f in row.fields}
-    found, refused = [], {}
+    results, refused = [], {}
     for case in CASES:
         try:
-            found.append((case, cast_to_string(translate_expression(case["sql"], columns))))
+            results.append((case, cast_to_string(translate_expression(case["sql"], columns))))
         except UntranslatableError as e:
             refused[case["sql"]] = e.reason
-    return found, refused
+    return results, refused
 
 
 class TestAsFlink:
     def test_values(self, rows: tuple[DataFrame, t.Row]) -> None:
         df, row = rows
-        found, _ = translated(row)
-        asked = [(case, text) for case, text in found if "rows" in case and case["sql"] not in DIFFERENCES]
+        result, _ = translate_cases(row)
+        asked = [(case, text) for case, text in result if "rows" in case and case["sql"] not in DIFFERENCES]
         got = df.selectExpr("k", *(f"{text} AS c{i}" for i, (_, text) in enumerate(asked))).orderBy("k").collect()
 
         odd = {
@@ -105,27 +105,27 @@ class TestAsFlink:
 
         assert list(df.limit(1).selectExpr(*texts).collect()[0]) == list(wanted.values())
 
-    def test_what_flink_refuses_gives_no_value_here_either(self, rows: tuple[DataFrame, t.Row]) -> None:
+    def test_what_flink_refuses_has_no_value_here_either(self, rows: tuple[DataFrame, t.Row]) -> None:
         from pyspark.errors import PySparkException
 
         df, row = rows
-        for case, text in translated(row)[0]:
+        for case, text in translate_cases(row)[0]:
             if "error" not in case or case["sql"] in DIFFERENCES:
                 continue
             with pytest.raises(PySparkException):
                 df.selectExpr(text).collect()
 
     def test_what_is_not_translated_or_differs_is_written_down(self, rows: tuple[DataFrame, t.Row]) -> None:
-        _, refused = translated(rows[1])
+        _, refused = translate_cases(rows[1])
         accepted = {case["sql"] for case in CASES if "error" not in case}
 
         assert {sql for sql in refused if sql in accepted} == {k for k, v in DIFFERENCES.items() if "refused" in v}
 
 
-def refused(sql: str) -> UntranslatableError:
-    with pytest.raises(UntranslatableError) as told:
+def error_of(sql: str) -> UntranslatableError:
+    with pytest.raises(UntranslatableError) as error:
         translate_expression(sql, COLUMNS)
-    return told.value
+    return error.value
 
 
 class TestErrors:
@@ -163,33 +163,33 @@ class TestErrors:
             ("INTERVAL '" + "9" * 5000 + "' WEEK", "WEEK", 0, "is not a number of weeks"),
         ],
     )
-    def test_they_name_what_is_wrong_and_where(self, sql: str, name: str, position: int, reason: str) -> None:
-        told = refused(sql)
+    def test_they_name_the_mistake_and_its_location(self, sql: str, name: str, position: int, reason: str) -> None:
+        message = error_of(sql)
 
-        assert (told.name, told.position) == (name, position)
-        assert reason in told.reason
-        assert told.fix
+        assert (message.name, message.position) == (name, position)
+        assert reason in message.reason
+        assert message.fix
 
     @pytest.mark.parametrize("text", ["(" * 5000 + "a" + ")" * 5000, "NOT " * 5000 + "o", " + ".join(["a"] * 5000)])
-    def test_what_is_too_deep_is_told_at_a_place(self, text: str) -> None:
-        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+    def test_excessive_nesting_is_reported_at_a_location(self, text: str) -> None:
+        with pytest.raises(UntranslatableError, match="nested too deeply") as error:
             translate_expression(text, COLUMNS)
-        assert 0 <= told.value.position < len(text)
-        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+        assert 0 <= error.value.position < len(text)
+        with pytest.raises(UntranslatableError, match="nested too deeply") as error:
             translate_query(f"SELECT {text} FROM t", {"t": t.row(a=t.Int(), o=t.Boolean())})
-        assert 0 <= told.value.position < len(text)
+        assert 0 <= error.value.position < len(text)
 
-    def test_a_query_that_is_too_deep_is_told_at_a_place(self) -> None:
-        with pytest.raises(UntranslatableError, match="nested too deeply") as told:
+    def test_a_query_that_is_too_deep_is_reported_at_a_location(self) -> None:
+        with pytest.raises(UntranslatableError, match="nested too deeply") as error:
             translate_query("SELECT * FROM (" * 3000 + "t" + ")" * 3000, {"t": t.row(a=t.Int())})
-        assert told.value.position > 0
+        assert error.value.position > 0
 
-    def test_the_place_is_shown_with_a_caret(self) -> None:
-        assert str(refused("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
-        assert str(refused("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
+    def test_the_position_is_shown_with_a_caret(self) -> None:
+        assert str(error_of("a +\n  UPER(s)")).splitlines()[0].startswith("line 2, column 3: there is no function")
+        assert str(error_of("a +\n  UPER(s)")).splitlines()[1:] == ["    UPER(s)", "    ^^^^"]
 
-    def test_of_a_long_line_the_part_around_the_place_is_shown(self) -> None:
-        lines = str(refused("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
+    def test_the_part_of_a_long_line_around_the_position_is_shown(self) -> None:
+        lines = str(error_of("1 + " * 60 + "UPER(s)" + " + 1" * 60)).splitlines()
 
         assert lines[0].startswith("column 241: there is no function")
         assert (lines[1][:3], lines[1][-1]) == ("  …", "…")
@@ -198,17 +198,17 @@ class TestErrors:
 
     def test_a_secret_of_a_hint_does_not_show(self) -> None:
         hint = "/*+ OPTIONS('properties.sasl.password' = 'xyzzy') */"
-        with pytest.raises(UntranslatableError) as told:
+        with pytest.raises(UntranslatableError) as error:
             translate_query(f"SELECT nme FROM t {hint}", {"t": t.row(a=t.Int())})
-        assert "xyzzy" not in str(told.value)
+        assert "xyzzy" not in str(error.value)
 
     def test_they_travel_between_processes(self) -> None:
-        told = pickle.loads(pickle.dumps(refused("UPER(s)")))
+        document = pickle.loads(pickle.dumps(error_of("UPER(s)")))
 
-        assert (told.name, told.position, told.line, told.column) == ("UPER", 0, 1, 1)
+        assert (document.name, document.position, document.line, document.column) == ("UPER", 0, 1, 1)
 
     def test_names_are_matched_exactly(self) -> None:
-        assert "did you mean 'a'" in refused("A").reason
+        assert "did you mean 'a'" in error_of("A").reason
 
 
 class TestText:

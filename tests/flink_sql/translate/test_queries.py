@@ -52,20 +52,20 @@ def views(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def given(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
+def query_rows(spark: SparkSession, text: str) -> list[tuple[Any, ...]]:
     """The rows of a query, times as minutes and seconds."""
 
-    def shown(value: Any) -> Any:
+    def format_time(value: Any) -> Any:
         return value.strftime("%M:%S") if isinstance(value, dt.datetime) else value
 
-    rows = [tuple(map(shown, r)) for r in spark.sql(translate_query(text, TABLES).text).collect()]
+    rows = [tuple(map(format_time, r)) for r in spark.sql(translate_query(text, TABLES).text).collect()]
     return sorted(rows, key=lambda r: [(v is not None, v) for v in r])
 
 
-def refused(text: str) -> UntranslatableError:
-    with pytest.raises(UntranslatableError) as told:
+def error_of(text: str) -> UntranslatableError:
+    with pytest.raises(UntranslatableError) as error:
         translate_query(text, TABLES)
-    return told.value
+    return error.value
 
 
 class TestJoinsByName:
@@ -84,14 +84,14 @@ class TestJoinsByName:
         assert ", ".join(str(f).replace("`", "") for f in translate_query(query, TABLES).columns.fields) == columns
 
     def test_rows(self, views: SparkSession) -> None:
-        assert given(views, "SELECT * FROM a JOIN b USING (k)") == [(1, "p", 10, "one")]
-        assert given(views, "SELECT k, w FROM a FULL JOIN b USING (k) WHERE k > 1") == [
+        assert query_rows(views, "SELECT * FROM a JOIN b USING (k)") == [(1, "p", 10, "one")]
+        assert query_rows(views, "SELECT k, w FROM a FULL JOIN b USING (k) WHERE k > 1") == [
             (2, None), (3, None), (4, "four"),
         ]  # fmt: skip
-        assert given(views, "SELECT k, a.k, b.k FROM a RIGHT JOIN b USING (k)") == [(1, 1, 1), (4, None, 4)]
-        assert given(views, "SELECT * FROM a NATURAL JOIN c") == [(1, "p", 10, 100)]
-        assert given(views, "SELECT k, z, w FROM a JOIN b USING (k) JOIN c USING (k)") == [(1, 100, "one")]
-        assert len(given(views, "SELECT x, w FROM (SELECT x FROM a) AS q NATURAL JOIN b")) == 6
+        assert query_rows(views, "SELECT k, a.k, b.k FROM a RIGHT JOIN b USING (k)") == [(1, 1, 1), (4, None, 4)]
+        assert query_rows(views, "SELECT * FROM a NATURAL JOIN c") == [(1, "p", 10, 100)]
+        assert query_rows(views, "SELECT k, z, w FROM a JOIN b USING (k) JOIN c USING (k)") == [(1, 100, "one")]
+        assert len(query_rows(views, "SELECT x, w FROM (SELECT x FROM a) AS q NATURAL JOIN b")) == 6
 
     @pytest.mark.parametrize(
         ("query", "reason"),
@@ -104,8 +104,8 @@ class TestJoinsByName:
             ("SELECT k FROM a JOIN e USING (k)", "= compares INT with STRING"),
         ],
     )
-    def test_what_is_no_such_join(self, query: str, reason: str) -> None:
-        assert reason in refused(query).reason
+    def test_other_joins(self, query: str, reason: str) -> None:
+        assert reason in error_of(query).reason
 
 
 class TestGroupings:
@@ -122,7 +122,7 @@ class TestGroupings:
         ],
     )  # fmt: skip
     def test_rows(self, views: SparkSession, grouping: str, rows: list[tuple[Any, ...]]) -> None:
-        assert given(views, f"SELECT k, v, COUNT(*), GROUPING_ID(k, v) FROM c GROUP BY {grouping}") == rows
+        assert query_rows(views, f"SELECT k, v, COUNT(*), GROUPING_ID(k, v) FROM c GROUP BY {grouping}") == rows
 
     def test_a_key_may_be_missing(self) -> None:
         columns = translate_query("SELECT x, GROUPING(x) AS g, SUM(x) AS s FROM a GROUP BY ROLLUP (x)", TABLES).columns
@@ -137,18 +137,18 @@ class TestGroupings:
             ("SELECT x FROM a GROUP BY CUBE (k)", "'x' is neither grouped by nor aggregated"),
         ],
     )
-    def test_what_is_none(self, query: str, reason: str) -> None:
-        assert reason in refused(query).reason
+    def test_unsupported_queries(self, query: str, reason: str) -> None:
+        assert reason in error_of(query).reason
 
 
 class TestFirstAndLast:
     def test_leave_null_out(self, views: SparkSession) -> None:
         over = "OVER (PARTITION BY k ORDER BY ts)"
 
-        assert given(views, f"SELECT ts, FIRST_VALUE(n) {over}, LAST_VALUE(n) {over} FROM e WHERE k = 'x'") == [
+        assert query_rows(views, f"SELECT ts, FIRST_VALUE(n) {over}, LAST_VALUE(n) {over} FROM e WHERE k = 'x'") == [
             ("00:10", 1, 1), ("01:30", 1, 1), ("04:00", 1, 4),
         ]  # fmt: skip
-        assert given(views, "SELECT k, FIRST_VALUE(n) FROM e WHERE n IS NULL OR n = 4 GROUP BY k") == [("x", 4)]
+        assert query_rows(views, "SELECT k, FIRST_VALUE(n) FROM e WHERE n IS NULL OR n = 4 GROUP BY k") == [("x", 4)]
 
 
 class TestWindows:
@@ -157,7 +157,7 @@ class TestWindows:
         windows = f"CUMULATE(TABLE e, DESCRIPTOR({time}), INTERVAL '2' MINUTES, INTERVAL '4' MINUTES)"
         query = f"SELECT window_start, window_end, COUNT(*), SUM(n) FROM {windows} GROUP BY window_start, window_end"
 
-        assert given(views, query) == [
+        assert query_rows(views, query) == [
             ("00:00", "02:00", 3, 4), ("00:00", "04:00", 3, 4), ("04:00", "06:00", 2, 9), ("04:00", "08:00", 2, 9),
         ]  # fmt: skip
 
@@ -168,7 +168,7 @@ class TestWindows:
             f"SELECT k, window_start, window_end, COUNT(*) FROM TABLE({windows}) GROUP BY k, window_start, window_end"
         )
 
-        assert given(views, query) == [
+        assert query_rows(views, query) == [
             ("x", "00:10", "03:30", 2), ("x", "04:00", "06:00", 1),
             ("y", "01:59", "03:59", 1), ("y", "05:00", "07:00", 1),
         ]  # fmt: skip
@@ -180,13 +180,13 @@ class TestWindows:
             "SELECT SESSION_START(ts, INTERVAL '2' MINUTES), COUNT(*) FROM e GROUP BY SESSION(ts, INTERVAL '2' MINUTES)"
         )
 
-        assert given(views, new) == given(views, old) == [("00:10", 3), ("04:00", 2)]
+        assert query_rows(views, new) == query_rows(views, old) == [("00:10", 3), ("04:00", 2)]
 
     def test_a_window_of_an_instant_is_selected(self, views: SparkSession) -> None:
         query = """SELECT window_start, window_time, COUNT(*)
             FROM TUMBLE(TABLE e, DESCRIPTOR(at), INTERVAL '5' MINUTES) GROUP BY window_start, window_end, window_time"""
 
-        assert given(views, query) == [("00:00", "04:59", 4), ("05:00", "09:59", 1)]
+        assert query_rows(views, query) == [("00:00", "04:59", 4), ("05:00", "09:59", 1)]
 
     @pytest.mark.parametrize(
         ("window", "offset"),
@@ -251,4 +251,4 @@ class TestWindows:
         ],
     )
     def test_what_is_refused(self, query: str, reason: str) -> None:
-        assert reason in refused(query).reason
+        assert reason in error_of(query).reason

@@ -35,7 +35,7 @@ def row(columns: str) -> t.Row:
     return kind
 
 
-TABLES = {name: row(told["columns"]) for name, told in GIVEN.items()}
+TABLES = {name: row(message["columns"]) for name, message in GIVEN.items()}
 
 
 def outcome(sql: str) -> str:
@@ -50,9 +50,9 @@ def outcome(sql: str) -> str:
 def views(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     before = spark.conf.get("spark.sql.session.timeZone") or "UTC"
     spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    for name, told in GIVEN.items():
+    for name, message in GIVEN.items():
         path = tmp_path_factory.mktemp("tables") / name
-        path.write_text("\n".join(map(json.dumps, told["rows"])), encoding="utf-8")
+        path.write_text("\n".join(map(json.dumps, message["rows"])), encoding="utf-8")
         schema = ", ".join(f"`{f.name}` {spark_type_name(f.type)}" for f in TABLES[name].fields)
         read = spark.read.schema(schema).option("timestampNTZFormat", "yyyy-MM-dd HH:mm:ss[.SSS]")
         read.json(str(path)).createOrReplaceTempView(name)
@@ -62,11 +62,11 @@ def views(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     spark.conf.set("spark.sql.session.timeZone", before)
 
 
-def shown(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     if isinstance(value, tuple | list):
-        return [shown(one) for one in value]
+        return [to_json(one) for one in value]
     if isinstance(value, dict):
-        return {str(key): shown(one) for key, one in value.items()}
+        return {str(key): to_json(one) for key, one in value.items()}
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
@@ -75,7 +75,7 @@ def shown(value: Any) -> Any:
 )
 def test_rows(case: dict[str, Any], views: SparkSession) -> None:
     query = translate_query(case["sql"], TABLES)
-    rows = [shown(found) for found in views.sql(query.text).collect()]
+    rows = [to_json(item) for item in views.sql(query.text).collect()]
 
     assert sorted(rows, key=json.dumps) == case["rows"]
     assert list(query.columns.names) == case["columns"]
@@ -87,6 +87,6 @@ def test_what_differs_is_written_down() -> None:
         for case in CASES
         if outcome(case["sql"]) == ("refused" if "rows" in case else "taken")
     }
-    written = {sql: kind for sql, told in DIFFERENCES.items() for kind in told if kind != "value"}
+    written = {sql: kind for sql, message in DIFFERENCES.items() for kind in message if kind != "value"}
 
     assert odd == written

@@ -1,4 +1,4 @@
-"""Numbers of variable length in a buffer: what is written reads back, and what is too long is told."""
+"""Numbers of variable length in a buffer: what is written reads back, and what is too long is reported."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ NUMBERS = st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 300), min_size=1, 
 
 def plain(number: int) -> bytes:
     """A number as it is written, byte by byte."""
-    made = b""
+    result = b""
     while number > 0x7F:
-        made += bytes([number & 0x7F | 0x80])
+        result += bytes([number & 0x7F | 0x80])
         number >>= 7
-    return made + bytes([number])
+    return result + bytes([number])
 
 
 @given(NUMBERS)
@@ -36,20 +36,20 @@ def test_numbers_are_written_and_read(numbers: list[int]) -> None:
     ends = np.cumsum(sizes)
     target = np.zeros(int(ends[-1]), dtype=np.uint8)
     write_varints(target, ends - sizes, array, sizes)
-    made, size, bad = read_varints(*pad_bytes(target), ends - sizes)
+    result, size, bad = read_varints(*pad_bytes(target), ends - sizes)
 
     assert target.tobytes() == b"".join(map(plain, numbers))
-    assert made.tolist() == numbers
+    assert result.tolist() == numbers
     assert (np.zeros(len(numbers)) + size).tolist() == sizes.tolist()
     assert bad is None or not bad.any()
 
 
 @pytest.mark.parametrize("data", [b"\xff" * 9 + b"\x02", b"\x80" * 10 + b"\x01"])
-def test_a_number_of_more_than_64_bits_is_told(data: bytes) -> None:
+def test_a_number_of_more_than_64_bits_is_reported(data: bytes) -> None:
     held = np.frombuffer(b"\x05" + data, dtype=np.uint8)
-    made, _, bad = read_varints(*pad_bytes(held), np.array([0, 1]))
+    result, _, bad = read_varints(*pad_bytes(held), np.array([0, 1]))
 
-    assert made[0] == 5
+    assert result[0] == 5
     assert bad is not None
     assert bad.tolist() == [False, True]
 
@@ -65,7 +65,7 @@ def test_signs_go_and_come_back(numbers: list[int]) -> None:
 
 @given(st.integers(0, 2**56 - 1))
 @settings(deadline=None)
-def test_seven_bits_lie_in_each_byte(number: int) -> None:
+def test_each_byte_has_seven_bits(number: int) -> None:
     (word,) = spread_groups(np.array([number], dtype=np.uint64)).tolist()
 
     assert [word >> 8 * i & 0xFF for i in range(8)] == [number >> 7 * i & 0x7F for i in range(8)]

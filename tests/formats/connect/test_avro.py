@@ -1,4 +1,4 @@
-"""Avro that Kafka Connect's converters wrote: the writer's schema says what numbers, texts and records mean."""
+"""Avro that Kafka Connect's converters wrote: the writer's schema says what numbers, strings and records mean."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TEXTS = st.one_of(
 PAIRS = st.fixed_dictionaries({"scale": st.integers(-3, 12), "value": st.binary(max_size=18)})
 
 
-def annotated(kind: str, name: str, **more: Any) -> dict[str, Any]:
+def connect_type(kind: str, name: str, **more: Any) -> dict[str, Any]:
     return {"type": kind, "connect.version": 1, "connect.name": name, **more}
 
 
@@ -91,22 +91,22 @@ def read(schema: Any, kind: t.DataType, *values: Any) -> Decoded:
 
 
 CASES: list[tuple[Any, t.DataType, st.SearchStrategy[Any]]] = [
-    (annotated("int", f"{DEBEZIUM}Date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
-    (annotated("int", f"{DEBEZIUM}Time"), t.Time(3), st.integers(-5, 86_400_005)),
-    (annotated("long", f"{DEBEZIUM}MicroTime"), t.Time(6), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}NanoTime"), t.Time(3), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(3), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6, nullable=False), NUMBERS),
-    (annotated("long", f"{DEBEZIUM}NanoTimestamp"), t.TimestampLtz(6), NUMBERS),
-    (annotated("string", f"{DEBEZIUM}IsoDate"), t.Date(), TEXTS),
-    (annotated("string", f"{DEBEZIUM}IsoTime"), t.Time(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), TEXTS),
-    (annotated("string", f"{DEBEZIUM}ZonedTime"), t.Time(6), TEXTS),
-    (annotated("int", f"{CONNECT}Date", logicalType="date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
-    (annotated("int", f"{CONNECT}Time", logicalType="time-millis"), t.Time(3), st.integers(-5, 86_400_005)),
-    (annotated("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis"), t.TimestampLtz(3), NUMBERS),
+    (connect_type("int", f"{DEBEZIUM}Date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
+    (connect_type("int", f"{DEBEZIUM}Time"), t.Time(3), st.integers(-5, 86_400_005)),
+    (connect_type("long", f"{DEBEZIUM}MicroTime"), t.Time(6), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}NanoTime"), t.Time(3), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(3), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(6, nullable=False), NUMBERS),
+    (connect_type("long", f"{DEBEZIUM}NanoTimestamp"), t.TimestampLtz(6), NUMBERS),
+    (connect_type("string", f"{DEBEZIUM}IsoDate"), t.Date(), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}IsoTime"), t.Time(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), TEXTS),
+    (connect_type("string", f"{DEBEZIUM}ZonedTime"), t.Time(6), TEXTS),
+    (connect_type("int", f"{CONNECT}Date", logicalType="date"), t.Date(), st.integers(-(1 << 31), (1 << 31) - 1)),
+    (connect_type("int", f"{CONNECT}Time", logicalType="time-millis"), t.Time(3), st.integers(-5, 86_400_005)),
+    (connect_type("long", f"{CONNECT}Timestamp", logicalType="timestamp-millis"), t.TimestampLtz(3), NUMBERS),
     ({"type": "long", "logicalType": "time-micros"}, t.Time(3), NUMBERS),
     (VARIABLE, t.Decimal(20, 3), PAIRS),
     ("string", t.Decimal(10, 2), TEXTS),
@@ -118,10 +118,10 @@ CASES: list[tuple[Any, t.DataType, st.SearchStrategy[Any]]] = [
 def test_columns_are_as_single_bodies(schema: Any, kind: t.DataType, values: st.SearchStrategy[Any]) -> None:
     @given(st.lists(values, min_size=1, max_size=8), st.booleans())
     @settings(deadline=None, max_examples=examples(25))
-    def check(found: list[Any], optional: bool) -> None:
-        read(["null", schema] if optional else schema, kind, *found, *([None] if optional and kind.nullable else []))
+    def check(actual: list[Any], optional: bool) -> None:
+        read(["null", schema] if optional else schema, kind, *actual, *([None] if optional and kind.nullable else []))
         array = {"type": "array", "items": ["null", schema]}
-        read(array, t.Array(kind), found, [], [None, *found] if kind.nullable else [])
+        read(array, t.Array(kind), actual, [], [None, *actual] if kind.nullable else [])
 
     check()
 
@@ -129,41 +129,46 @@ def test_columns_are_as_single_bodies(schema: Any, kind: t.DataType, values: st.
 @pytest.mark.parametrize(
     ("schema", "kind", "value", "wanted"),
     [
-        (annotated("int", f"{DEBEZIUM}Date"), t.Date(), 17_424, 17_424),
-        (annotated("long", f"{DEBEZIUM}MicroTime"), t.Time(6), 14_711_789_123, 14_711_789_123_000),
-        (annotated("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(6), 1_529_507_596_945, 1_529_507_596_945_000),
-        (annotated("long", f"{DEBEZIUM}MicroTimestamp"), t.Timestamp(3), 1_529_507_596_945_104, 1_529_507_596_945_104),
+        (connect_type("int", f"{DEBEZIUM}Date"), t.Date(), 17_424, 17_424),
+        (connect_type("long", f"{DEBEZIUM}MicroTime"), t.Time(6), 14_711_789_123, 14_711_789_123_000),
+        (connect_type("long", f"{DEBEZIUM}Timestamp"), t.Timestamp(6), 1_529_507_596_945, 1_529_507_596_945_000),
         (
-            annotated("long", f"{DEBEZIUM}NanoTimestamp"),
+            connect_type("long", f"{DEBEZIUM}MicroTimestamp"),
+            t.Timestamp(3),
+            1_529_507_596_945_104,
+            1_529_507_596_945_104,
+        ),
+        (
+            connect_type("long", f"{DEBEZIUM}NanoTimestamp"),
             t.Timestamp(9),
             1_529_507_596_945_104_999,
             1_529_507_596_945_104,
         ),
-        (annotated("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), "1970-01-01T00:00:01Z", 1_000_000),
+        (connect_type("string", f"{DEBEZIUM}ZonedTimestamp"), t.TimestampLtz(6), "1970-01-01T00:00:01Z", 1_000_000),
         (VARIABLE, t.Decimal(10, 2), {"scale": 3, "value": b"\x30\x39"}, Decimal("12.35")),
         ("string", t.Decimal(10, 2), "12.5", Decimal("12.50")),
         ("double", t.Decimal(10, 2), 0.1, Decimal("0.10")),
     ],
 )
 def test_what_a_value_means(schema: Any, kind: t.DataType, value: Any, wanted: Any) -> None:
-    found = read(schema, kind, value)
-    assert found.bad == ()
-    assert plain_values(found.rows) == [{"x": wanted}]
+    rows = read(schema, kind, value)
+    assert rows.bad == ()
+    assert plain_values(rows.rows) == [{"x": wanted}]
 
 
 def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
-    schema = annotated("long", f"{DEBEZIUM}MicroTimestamp")
-    found = read(schema, t.Timestamp(6), 9_223_372_036_825_200_000, 1)
-    assert (plain_values(found.rows), found.infinite) == ([{"x": None}, {"x": 1}], 1)
-    found = read(schema, t.Timestamp(6, nullable=False), 9_223_372_036_825_200_000, 1)
-    assert [bad.index for bad in found.bad] == [0]
-    assert "field 'x'" in found.bad[0].reason
-    assert "declare the column nullable" in found.bad[0].reason
+    schema = connect_type("long", f"{DEBEZIUM}MicroTimestamp")
+    rows = read(schema, t.Timestamp(6), 9_223_372_036_825_200_000, 1)
+    assert (plain_values(rows.rows), rows.infinite) == ([{"x": None}, {"x": 1}], 1)
+    rows = read(schema, t.Timestamp(6, nullable=False), 9_223_372_036_825_200_000, 1)
+    assert [bad.index for bad in rows.bad] == [0]
+    assert "field 'x'" in rows.bad[0].reason
+    assert "declare the column nullable" in rows.bad[0].reason
 
 
-def test_a_value_that_cannot_be_read_names_its_place() -> None:
-    found = read(annotated("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
-    assert found.bad[0].reason == (
+def test_the_error_of_an_unreadable_value_names_its_location() -> None:
+    rows = read(connect_type("string", f"{DEBEZIUM}IsoTimestamp"), t.Timestamp(6), "soon")
+    assert rows.bad[0].reason == (
         "field 'x': 'soon' is not a TIMESTAMP(6): expected a timestamp as 2019-07-09T02:28:57.123456Z"
     )
 
@@ -173,8 +178,8 @@ def test_plain_columns_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     row = t.row(at=t.Timestamp(6), seen=t.TimestampLtz(6), price=t.Decimal(20, 2)).as_nullable(False)
     assert isinstance(row, t.Row)
     schema = record(
-        ("at", ["null", annotated("long", f"{DEBEZIUM}MicroTimestamp")]),
-        ("seen", ["null", annotated("string", f"{DEBEZIUM}ZonedTimestamp")]),
+        ("at", ["null", connect_type("long", f"{DEBEZIUM}MicroTimestamp")]),
+        ("seen", ["null", connect_type("string", f"{DEBEZIUM}ZonedTimestamp")]),
         ("price", ["null", VARIABLE]),
     )
     value = {"at": 9_223_372_036_825_200_000, "seen": "infinity", "price": {"scale": 1, "value": b"\1"}}
@@ -182,12 +187,12 @@ def test_plain_columns_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> Non
     assert decoder(schema, row, 32).decode(messages).infinite == 200
 
 
-def test_changes_hold_both_images() -> None:
+def test_changes_contain_both_images() -> None:
     """The records have other names than those of the table, so that they are chosen by what fits."""
     row = t.row(at=t.Timestamp(6), seen=t.Array(t.TimestampLtz(6)), price=t.Decimal(10, 2))
     fields = [
-        {"name": "at", "type": ["null", annotated("long", f"{DEBEZIUM}MicroTimestamp")]},
-        {"name": "seen", "type": {"type": "array", "items": annotated("string", f"{DEBEZIUM}ZonedTimestamp")}},
+        {"name": "at", "type": ["null", connect_type("long", f"{DEBEZIUM}MicroTimestamp")]},
+        {"name": "seen", "type": {"type": "array", "items": connect_type("string", f"{DEBEZIUM}ZonedTimestamp")}},
         {"name": "price", "type": ["null", VARIABLE]},
     ]
     image = {"type": "record", "name": "Value", "fields": fields}
@@ -203,9 +208,9 @@ def test_changes_hold_both_images() -> None:
     rest = {"seen": ["1970-01-01T00:00:01Z"], "price": {"scale": 1, "value": b"\x07"}}
     change = {"before": {"at": 9_223_372_036_825_200_000, **rest}, "after": {"at": 7, **rest}, "op": "u"}
     messages = pa.array([body(schema, change)] * 40, pa.binary())
-    found = extract_rows(decoder(schema, envelope(row), 1).decode(messages), row)
+    result = extract_rows(decoder(schema, envelope(row), 1).decode(messages), row)
     wanted = {"seen": [1_000_000], "price": Decimal("0.70")}
-    assert (plain_values(found.rows)[:2], found.infinite) == ([{"at": None, **wanted}, {"at": 7, **wanted}], 40)
+    assert (plain_values(result.rows)[:2], result.infinite) == ([{"at": None, **wanted}, {"at": 7, **wanted}], 40)
 
 
 @pytest.mark.parametrize("chosen", [AvroConfluent(), DebeziumAvroConfluent()], ids=["rows", "changes"])
@@ -215,7 +220,7 @@ def test_all_times_may_be_read_but_not_written(chosen: AvroConfluent | DebeziumA
     assert [p.code for p in chosen.check(row, "write")] == ["avro-time", "avro-timestamp", "avro-timestamp-ltz"]
 
 
-def test_a_column_of_another_kind_is_still_told() -> None:
+def test_a_column_of_another_kind_is_still_reported() -> None:
     row = t.row(at=t.Timestamp(6))
-    schema = record(("at", annotated("string", f"{DEBEZIUM}ZonedTimestamp")))
+    schema = record(("at", connect_type("string", f"{DEBEZIUM}ZonedTimestamp")))
     assert list(find_misfits(schema, row, avro_schema(row.as_nullable(False), for_reading=True)))  # type: ignore[arg-type]

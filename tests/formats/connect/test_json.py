@@ -321,28 +321,28 @@ def decode(chosen: Format, row: t.Row, *messages: str) -> Decoded:
 def test_infinity_is_null_and_counted_where_the_column_is_nullable() -> None:
     chosen = Json(time_precision_mode="adaptive")
     row = t.row(at=t.Timestamp(6), seen=t.TimestampLtz(6))
-    found = decode(chosen, row, '{"at":9223372036825200000,"seen":"-infinity"}', '{"at":0,"seen":null}')
-    assert (found.rows.to_pylist()[0], found.infinite, found.bad) == ({"at": None, "seen": None}, 2, ())
+    decoded = decode(chosen, row, '{"at":9223372036825200000,"seen":"-infinity"}', '{"at":0,"seen":null}')
+    assert (decoded.rows.to_pylist()[0], decoded.infinite, decoded.bad) == ({"at": None, "seen": None}, 2, ())
     strict = t.row(at=t.Timestamp(6, nullable=False))
-    found = decode(chosen, strict, '{"at":9223372036825200000}')
-    assert "declare the column nullable" in found.bad[0].reason
+    decoded = decode(chosen, strict, '{"at":9223372036825200000}')
+    assert "declare the column nullable" in decoded.bad[0].reason
 
 
-def test_errors_name_the_place_of_a_value_and_what_is_expected() -> None:
+def test_errors_name_the_location_of_a_value_and_what_is_expected() -> None:
     chosen = Json(decimal_handling_mode="precise", time_precision_mode="adaptive")
     row = t.row(order=t.row(prices=t.Array(t.Decimal(4, 2))), at=t.Timestamp(3))
-    found = decode(chosen, row, '{"order":{"prices":["AQ==","12.5"]}}', '{"at":"2024-05-01"}')
-    assert [bad.reason for bad in found.bad] == [
+    decoded = decode(chosen, row, '{"order":{"prices":["AQ==","12.5"]}}', '{"at":"2024-05-01"}')
+    assert [bad.reason for bad in decoded.bad] == [
         "field 'order.prices[1]': '12.5' is not a DECIMAL(4, 2) (expected its digits in base64, as "
         "decimal.handling.mode 'precise' writes them)",
         "field 'at': '2024-05-01' is not a TIMESTAMP(3) (expected a number of milliseconds since 1970-01-01)",
     ]
 
 
-def test_an_object_with_too_many_digits_is_told_so() -> None:
+def test_an_object_with_too_many_digits_is_reported() -> None:
     row = t.row(price=t.Decimal(4, 2))
-    found = decode(Json(decimal_handling_mode="precise"), row, '{"price":{"scale":0,"value":"fwAA"}}')
-    assert found.bad[0].reason == "field 'price': an object is not a DECIMAL(4, 2) (it has too many digits)"
+    decoded = decode(Json(decimal_handling_mode="precise"), row, '{"price":{"scale":0,"value":"fwAA"}}')
+    assert decoded.bad[0].reason == "field 'price': an object is not a DECIMAL(4, 2) (it has too many digits)"
 
 
 def test_schemas_are_those_of_kafka_connect() -> None:
@@ -384,9 +384,9 @@ def test_schemas_are_those_of_kafka_connect() -> None:
     }
 
 
-def test_a_message_without_its_schema_is_told() -> None:
-    found = decode(Json(schema_include=True), t.row(id=t.BigInt()), '{"id":1}')
-    assert "leave out 'schema-include'" in found.bad[0].reason
+def test_a_message_without_its_schema_is_reported() -> None:
+    decoded = decode(Json(schema_include=True), t.row(id=t.BigInt()), '{"id":1}')
+    assert "remove 'schema-include'" in decoded.bad[0].reason
 
 
 def test_messages_with_the_same_schema_need_no_reference(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -423,11 +423,11 @@ def test_nothing_changes_without_settings() -> None:
     assert wire_of(t.Decimal(10, 2), NO_MODES) is None
 
 
-def test_digits_that_are_lost_in_writing_are_told() -> None:
+def test_digits_that_would_be_lost_in_writing_are_reported() -> None:
     row = t.row(at=t.Timestamp(6), coarse=t.Timestamp(3), price=t.Array(t.Decimal(20, 2)), small=t.Decimal(10, 2))
     chosen = Json(decimal_handling_mode="double", time_precision_mode="connect")
-    found = list(chosen.check(row, "write"))
-    assert [(p.code, p.where.column, p.severity) for p in found] == [
+    results = list(chosen.check(row, "write"))
+    assert [(p.code, p.where.column, p.severity) for p in results] == [
         ("json-digits", "at", "warning"),
         ("json-digits", "price", "warning"),
     ]

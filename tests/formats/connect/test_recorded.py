@@ -23,18 +23,18 @@ _IMAGES = ("before", "after")
 
 def changes(topic: str) -> list[bytes]:
     """The values of a topic that are changes of rows."""
-    messages = debezium_messages.recorded(topic)
+    messages = debezium_messages.load_messages(topic)
     return [
         m.value for m in messages if m.value is not None and (topic.startswith("avro") or m.operation in tuple("crud"))
     ]
 
 
-def declared() -> tuple[DebeziumJson, t.Row]:
+def infer_format() -> tuple[DebeziumJson, t.Row]:
     """The format and the columns that code generation writes; the number without a scale has fewer digits behind it."""
-    found = infer_side(changes("schemas.shop.full"), Cluster("nowhere:1"), None, "value")
-    assert isinstance(found.format, DebeziumJson)
-    fields = [t.Field(c.name, t.Decimal(38, 5) if c.name == "a_numeric" else c.type) for c in found.columns]
-    return found.format, t.Row(tuple(fields), nullable=False)
+    side = infer_side(changes("schemas.shop.full"), Cluster("nowhere:1"), None, "value")
+    assert isinstance(side.format, DebeziumJson)
+    fields = [t.Field(c.name, t.Decimal(38, 5) if c.name == "a_numeric" else c.type) for c in side.columns]
+    return side.format, t.Row(tuple(fields), nullable=False)
 
 
 def rows(decoded: Decoded) -> list[Any]:
@@ -42,8 +42,8 @@ def rows(decoded: Decoded) -> list[Any]:
     return plain_values(decoded.rows)
 
 
-def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
-    chosen, row = declared()
+def test_json_with_and_without_schemas_returns_the_same_rows() -> None:
+    chosen, row = infer_format()
     plain = attrs.evolve(chosen, schema_include=False)  # type: ignore[misc]
     with_schemas = chosen.decoder(row).decode(pa.array(changes("schemas.shop.full"), pa.binary()))
     without = plain.decoder(row).decode(pa.array(changes("json.shop.full"), pa.binary()))
@@ -52,10 +52,10 @@ def test_json_with_and_without_schemas_gives_the_same_rows() -> None:
     assert without.infinite == with_schemas.infinite > 0
 
 
-def test_avro_gives_the_same_rows() -> None:
-    chosen, row = declared()
-    schemas = debezium_messages.recorded_schemas()
-    found: dict[str, list[Any]] = {}
+def test_avro_returns_the_same_rows() -> None:
+    chosen, row = infer_format()
+    schemas = debezium_messages.load_schemas()
+    results: dict[str, list[Any]] = {}
     for message in changes("avro.shop.full"):
         number = int.from_bytes(message[1:5], "big")
         reader = avro_schema(envelope(row), for_reading=True)
@@ -63,17 +63,17 @@ def test_avro_gives_the_same_rows() -> None:
         (change,) = rows(decoder.decode(pa.array([message[5:]], pa.binary())))
         if change["op"] in tuple("crud"):
             for name in _IMAGES:
-                found.setdefault(name, []).append(change[name])
+                results.setdefault(name, []).append(change[name])
     decoded = chosen.decoder(row).decode(pa.array(changes("schemas.shop.full"), pa.binary()))
     assert decoded.kinds is not None
     kinds = decoded.kinds.to_pylist()
     wanted = [image for image, kind in zip(rows(decoded), kinds, strict=True) if kind in (0, 2)]
 
-    assert repr([image for image in found["after"] if image is not None]) == repr(wanted)
+    assert repr([image for image in results["after"] if image is not None]) == repr(wanted)
 
 
 def test_what_the_columns_are() -> None:
-    _, row = declared()
+    _, row = infer_format()
     kinds = {f.name: str(f.type) for f in row.fields}
     assert {
         name: kinds[name] for name in kinds if name.startswith(("a_num", "a_mon", "a_da", "a_ti", "num", "times"))

@@ -1,4 +1,4 @@
-"""Schemas inside messages that contradict a table's columns are told, and no value is read as another one."""
+"""Schemas inside messages: contradictions with the columns of a table are reported, and values are never misread."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def decode(chosen: Json | DebeziumJson, *messages: bytes | None) -> Decoded:
 
 
 def test_a_schema_that_fits_is_read() -> None:
-    found = decode(Json(**SETTINGS), *[message(schema())] * 100, None, b"")
-    assert (len(found.rows), found.bad) == (100, ())
+    decoded = decode(Json(**SETTINGS), *[message(schema())] * 100, None, b"")
+    assert (len(decoded.rows), decoded.bad) == (100, ())
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "error_text"),
     [
         ({"scale": 4}, "'total' has the scale 4, but the column is DECIMAL(10, 2); declare DECIMAL(p, 4)"),
         ({"prices": 2}, "'inner.prices[]' has the scale 2, but the column is DECIMAL(5, 1)"),
@@ -70,18 +70,18 @@ def test_a_schema_that_fits_is_read() -> None:
     ],
 )
 @pytest.mark.parametrize("blank", ["", " "])
-def test_one_that_does_not_is_told(wrong: dict[str, Any], told: str, blank: str) -> None:
+def test_a_mismatch_is_reported(wrong: dict[str, Any], error_text: str, blank: str) -> None:
     bad = message(schema(**wrong)).replace(b'"schema":', f'"schema":{blank}'.encode())
     bad = bad.replace(b',"payload":', f',{blank}"payload":'.encode())
-    found = decode(Json(**SETTINGS), *[message(schema())] * 60, bad, *[message(schema())] * 60)
-    assert [b.index for b in found.bad] == [60]
-    assert told in found.bad[0].reason
-    assert len(found.rows) == 120
+    decoded = decode(Json(**SETTINGS), *[message(schema())] * 60, bad, *[message(schema())] * 60)
+    assert [b.index for b in decoded.bad] == [60]
+    assert error_text in decoded.bad[0].reason
+    assert len(decoded.rows) == 120
     ignoring = decode(Json(**SETTINGS, ignore_parse_errors=True), *[message(schema())] * 60, bad)
     assert (len(ignoring.rows), ignoring.bad) == (60, ())
 
 
-def test_of_changes_both_images_are_looked_at() -> None:
+def test_both_images_of_changes_are_checked() -> None:
     def envelope(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         fields = [{**before, "field": "before"}, {**after, "field": "after"}, {"type": "string", "field": "op"}]
         return {"type": "struct", "fields": fields}
@@ -89,28 +89,28 @@ def test_of_changes_both_images_are_looked_at() -> None:
     change = {"before": None, "after": PAYLOAD, "op": "c"}
     good = message(envelope(schema(), schema()), change)
     bad = message(envelope(schema(), schema(scale=0)), change)
-    found = decode(DebeziumJson(**SETTINGS), good, bad, good)
-    assert [b.index for b in found.bad] == [1]
-    assert "'total' has the scale 0" in found.bad[0].reason
-    assert found.messages is not None
-    assert found.messages.to_pylist() == [0, 2]
+    decoded = decode(DebeziumJson(**SETTINGS), good, bad, good)
+    assert [b.index for b in decoded.bad] == [1]
+    assert "'total' has the scale 0" in decoded.bad[0].reason
+    assert decoded.messages is not None
+    assert decoded.messages.to_pylist() == [0, 2]
 
 
 def test_a_schema_with_a_member_called_payload_is_cut_where_it_ends() -> None:
     odd = schema()
     odd["parameters"] = {"a": "b", "payload": "c"}
-    found = decode(Json(**SETTINGS), *[message(odd)] * 3, *[message({**odd, **schema(scale=3)})] * 3)
-    assert [b.index for b in found.bad] == [3, 4, 5]
+    decoded = decode(Json(**SETTINGS), *[message(odd)] * 3, *[message({**odd, **schema(scale=3)})] * 3)
+    assert [b.index for b in decoded.bad] == [3, 4, 5]
 
 
-def test_a_schema_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_schema_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[Any] = []
     before = schema_check.find_contradictions
 
-    def look(*given: Any) -> Any:
-        if len(given) == 3:  # of the whole schema, and not of a part
-            looked.append(given)
-        return before(*given)
+    def look(*values: Any) -> Any:
+        if len(values) == 3:  # of the whole schema, and not of a part
+            looked.append(values)
+        return before(*values)
 
     monkeypatch.setattr(schema_check, "find_contradictions", look)
     decoder = Json(**SETTINGS).decoder(ROW)
@@ -119,14 +119,14 @@ def test_a_schema_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(looked) == 1
 
 
-def test_more_schemas_than_are_remembered_are_judged_alike() -> None:
+def test_more_schemas_than_the_cache_holds_are_checked_equally() -> None:
     many = [{**schema(scale=2 + i % 2), "version": i} for i in range(40)]
     decoder = Json(**SETTINGS).decoder(ROW)
     for _ in range(2):
-        found = decoder.decode(pa.array([message(one) for one in many], pa.binary()))
-        assert [b.index for b in found.bad] == list(range(1, 40, 2))
+        decoded = decoder.decode(pa.array([message(one) for one in many], pa.binary()))
+        assert [b.index for b in decoded.bad] == list(range(1, 40, 2))
 
 
-def test_without_settings_nothing_is_looked_at() -> None:
+def test_nothing_is_checked_without_settings() -> None:
     decoder = Json(schema_include=True).decoder(ROW)
     assert not isinstance(decoder, schema_check.SchemaCheckingDecoder)

@@ -91,13 +91,13 @@ def single(wire: Wire, read: str, value: Any) -> Any:
 def agree(wire: Wire, columns: str, one: str, values: list[Any], kind: pa.DataType) -> None:
     """What is not in doubt in a column is what single values are."""
     array = pa.array([None, *values], kind).slice(1)
-    for found, value in zip(column(getattr(wire, columns)(array)), values, strict=True):
-        if found is not ...:
-            assert found == single(wire, one, value), value
+    for item, value in zip(column(getattr(wire, columns)(array)), values, strict=True):
+        if item is not ...:
+            assert item == single(wire, one, value), value
 
 
 @given(st.sampled_from(WIRES), st.lists(st.none() | TEXTS, max_size=12))
-def test_columns_of_texts_are_as_single_ones(wire: Wire, values: list[str | None]) -> None:
+def test_columns_of_strings_equal_single_strings(wire: Wire, values: list[str | None]) -> None:
     agree(wire, "read_strings", "from_string", values, pa.string())
 
 
@@ -128,11 +128,11 @@ def test_columns_of_variable_scales_are_as_single_ones(
     wire = wire_of(kind, Modes(decimals="precise"))
     assert wire is not None
     spelled = [f'{{"scale":{scale},"value":"{value.decode()}"}}' for scale, value in values] + [f'{{"{other}}}']
-    found = column(wire.read_objects(pa.array(spelled, pa.string())))
-    for one, (scale, value) in zip(found, values, strict=False):
+    result = column(wire.read_objects(pa.array(spelled, pa.string())))
+    for one, (scale, value) in zip(result, values, strict=False):
         if one is not ...:
             assert one == single(wire, "from_object", {"scale": str(scale), "value": value.decode()})
-    assert found[-1] is ... or other.startswith("scale")
+    assert result[-1] is ... or other.startswith("scale")
 
 
 @given(st.sampled_from(WIRES), st.data())
@@ -158,8 +158,8 @@ def _coarse(wire: Wire, again: Any, value: Any) -> bool:
     """Whether a value was cut to the unit on the wire."""
     if isinstance(wire.kind, t.Decimal):  # a double, which may be rounded to more digits than the type has
         return again == BAD or float(again) == float(value)
-    kept = 1_000_000 if isinstance(wire.kind, t.Time) else 1_000
-    return bool(again // kept == value // kept)
+    result = 1_000_000 if isinstance(wire.kind, t.Time) else 1_000
+    return bool(again // result == value // result)
 
 
 def _values(kind: t.DataType) -> st.SearchStrategy[Any]:
@@ -225,13 +225,13 @@ def test_what_a_value_means(kind: t.DataType, modes: Modes, read: str, value: An
     assert single(wire, read, value) == wanted
 
 
-def test_plain_columns_are_read_as_a_whole() -> None:
+def test_plain_columns_are_read_at_once() -> None:
     values = [base64.b64encode(n.to_bytes(3, "big", signed=True)).decode() for n in range(-500, 500)]
     read = wire_of(t.Decimal(10, 2), Modes(decimals="precise"))
     assert read is not None
-    found = read.read_strings(pa.array(values))
-    assert not found.fallback.any()
-    assert found.values.to_pylist() == [Decimal(n).scaleb(-2) for n in range(-500, 500)]
+    result = read.read_strings(pa.array(values))
+    assert not result.fallback.any()
+    assert result.values.to_pylist() == [Decimal(n).scaleb(-2) for n in range(-500, 500)]
     objects = read.read_objects(pa.array([f'{{"scale":{i % 5},"value":"{v}"}}' for i, v in enumerate(values)]))
     assert not objects.fallback.any()
 
@@ -239,10 +239,10 @@ def test_plain_columns_are_read_as_a_whole() -> None:
 def test_infinite_values_of_a_column_are_not_read_one_by_one() -> None:
     wire = wire_of(t.TimestampLtz(6), Modes(times="adaptive"))
     assert wire is not None
-    found = wire.read_strings(pa.array(["infinity", "2019-07-09T02:28:57.5Z", None, "-infinity"]))
-    assert not found.fallback.any()
-    assert found.infinite is not None
-    assert found.infinite.tolist() == [True, False, False, True]
+    result = wire.read_strings(pa.array(["infinity", "2019-07-09T02:28:57.5Z", None, "-infinity"]))
+    assert not result.fallback.any()
+    assert result.infinite is not None
+    assert result.infinite.tolist() == [True, False, False, True]
 
 
 def test_a_timestamp_beyond_nanoseconds_is_not_written() -> None:

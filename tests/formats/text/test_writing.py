@@ -28,9 +28,9 @@ def check(
     more = pa.concat_arrays([array, array]).slice(len(array) // 2, len(array))
     turned = expected[len(array) // 2 :] + expected[: len(array) // 2]
     for given_array, texts in ((array, expected), (more, turned)):
-        made = write(given_array)
-        made.validate(full=True)
-        assert (made.type, made.to_pylist()) == (pa.string(), texts)
+        result = write(given_array)
+        result.validate(full=True)
+        assert (result.type, result.to_pylist()) == (pa.string(), texts)
 
 
 def column(values: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:

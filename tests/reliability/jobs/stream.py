@@ -73,10 +73,10 @@ def start(spark: SparkSession, arguments: dict[str, Any]) -> StreamingQuery:
     writer = writer.trigger(**trigger) if trigger else writer
     if arguments["sink"] == "files":
         return writer.format("json").start(arguments["output"])
-    return writer.foreachBatch(noted(Path(arguments["output"]), arguments["seconds"])).start()
+    return writer.foreachBatch(note_batches(Path(arguments["output"]), arguments["seconds"])).start()
 
 
-def noted(folder: Path, seconds: float) -> Any:
+def note_batches(folder: Path, seconds: float) -> Any:
     """A function for each batch: writes its rows down, under its id and the run, and then takes its time."""
 
     def note(batch: DataFrame, batch_id: int) -> None:

@@ -26,7 +26,7 @@ SESSION = "KDSL_TEST_SESSION"
 
 def fire(kill: dict[str, Any]) -> None:
     """Die here, if the job has come far enough, and if nobody died for this before."""
-    if _committed(Path(kill["checkpoint"])) < kill["committed"]:
+    if _count_commits(Path(kill["checkpoint"])) < kill["committed"]:
         return
     if kill["skip"] > 0:
         kill["skip"] -= 1
@@ -56,14 +56,14 @@ def kill_session(session: int) -> None:
     """Kill all processes of a session at once, Java first, so that it writes nothing more."""
     import psutil
 
-    found = []
+    results = []
     for process in psutil.process_iter():
         try:
             if os.getsid(process.pid) == session:
-                found.append((process.name() != "java", process.pid == os.getpid(), process.pid))
+                results.append((process.name() != "java", process.pid == os.getpid(), process.pid))
         except (psutil.Error, ProcessLookupError):
             continue
-    for _, _, pid in sorted(found):
+    for _, _, pid in sorted(results):
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -81,7 +81,7 @@ def kill_java() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _committed(checkpoint: Path) -> int:
+def _count_commits(checkpoint: Path) -> int:
     """How many batches Spark has noted as done."""
     try:
         names = [entry.name for entry in (checkpoint / "commits").iterdir()]
@@ -90,7 +90,7 @@ def _committed(checkpoint: Path) -> int:
     return 1 + max((int(name) for name in names if name.isdigit()), default=-1)
 
 
-def wrapped(function: Callable[..., Any], kill: dict[str, Any]) -> Callable[..., Any]:
+def wrap(function: Callable[..., Any], kill: dict[str, Any]) -> Callable[..., Any]:
     """A function with the point in it."""
 
     @functools.wraps(function)
@@ -123,9 +123,9 @@ class Finder(MetaPathFinder):
         """The module's own loader, with the wrapping behind it."""
         if name != self._module:
             return None
-        found = importlib.machinery.PathFinder.find_spec(name, path, target)
-        if found is not None and found.loader is not None:
-            loader: Any = found.loader
+        result = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if result is not None and result.loader is not None:
+            loader: Any = result.loader
             run = loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
@@ -133,14 +133,14 @@ class Finder(MetaPathFinder):
                 self._wrap(module)
 
             loader.exec_module = exec_module
-        return found
+        return result
 
     def _wrap(self, module: ModuleType) -> None:
         *owners, name = self._path.split(".")
         owner: Any = module
         for part in owners:
             owner = getattr(owner, part)
-        setattr(owner, name, wrapped(getattr(owner, name), self._kill))
+        setattr(owner, name, wrap(getattr(owner, name), self._kill))
 
 
 # Spark puts its own pyspark.zip first, and what is imported from a zip file is compiled in each process again.

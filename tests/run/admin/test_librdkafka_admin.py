@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import re
-import threading
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
@@ -26,6 +26,7 @@ from kdsl.run.reachability import login
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
+from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import until
 from tests.run.read_plans import fetch, read_plan
 
@@ -53,7 +54,7 @@ def test_topics_offsets_and_times(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopi
     assert (brokers.topics([]), brokers.earliest([]), brokers.committed("g", [])) == ({}, {}, {})
 
 
-def test_metadata_of_another_tool_need_not_be_text(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a")
     group, lib = f"group-of-{topic}", native.library()
@@ -130,10 +131,10 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
     monkeypatch.setattr(brokers, "_describe_topics", ask_then_create)
 
     assert brokers.topics([known, topic]).keys() == {known}
-    found = brokers.topics([known, topic], known=True)
+    result = brokers.topics([known, topic], known=True)
 
-    assert found[topic] == Topic(kdsl_kafka.topic_id(topic), 3)
-    assert found.keys() == {known, topic}
+    assert result[topic] == Topic(kdsl_kafka.topic_id(topic), 3)
+    assert result.keys() == {known, topic}
     assert requests[:3] == [sorted([known, topic]), sorted([known, topic]), [topic]]
 
 
@@ -143,14 +144,14 @@ def test_a_topic_that_was_seen_and_stays_unknown_is_left_out_in_the_end(
     monkeypatch.setattr(asking, "SETTLING", 0.3)
     known = kdsl_topic()
 
-    found = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
+    result = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders").topics([known, "gone"], known=True)
 
-    assert found.keys() == {known}
+    assert result.keys() == {known}
 
 
 @pytest.fixture
 def two_brokers() -> Iterator[LocalKafka]:
-    """Two brokers, of which each leads again what it led before, once it is back."""
+    """Two brokers; each leads again what it led before, once it is back."""
     balance = {"leader.imbalance.check.interval.seconds": "1", "leader.imbalance.per.broker.percentage": "0"}
     with LocalKafka(brokers=2, heap=256, properties=balance) as kafka:
         yield kafka
@@ -178,7 +179,7 @@ def refusal(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.kafka
-def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
+def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
     """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
     topic = two_each(two_brokers)
     places = [(topic, n) for n in range(4)]
@@ -197,10 +198,11 @@ def test_a_leader_that_stands_still_is_waited_for_and_not_taken_for_an_empty_par
     )
     for ask in asks:
         two_brokers.pause(2)
-        again = threading.Timer(3, two_brokers.resume, [2])
-        again.start()
-        assert ask()
-        again.join()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(ask)
+            wait_for_request(two_brokers.bootstrap_servers.split(",")[1])
+            two_brokers.resume(2)
+            assert answer.result()
     discard(consumer)
 
 
@@ -225,8 +227,8 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
         impatient = LibrdkafkaAdmin(
             Cluster(cluster.bootstrap_servers, properties={"default.api.timeout.ms": "2000"}), "Orders"
         )
-        told = "did not answer within 2 s, and had answered before; the client's last error: "
-        until(lambda: told in refusal(lambda: impatient.latest(places, committed=False)))
+        message = "did not answer within 2 s, and had answered before; the client's last error: "
+        until(lambda: message in refusal(lambda: impatient.latest(places, committed=False)))
     finally:
         two_brokers.resume(2)
     assert consumer.latest(ranges, 240) == [2] * 4
@@ -235,7 +237,7 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
 
 
 @pytest.mark.kafka
-def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_brokers: LocalKafka) -> None:
+def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brokers: LocalKafka) -> None:
     """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
     topic = two_each(two_brokers)
     places = [(topic, n) for n in range(4)]
@@ -245,7 +247,7 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_broke
     led = leaders(two_brokers, "__consumer_offsets")
     # The hash of one letter, which says where its group is kept, is its number.
     group = next(letter for letter in "abcde" if led[ord(letter) % len(led)] == 2)
-    kept = ord(group) % len(led)
+    result = ord(group) % len(led)
 
     def all_tell(offset: int) -> None:
         assert brokers.committed(group, places) == dict.fromkeys(places, offset)
@@ -253,17 +255,17 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_anew(two_broke
         until(lambda: offsets.read(group, 10, stable=True) == (KafkaError.NO_ERROR, [(offset, "")] * 4))
 
     two_brokers.stop_broker(2)
-    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 1)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 1)
     brokers.commit(group, dict.fromkeys(places, 1))
     all_tell(1)
     two_brokers.start_broker(2)
-    until(lambda: leaders(two_brokers, "__consumer_offsets")[kept] == 2)
+    until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 2)
     brokers.commit(group, dict.fromkeys(places, 2))
     all_tell(2)
 
 
 @pytest.mark.kafka
-def test_a_broker_that_is_gone_is_not_waited_for_where_others_lead_all(two_brokers: LocalKafka) -> None:
+def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_brokers: LocalKafka) -> None:
     """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
     topic = two_brokers.create_topic("in", 4, replication=2)
     places = [(topic, n) for n in range(4)]
@@ -297,7 +299,7 @@ def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPa
     assert "Connection refused" in str(raised.value)
 
 
-def test_a_name_that_does_not_resolve_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_does_not_resolve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
     with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
@@ -329,12 +331,12 @@ class TestSecurity:
             },
         )
 
-    def test_the_right_password_reads(self, kafka: LocalKafka) -> None:
+    def test_the_right_password_can_read(self, kafka: LocalKafka) -> None:
         cluster = self.cluster(kafka, "admin", "admin-secret")
 
         assert [r["text"] for r in fetch(read_plan("orders"), cluster, [Range("orders", 0, 0, 2)])] == ["a", "b"]
 
-    def test_a_refused_login_is_told_at_once_and_without_the_password(
+    def test_a_refused_login_is_reported_at_once_and_without_the_password(
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
@@ -361,7 +363,7 @@ class TestSecurity:
         with pytest.raises(UnreachableError, match="the listener requires a login, but"):
             LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
 
-    def test_a_topic_that_may_not_be_read_is_told_as_such(self, kafka: LocalKafka) -> None:
+    def test_a_topic_without_read_permission_is_reported_as_such(self, kafka: LocalKafka) -> None:
         bob = self.cluster(kafka, "bob", "bob-secret")
 
         with pytest.raises(NotAllowedError) as raised:
@@ -383,8 +385,8 @@ def test_a_broker_that_restarts_is_waited_for() -> None:
         brokers = LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers, properties=PATIENT), "Orders")
         assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
         kafka.kill()
-        back = threading.Timer(1.0, kafka.start_broker)
-        back.start()
-
-        assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 1}
-        back.join()
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(brokers.latest, [("orders", 0)], committed=False)
+            wait_for_connection(kafka.bootstrap_servers)
+            kafka.start_broker()
+            assert answer.result() == {("orders", 0): 1}

@@ -21,38 +21,38 @@ from tests.run.write_plans import part, write_plan
 PLACE = "file:/cp/kdsl/write.json"
 
 
-def keyed(**rest: Any) -> WritePlan:
+def plan_with_key(**rest: Any) -> WritePlan:
     return attrs.evolve(write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}), **rest)
 
 
 class TestDocument:
-    def test_it_comes_back_from_its_text(self) -> None:
-        kept = Manifest("abc", plan_text(keyed()), RowRouting("p", 3, "columns", ("k",)))
+    def test_it_survives_serialization(self) -> None:
+        manifest = Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 3, "columns", ("k",)))
 
-        assert read_manifest(kept.text(), PLACE) == kept
+        assert read_manifest(manifest.text(), PLACE) == manifest
 
-    def test_of_a_newer_kdsl_it_is_told_with_path_and_versions(self) -> None:
+    def test_a_manifest_of_a_newer_kdsl_is_reported_with_path_and_versions(self) -> None:
         with pytest.raises(CheckpointError, match=rf"{PLACE} has version 99, and this kdsl reads version 1"):
             read_manifest('{"version": 99}', PLACE)
 
     @pytest.mark.parametrize(
         "text", ["", "{", "[]", "{}", '{"version": 1}', '{"version": 1, "plan": {}, "distribution": 5}']
     )
-    def test_broken_it_is_told_with_its_path(self, text: str) -> None:
+    def test_a_broken_manifest_is_reported_with_its_path(self, text: str) -> None:
         with pytest.raises(CheckpointError, match=f"{PLACE} cannot be read: .*restore it from a copy"):
             read_manifest(text, PLACE)
 
 
 class TestChange:
     def test_the_same_plan_passes(self) -> None:
-        assert Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow=False) == []
+        assert Manifest(plan=plan_text(plan_with_key())).check_change(plan_with_key(), PLACE, allow=False) == []
 
     def test_a_safe_change_passes_and_is_shown(self) -> None:
         wider = attrs.evolve(
             write_plan({"id": "BIGINT", "note": "STRING", "more": "INT"}, key={"k": "STRING"}), parallelism=3
         )
 
-        lines = Manifest(plan=plan_text(keyed())).check_change(wider, PLACE, allow=False)
+        lines = Manifest(plan=plan_text(plan_with_key())).check_change(wider, PLACE, allow=False)
 
         assert [line.split()[0] for line in lines] == ["+"] * len(lines)
         assert any("more" in line for line in lines)
@@ -62,29 +62,29 @@ class TestChange:
         [
             ("topic", write_plan({"id": "BIGINT", "note": "STRING"}, key={"k": "STRING"}, topics=("others",))),
             ("key", write_plan({"id": "BIGINT", "note": "STRING"})),
-            ("format", keyed(value=part("csv", {"id": "BIGINT", "note": "STRING"}))),
+            ("format", plan_with_key(value=part("csv", {"id": "BIGINT", "note": "STRING"}))),
         ],
     )
     def test_an_unsafe_change_is_refused_with_the_difference_unless_it_is_meant(
         self, change: str, after: WritePlan
     ) -> None:
-        kept = Manifest(plan=plan_text(keyed()))
+        manifest = Manifest(plan=plan_text(plan_with_key()))
 
         with pytest.raises(CheckpointError, match=rf"(?s){PLACE} was .*\n  {change}: .*\n    [-+] .*allow="):
-            kept.check_change(after, PLACE, allow=False)
+            manifest.check_change(after, PLACE, allow=False)
 
-        assert kept.check_change(after, PLACE, allow=True)
-        assert kept.check_change(after, PLACE, allow={"topic", "key", "format"})
+        assert manifest.check_change(after, PLACE, allow=True)
+        assert manifest.check_change(after, PLACE, allow={"topic", "key", "format"})
 
     def test_another_prefix_is_refused(self) -> None:
-        first, second = (keyed(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))
+        first, second = (plan_with_key(delivery="exactly-once", transactions=Transactions(p)) for p in ("one", "two"))
 
         with pytest.raises(CheckpointError, match=r'allow=\{"prefix"\}'):
             Manifest(plan=plan_text(first)).check_change(second, PLACE, allow={"topic"})
 
-    def test_a_change_that_there_is_not_is_told(self) -> None:
+    def test_an_unknown_change_is_reported(self) -> None:
         with pytest.raises(ValueError, match=r"allow= contains 'topics'.*'topic'"):
-            Manifest(plan=plan_text(keyed())).check_change(keyed(), PLACE, allow={"topics"})  # type: ignore[arg-type]
+            Manifest(plan=plan_text(plan_with_key())).check_change(plan_with_key(), PLACE, allow={"topics"})  # type: ignore[arg-type]
 
 
 class Died(BaseException):
@@ -106,7 +106,7 @@ class Dying:
 
 
 def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> bool:
-    """Whether a driver that writes a document dies before it has made so many changes."""
+    """Whether a driver that writes a document dies before it has made a number of changes."""
     folder = HadoopFolder(spark, str(place))
     folder._fs = Dying(folder._fs, changes)
     try:
@@ -117,22 +117,22 @@ def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> 
 
 
 class TestFolder:
-    def test_what_is_kept_is_there_again_and_is_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_what_is_stored_can_be_loaded_and_replaced(self, spark: SparkSession, tmp_path: Path) -> None:
         checkpoint = Checkpoint.open(spark, str(tmp_path / "cp"))
-        checkpoint.check(keyed(), allow=False)
+        checkpoint.check(plan_with_key(), allow=False)
         assert checkpoint.manifest is None
         first, second = (
-            Manifest("abc", plan_text(keyed())),
-            Manifest("abc", plan_text(keyed()), RowRouting("p", 1, "one")),
+            Manifest("abc", plan_text(plan_with_key())),
+            Manifest("abc", plan_text(plan_with_key()), RowRouting("p", 1, "one")),
         )
 
         checkpoint.store(first)
-        checkpoint.check(keyed(), allow=False)
+        checkpoint.check(plan_with_key(), allow=False)
         assert checkpoint.manifest == first
         checkpoint.store(second)
 
         again = Checkpoint.open(spark, f"file:{tmp_path}/cp")
-        again.check(keyed(), allow=False)
+        again.check(plan_with_key(), allow=False)
         assert again.manifest == second
         assert [p.name for p in (tmp_path / "cp" / "kdsl").iterdir() if not p.name.startswith(".")] == ["write.json"]
 
@@ -153,7 +153,7 @@ class TestFolder:
         assert place.read_text(encoding="utf-8") == "second"
         assert [p.name for p in place.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
 
-    def test_there_is_a_whole_document_wherever_a_driver_dies_and_the_next_one_too(
+    def test_the_document_is_complete_wherever_one_driver_and_the_next_die(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:
         steps = []
@@ -186,13 +186,13 @@ class TestFolder:
         assert Checkpoint.open(spark, str(tmp_path)).last_batches() == (10, 9)
         assert Checkpoint.open(spark, str(tmp_path / "none")).last_batches() == (-1, -1)
 
-    def test_a_folder_that_cannot_be_written_is_told_with_its_path(self, spark: SparkSession, tmp_path: Path) -> None:
+    def test_a_read_only_folder_is_reported_with_its_path(self, spark: SparkSession, tmp_path: Path) -> None:
         (tmp_path / "cp").mkdir()
         (tmp_path / "cp" / "kdsl").write_text("no folder", encoding="utf-8")
 
         with pytest.raises(CheckpointError, match=r"cp/kdsl/write\.json cannot be (read|written): .*must be readable"):
-            Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(keyed())))
+            Checkpoint.open(spark, str(tmp_path / "cp")).store(Manifest("abc", plan_text(plan_with_key())))
 
-    def test_a_scheme_that_hadoop_does_not_know_is_told(self, spark: SparkSession) -> None:
+    def test_a_scheme_unknown_to_hadoop_is_reported(self, spark: SparkSession) -> None:
         with pytest.raises(CheckpointError, match="oss://bucket/cp cannot be reached"):
             open_folder(spark, "oss://bucket/cp")

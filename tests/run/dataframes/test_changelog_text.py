@@ -14,7 +14,7 @@ from kdsl.run.dataframes.changelog_text import changelog_lines
 from tests.arrow_rows import in_spark_layout
 
 
-def test_each_row_says_what_it_is() -> None:
+def test_each_row_shows_its_kind() -> None:
     rows = pa.table({"_row_kind": ["+I", "-U", "+U", "-D"], "id": [1, 2, 3, None], "name": ["a", None, "c, d", ""]})
 
     assert list(changelog_lines(rows)) == ["+I[1, a]", "-U[2, null]", "+U[3, c, d]", "-D[null, ]"]
@@ -54,7 +54,7 @@ def test_values_are_spelled_as_the_reference_spells_them(value: Any, kind: pa.Da
     assert list(changelog_lines(rows)) == [f"+I[{shown}]", "+I[null]"]
 
 
-def test_rows_that_are_null_are_shown_with_what_is_beside_them() -> None:
+def test_null_rows_are_shown_with_the_values_beside_them() -> None:
     inner = pa.struct([pa.field("x", pa.int64(), False), pa.field("on", pa.date32(), False)])
     values = [{"x": 1, "on": date(2024, 5, 1)}, None]
     nested = pa.table({"row": in_spark_layout(pa.array(values, inner)), "list": [[1], None]})

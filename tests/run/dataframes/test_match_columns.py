@@ -28,7 +28,7 @@ def setting(spark: SparkSession, key: str, value: str) -> Iterator[None]:
         spark.conf.set(key, before)
 
 
-def told(spark: SparkSession, select: str, **columns: str) -> list[str]:
+def problems_of(spark: SparkSession, select: str, **columns: str) -> list[str]:
     """The problems of ``SELECT select`` with a plan of these columns."""
     with pytest.raises(ResolveError) as caught:
         match_columns(spark.sql(f"SELECT {select}"), write_plan(columns))
@@ -45,8 +45,10 @@ def test_columns_go_by_name_into_the_order_of_the_plan(spark: SparkSession) -> N
     assert same == plan
 
 
-def test_all_problems_are_told_at_once(spark: SparkSession) -> None:
-    assert told(spark, "1.5D AS amount, 1 AS nte, 'x' AS odd", id="BIGINT", amount="DECIMAL(10, 2)", note="STRING") == [
+def test_all_problems_are_reported_at_once(spark: SparkSession) -> None:
+    assert problems_of(
+        spark, "1.5D AS amount, 1 AS nte, 'x' AS odd", id="BIGINT", amount="DECIMAL(10, 2)", note="STRING"
+    ) == [
         "Orders.id: the DataFrame has no column 'id' (BIGINT); add it, or declare a default for it",
         "Orders.note: the DataFrame has no column 'note' (STRING) (did you mean 'nte'?); add it, or declare a default "
         "for it",
@@ -69,7 +71,7 @@ def test_columns_left_out_get_their_defaults(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "kind", "expected"),
+    ("value", "kind", "expected"),
     [
         ("CAST(7 AS TINYINT)", "BIGINT", 7),
         ("7", "DECIMAL(12, 2)", Decimal("7.00")),
@@ -84,17 +86,17 @@ def test_columns_left_out_get_their_defaults(spark: SparkSession) -> None:
         ("named_struct('a', 1, 'b', 'x')", "ROW<a BIGINT, b STRING>", (1, "x")),
     ],
 )
-def test_types_widen_without_loss(spark: SparkSession, given: str, kind: str, expected: Any) -> None:
+def test_types_widen_without_loss(spark: SparkSession, value: str, kind: str, expected: Any) -> None:
     plan = write_plan({"c": kind})
 
-    rows, _ = match_columns(spark.sql(f"SELECT {given} AS c"), plan)
+    rows, _ = match_columns(spark.sql(f"SELECT {value} AS c"), plan)
 
     assert rows.schema.fields[0].dataType.simpleString() == spark_schema(plan.columns).fields[0].dataType.simpleString()
     assert rows.collect() == [(expected,)]
 
 
 @pytest.mark.parametrize(
-    ("given", "kind"),
+    ("value", "kind"),
     [
         ("1L", "INT"),
         ("1L", "DOUBLE"),
@@ -112,8 +114,8 @@ def test_types_widen_without_loss(spark: SparkSession, given: str, kind: str, ex
         ("INTERVAL '1' DAY", "BIGINT"),
     ],
 )
-def test_types_that_could_lose_something_are_refused(spark: SparkSession, given: str, kind: str) -> None:
-    (problem,) = told(spark, f"{given} AS c", c=kind)
+def test_types_that_could_lose_something_are_refused(spark: SparkSession, value: str, kind: str) -> None:
+    (problem,) = problems_of(spark, f"{value} AS c", c=kind)
 
     wanted = spark_schema(write_plan({"c": kind}).columns).fields[0].dataType.simpleString()
     assert f"the table writes {write_plan({'c': kind}).columns.fields[0].type}" in problem
@@ -121,7 +123,7 @@ def test_types_that_could_lose_something_are_refused(spark: SparkSession, given:
 
 
 def test_nested_mismatches_are_named_by_their_path(spark: SparkSession) -> None:
-    (problem,) = told(spark, "array(named_struct('a', '1', 'z', 2)) AS c", c="ARRAY<ROW<a INT, b INT>>")
+    (problem,) = problems_of(spark, "array(named_struct('a', '1', 'z', 2)) AS c", c="ARRAY<ROW<a INT, b INT>>")
 
     assert problem == (
         "Orders.c: the DataFrame's column 'c' is array<struct<a:string,z:int>>, but the table writes "
@@ -134,30 +136,30 @@ def test_members_of_structs_go_by_name_at_any_depth(spark: SparkSession) -> None
     plan = write_plan(
         {"c": "ARRAY<ROW<a BIGINT, b STRING>>", "d": "MAP<STRING, ROW<a INT, b INT>>", "e": "ROW<a INT, b INT>"}
     )
-    given = spark.sql(
+    sample = spark.sql(
         "SELECT array(named_struct('b', 'x', 'a', 1), null) AS c, map('k', named_struct('b', 2, 'a', 1)) AS d, "
         "CAST(NULL AS STRUCT<b: INT, a: INT>) AS e"
     )
 
-    rows, _ = match_columns(given, plan)
+    rows, _ = match_columns(sample, plan)
 
     assert rows.collect() == [([(1, "x"), None], {"k": (1, 2)}, None)]
 
 
-def test_letters_case_is_as_spark_is_configured(spark: SparkSession) -> None:
+def test_case_sensitivity_follows_sparks_configuration(spark: SparkSession) -> None:
     plan = write_plan({"a": "INT", "c": "ROW<x INT, y INT>"})
-    given = spark.sql("SELECT 1 AS A, named_struct('Y', 2, 'X', 1) AS c")
+    sample = spark.sql("SELECT 1 AS A, named_struct('Y', 2, 'X', 1) AS c")
 
-    rows, _ = match_columns(given, plan)
+    rows, _ = match_columns(sample, plan)
     assert (rows.columns, rows.collect()) == (["a", "c"], [(1, (1, 2))])
 
     with setting(spark, "spark.sql.caseSensitive", "true"):
-        problems = told(spark, "1 AS A", a="INT")
+        problems = problems_of(spark, "1 AS A", a="INT")
     assert problems[0].startswith("Orders.a: the DataFrame has no column 'a' (INT) (did you mean 'A'?)")
 
 
-def test_columns_equal_but_for_case_are_refused_unless_spark_tells_them_apart(spark: SparkSession) -> None:
-    assert told(spark, "1 AS a, 2 AS A", a="INT") == [
+def test_columns_that_differ_only_in_case_are_refused_unless_spark_is_case_sensitive(spark: SparkSession) -> None:
+    assert problems_of(spark, "1 AS a, 2 AS A", a="INT") == [
         "Orders.a: the DataFrame has several columns of this name: 'a' and 'A'; rename or drop all but one"
     ]
     with setting(spark, "spark.sql.caseSensitive", "true"):
@@ -166,7 +168,7 @@ def test_columns_equal_but_for_case_are_refused_unless_spark_tells_them_apart(sp
 
 
 def test_a_column_of_nulls_is_refused_where_null_is(spark: SparkSession) -> None:
-    assert told(spark, "NULL AS a", a="INT NOT NULL") == [
+    assert problems_of(spark, "NULL AS a", a="INT NOT NULL") == [
         "Orders.a: the DataFrame's column 'a' is NULL in every row, but the column is declared NOT NULL; give it values"
     ]
 
@@ -180,14 +182,14 @@ def test_names_with_dots_and_quotes_are_names(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "given"),
+    ("kind", "value"),
     [("TIMESTAMP(3)", "TIMESTAMP_NTZ'2024-07-02 12:00:00'"), ("STRING", "'2024-07-02 12:00:00'")],
 )
-def test_a_timestamp_of_metadata_is_taken_in_the_sessions_zone(spark: SparkSession, kind: str, given: str) -> None:
+def test_a_timestamp_of_metadata_is_taken_in_the_sessions_zone(spark: SparkSession, kind: str, value: str) -> None:
     plan = write_plan({"a": "INT"}, metadata={"ts": "timestamp"}, types={"ts": kind})
 
     with setting(spark, "spark.sql.session.timeZone", "Europe/Berlin"):
-        rows, changed = match_columns(spark.sql(f"SELECT 1 AS a, {given} AS ts"), plan)
+        rows, changed = match_columns(spark.sql(f"SELECT 1 AS a, {value} AS ts"), plan)
         seconds = rows.select(F.unix_timestamp("ts")).collect()
 
     assert seconds == [(1719914400,)]
@@ -203,7 +205,7 @@ def test_a_date_of_metadata_is_midnight_in_the_sessions_zone(spark: SparkSession
     assert rows.select(F.unix_timestamp("ts")).collect() == [(1719878400,)]
 
 
-def test_a_text_that_is_no_timestamp_fails_instead_of_becoming_the_present(spark: SparkSession) -> None:
+def test_an_invalid_timestamp_fails_instead_of_becoming_the_current_time(spark: SparkSession) -> None:
     plan = write_plan({"a": "INT"}, metadata={"ts": "timestamp"}, types={"ts": "STRING"})
     rows, _ = match_columns(spark.sql("SELECT 1 AS a, 'soon' AS ts"), plan)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import attrs
 
-from kdsl.run.exactly_once.batch import _ids_of_previous_batch, _Part
+from kdsl.run.exactly_once.batch import _ids_of_previous_batch, _LastWrite
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import Writer
 
 
-def test_a_claim_holds_from_one_batch_to_the_next_of_the_same_run_and_no_longer() -> None:
-    work = TransactionSpec(Writer("q1", "totals", "Orders"), "totals-1", 1, "orders", "abc", 60_000, 4)
-    before, now = _Part("run 1", 4, rows=7, work=work), _Part("run 1", 5, rows=8)
+def test_acquired_ids_are_valid_until_the_next_batch_of_the_same_run() -> None:
+    spec = TransactionSpec(Writer("q1", "totals", "Orders"), "totals-1", 1, "orders", "abc", 60_000, 4)
+    before, now = _LastWrite("run 1", 4, rows=7, spec=spec), _LastWrite("run 1", 5, rows=8)
 
-    assert _ids_of_previous_batch(before, now) is work
+    assert _ids_of_previous_batch(before, now) is spec
     assert _ids_of_previous_batch(None, now) is None
     assert _ids_of_previous_batch(before, attrs.evolve(now, batch=6)) is None
     assert _ids_of_previous_batch(before, attrs.evolve(now, run="run 2")) is None
-    assert _ids_of_previous_batch(attrs.evolve(before, work=None), now) is None
+    assert _ids_of_previous_batch(attrs.evolve(before, spec=None), now) is None

@@ -74,7 +74,7 @@ def run(rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Path) ->
     assert query.awaitTermination(300)
 
 
-def test_a_batch_whose_last_row_fails_is_not_taken_as_written(
+def test_a_batch_whose_last_row_fails_does_not_count_as_written(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
 ) -> None:
     """What stands before the row that fails was sent; the next start writes the batch whole."""
@@ -103,7 +103,7 @@ def test_a_record_that_cannot_be_read_does_not_cut_its_batch_short(
     assert ids(kdsl_kafka, topic) == {}
 
 
-def test_a_query_that_is_stopped_in_a_task_writes_its_batch_whole_later(
+def test_a_query_stopped_in_a_task_writes_its_whole_batch_later(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
 ) -> None:
     source, topic = kdsl_topic("in"), kdsl_topic("out")

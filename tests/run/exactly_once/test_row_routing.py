@@ -37,7 +37,7 @@ class TestSameWriters:
             (by_tasks(8, 1), RowRouting("p", 1, "one")),
         ],
     )
-    def test_tasks_are_those_of_the_plan_whatever_cores_there_are(self, before: RowRouting, now: RowRouting) -> None:
+    def test_tasks_follow_the_plan_whatever_the_number_of_cores(self, before: RowRouting, now: RowRouting) -> None:
         assert same_writers(before, now, EIGHT)
 
     @pytest.mark.parametrize(
@@ -51,15 +51,15 @@ class TestSameWriters:
     def test_fewer_writers_than_tasks_take_other_rows(self, before: RowRouting, now: RowRouting) -> None:
         assert not same_writers(before, now, EIGHT)
 
-    def test_of_a_batch_whose_packing_is_not_recorded_the_tasks_must_be_as_many(self) -> None:
+    def test_a_batch_without_recorded_packing_needs_the_same_number_of_tasks(self) -> None:
         assert same_writers(by_tasks(8), by_tasks(8), None)
         assert not same_writers(by_tasks(8), by_tasks(12), None)
 
-        told = explain_difference(by_tasks(8), by_tasks(12, 8))
+        message = explain_difference(by_tasks(8), by_tasks(12, 8))
 
-        assert "there were up to 8 tasks, and now there are up to 12; start with scan_parallelism=8" in told
+        assert "there were up to 8 tasks, and now there are up to 12; start with scan_parallelism=8" in message
 
-    def test_columns_must_be_made_alike(self) -> None:
+    def test_columns_must_be_computed_equally(self) -> None:
         before = RowRouting("p", 4, "columns", ("id",), "recipe 1")
 
         assert same_writers(before, before, None)
@@ -99,7 +99,7 @@ class TestStaged:
         with caplog.at_level(logging.WARNING):
             assert read_marker(marker_text(other, "7-abc"), self.WORK, 7) is None
 
-        assert "staged as batch 7 is another batch of that number, because an older copy" in caplog.text
+        assert "staged as batch 7 are those of another batch of that number, because an older copy" in caplog.text
 
     def test_one_of_a_newer_version_is_refused(self) -> None:
         with pytest.raises(CheckpointError, match=r"batch 7 has version 9, and this kdsl reads version 1"):
@@ -112,7 +112,7 @@ class TestTokenRefresh:
         return []
 
     @pytest.mark.parametrize(("busy", "after"), [(lambda: False, 250), (lambda: True, 375)])
-    def test_it_is_put_off_while_a_batch_runs_but_not_for_ever(
+    def test_it_is_postponed_while_a_batch_runs_but_not_forever(
         self, ages: list[float], busy: Callable[[], bool], after: int
     ) -> None:
         tokens = TokenRefresh(1000, "Orders", busy, ages.append)
@@ -143,10 +143,10 @@ def test_the_topic_that_records_writes_has_a_legal_name_of_its_own() -> None:
     assert log_topic("x" * 500) != log_topic("x" * 501)
 
 
-def test_a_record_of_a_done_write_is_read_as_each_version_wrote_it_and_tells_which_topics_are_gone() -> None:
+def test_a_completed_write_record_of_each_version_is_read_and_names_deleted_topics() -> None:
     before = read_done_write(b'{"version":1,"table":"Orders","plan":"abc","time":7}', "p.kdsl-writes")
-    work = TransactionSpec(Writer("", "monday", "Orders"), "p", 1, "a", "2:abc", 60_000, topic_ids={"a": "1", "b": "2"})
-    now = read_done_write(work.done_record()[1], "p.kdsl-writes")
+    spec = TransactionSpec(Writer("", "monday", "Orders"), "p", 1, "a", "2:abc", 60_000, topic_ids={"a": "1", "b": "2"})
+    now = read_done_write(spec.done_record()[1], "p.kdsl-writes")
 
     assert before == DoneWrite("Orders", "abc", 7)
     assert before.missing_topics({}) == []

@@ -8,9 +8,9 @@ from kdsl.run.librdkafka.transactions.token import Writer
 
 
 def test_a_driver_removes_earlier_batches_and_its_own_and_nothing_that_another_one_may_need() -> None:
-    work = TransactionSpec(Writer("q1"), "p", 2, "orders", "abc", 60_000, 7, run="a1")
+    spec = TransactionSpec(Writer("q1"), "p", 2, "orders", "abc", 60_000, 7, run="a1")
     earlier = ["5", "6-b2", "6-a1", "6.complete", "5.complete"]
     others = ["7-b2", "7.complete", "8-b2", "8.complete", "10-b2", "10.complete", "notes", "_SUCCESS"]
 
-    assert sorted(leftovers([*earlier, *others, "7-a1"], work, "7-a1")) == sorted(earlier)
-    assert sorted(leftovers([*earlier, *others, "7-a1"], work, "7-c3")) == sorted([*earlier, "7-a1"])
+    assert sorted(leftovers([*earlier, *others, "7-a1"], spec, "7-a1")) == sorted(earlier)
+    assert sorted(leftovers([*earlier, *others, "7-a1"], spec, "7-c3")) == sorted([*earlier, "7-a1"])

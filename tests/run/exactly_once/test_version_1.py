@@ -55,9 +55,9 @@ class LocalFolder:
 
 @pytest.fixture
 def before() -> RowRouting:
-    kept = read_manifest((STORED / "write.json").read_text(encoding="utf-8"), str(STORED))
-    assert kept.routing is not None
-    return kept.routing
+    result = read_manifest((STORED / "write.json").read_text(encoding="utf-8"), str(STORED))
+    assert result.routing is not None
+    return result.routing
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def test_a_batch_that_was_planned_is_packed_as_that_version_did_with_as_many_tas
     assert pack(ranges, choose_packing(8, ordered=False)) == pack_by_size(ranges, 8, 1_000, 20_000)
 
 
-def test_half_written_it_goes_on_with_as_many_tasks_and_is_refused_with_others(before: RowRouting, me: Writer) -> None:
+def test_a_half_written_batch_continues_with_the_same_number_of_tasks_only(before: RowRouting, me: Writer) -> None:
     token = read_token((STORED / "token.json").read_text(encoding="utf-8"), 3)
     assert token is not None
     tokens = {id_: token if id_ == "totals-1-2" else attrs.evolve(token, batch=0) for id_ in IDS}
@@ -95,19 +95,19 @@ def test_half_written_it_goes_on_with_as_many_tasks_and_is_refused_with_others(b
 
 def test_its_late_tasks_cannot_read_the_tokens_of_now_and_its_tokens_let_no_task_write(me: Writer) -> None:
     token = read_token((STORED / "token.json").read_text(encoding="utf-8"), 3)
-    work = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000)
+    spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000)
 
-    assert '"version":2' in work.token(1, 4).text()
+    assert '"version":2' in spec.token(1, 4).text()
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
-        next_step("totals-1-2", token, me, 2, work.run)
+        next_step("totals-1-2", token, me, 2, spec.run)
 
 
-def test_what_it_staged_is_sent_where_parts_of_it_were_sent_and_staged_anew_elsewhere(
+def test_a_staged_batch_is_sent_if_parts_of_it_were_sent_and_staged_again_otherwise(
     me: Writer, caplog: pytest.LogCaptureFixture
 ) -> None:
     text = (STORED / "staged-marker").read_text(encoding="utf-8")
-    work = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
+    spec = TransactionSpec(me, "totals-1", 8, "out", "abc", 60_000, 1, "digest")
 
-    assert read_marker(text, work, 1) == "1"
-    assert read_marker(text, work, None) is None
-    assert "of an earlier version, which did not record which batch it is, and nothing of it is written" in caplog.text
+    assert read_marker(text, spec, 1) == "1"
+    assert read_marker(text, spec, None) is None
+    assert "of an earlier version, which did not record which batch it is, and none of them is written" in caplog.text

@@ -13,7 +13,7 @@ from kdsl.testing import LocalKafka
 
 USERS = {"root": "root-pw", "ann": "ann-pw"}
 PREFIX = "orders/1"
-"""A prefix that is no name of a topic, so that the topic's name does not begin with it."""
+"""A prefix that is not a name of a topic, so that the topic's name does not begin with it."""
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def log_of(kafka: LocalKafka, user: str) -> WriteLog:
     return WriteLog(Cluster(kafka.bootstrap_servers, properties=properties), PREFIX, "Orders")
 
 
-def test_missing_rights_are_told_one_by_one_and_those_of_the_docs_suffice(
+def test_missing_rights_are_reported_one_by_one_and_those_of_the_docs_suffice(
     kafka: LocalKafka, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_of(kafka, "root").prepare("out")

@@ -44,16 +44,18 @@ def table(
     topic: str, *columns: str, watermark: str | None = None, options: Mapping[str, Scalar] | None = None
 ) -> Table:
     """A table from ``name TYPE [METADATA FROM key]``; from the earliest record on, unless the options say otherwise."""
-    made = []
+    results = []
     for text in columns:
         name, kind = text.split(" ", 1)
         kind, _, key = kind.partition(" METADATA FROM ")
-        made.append(ColumnConfig(name=name, type=kind, metadata=key or False, virtual=key in ("partition", "offset")))
-    given: dict[str, Scalar] = {"connector": "kafka", "topic": topic, "scan.startup.mode": "earliest-offset"}
+        results.append(
+            ColumnConfig(name=name, type=kind, metadata=key or False, virtual=key in ("partition", "offset"))
+        )
+    settings: dict[str, Scalar] = {"connector": "kafka", "topic": topic, "scan.startup.mode": "earliest-offset"}
     config = TableConfig(
         name="kafka",
-        columns=made,
-        options={**given, **(options or {})},
+        columns=results,
+        options={**settings, **(options or {})},
         watermark=None if watermark is None else WatermarkConfig(column=watermark, delay="0 s"),
     )
     return Table(config.definition())
@@ -76,13 +78,13 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Read:
     """Reads what there is as a stream; again, from the checkpoint of the time before."""
 
-    def stream(given: Table, over: Cluster | None = None, **more: Any) -> list[tuple[Any, ...]]:
+    def stream(value: Table, over: Cluster | None = None, **more: Any) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
 
         def keep(df: DataFrame, _: int) -> None:
             rows.extend(map(tuple, df.collect()))
 
-        df = given.read_stream(spark, over or cluster, **more)
+        df = value.read_stream(spark, over or cluster, **more)
         query = (
             df.writeStream.foreachBatch(keep)
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -99,8 +101,8 @@ def run(spark: SparkSession, cluster: Cluster, tmp_path: Path) -> Read:
 def read(spark: SparkSession, cluster: Cluster, run: Read, streaming: bool) -> Read:
     """Reads what there is, in a batch or as a stream."""
 
-    def batch(given: Table, over: Cluster | None = None, **more: Any) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in given.read(spark, over or cluster, **more).collect()]
+    def batch(value: Table, over: Cluster | None = None, **more: Any) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in value.read(spark, over or cluster, **more).collect()]
 
     return run if streaming else batch
 
@@ -145,11 +147,11 @@ class TestBounded:
             "format": form, "scan.bounded.mode": "timestamp", "scan.bounded.timestamp-millis": 5
         }  # fmt: skip
 
-        found = read(table(topic, *BEHAVIOUR, "event_time TIMESTAMP_LTZ(3) METADATA FROM timestamp", options=options))
+        rows = read(table(topic, *BEHAVIOUR, "event_time TIMESTAMP_LTZ(3) METADATA FROM timestamp", options=options))
 
         times = [datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=ms) for ms in (1, 3)]
-        assert [row[:3] for row in found] == BEHAVIOURS[:2]
-        assert [row[3].astimezone(UTC) for row in found] == times
+        assert [row[:3] for row in rows] == BEHAVIOURS[:2]
+        assert [row[3].astimezone(UTC) for row in rows] == times
 
 
 @both_formats_both_ways
@@ -161,9 +163,9 @@ def test_a_list_of_topics_is_read_as_one_table(
     for name, topic in topics.items():
         kdsl_kafka.produce(topic, *lines(form, ["currency STRING"], [(name,)]))
 
-    found = read(table(";".join(topics.values()), "currency STRING", options={"format": form}))
+    rows = read(table(";".join(topics.values()), "currency STRING", options={"format": form}))
 
-    assert sorted(found) == [("Dollar",), ("Dummy",), ("Euro",), ("Yen",)]
+    assert sorted(rows) == [("Dollar",), ("Dummy",), ("Euro",), ("Yen",)]
 
 
 class TestWatermark:
@@ -177,18 +179,18 @@ class TestWatermark:
             kafka.produce(topic, Record(value, None, [], partition, millis))
 
     def counts(
-        self, spark: SparkSession, given: Table, cluster: Cluster, folder: Path, window: str, mode: str
+        self, spark: SparkSession, value: Table, cluster: Cluster, folder: Path, window: str, mode: str
     ) -> tuple[dict[tuple[int, str], int], int, int]:
         """Rows by partition and window, how many were dropped as late, and how many batches had rows."""
         from pyspark.sql import functions as sf
 
-        found: dict[tuple[int, str], int] = {}
+        results: dict[tuple[int, str], int] = {}
 
         def keep(df: DataFrame, _: int) -> None:
-            found.update({(r["partition_id"], str(r["begin"])): r["count"] for r in df.collect()})
+            results.update({(r["partition_id"], str(r["begin"])): r["count"] for r in df.collect()})
 
         counted = (
-            given.read_stream(spark, cluster)
+            value.read_stream(spark, cluster)
             .groupBy("partition_id", sf.window("ts", window))
             .count()
             .select("partition_id", sf.col("window.start").alias("begin"), "count")
@@ -202,7 +204,7 @@ class TestWatermark:
         )
         query.awaitTermination()
         late = sum(o.numRowsDroppedByWatermark for p in query.recentProgress for o in p.stateOperators)
-        return found, late, sum(p.numInputRows > 0 for p in query.recentProgress)
+        return results, late, sum(p.numInputRows > 0 for p in query.recentProgress)
 
     @pytest.mark.parametrize("form", ["csv"])
     def test_no_row_of_a_slow_partition_is_late(
@@ -225,11 +227,11 @@ class TestWatermark:
         self.produce(kdsl_kafka, topic, form, rows)
         options: dict[str, Scalar] = {"format": form, "scan.max-records-per-trigger": 4}
 
-        found, late, batches = self.counts(
+        result, late, batches = self.counts(
             spark, table(topic, *self.COLUMNS, watermark="ts", options=options), cluster, tmp_path, "1 minute", "update"
         )
 
-        assert (sum(found.values()), late) == (14, 0)
+        assert (sum(result.values()), late) == (14, 0)
         assert batches >= 4
 
     @pytest.mark.parametrize("form", ["json"])
@@ -249,14 +251,14 @@ class TestWatermark:
         self.produce(kdsl_kafka, topic, form, rows)
         options: dict[str, Scalar] = {"format": form, "scan.watermark.idle-timeout": "100 ms"}
 
-        given = table(topic, *self.COLUMNS, watermark="ts", options=options)
+        sample = table(topic, *self.COLUMNS, watermark="ts", options=options)
         spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
         try:
-            found, late, _ = self.counts(spark, given, cluster, tmp_path, "1 hour", "append")
+            result, late, _ = self.counts(spark, sample, cluster, tmp_path, "1 hour", "append")
         finally:
             spark.conf.set("spark.sql.session.timeZone", "UTC")
 
-        assert found == {(0, "2020-03-08 13:00:00"): 2, (1, "2020-03-08 13:00:00"): 2}
+        assert result == {(0, "2020-03-08 13:00:00"): 2, (1, "2020-03-08 13:00:00"): 2}
         assert late == 0
 
     @both_ways
@@ -267,19 +269,19 @@ class TestWatermark:
         topic = kdsl_topic()
         now = 1_700_000_000_000
         kdsl_kafka.produce(topic, *(Record(f"{n}", timestamp=now + n) for n in (1, 2, 3)))
-        given = table(topic, "n STRING", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp", watermark="ts",
+        result = table(topic, "n STRING", "ts TIMESTAMP_LTZ(3) METADATA FROM timestamp", watermark="ts",
                       options={"format": "raw"})  # fmt: skip
 
-        assert [round(row[1].timestamp() * 1000) for row in read(given)] == [now + 1, now + 2, now + 3]
+        assert [round(row[1].timestamp() * 1000) for row in read(result)] == [now + 1, now + 2, now + 3]
 
-    def test_no_record_is_behind_the_watermark(
+    def test_no_record_is_older_than_the_watermark(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
     ) -> None:
         """E6: two partitions with alternating times, one record a batch."""
         topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
         for partition, millis in ((0, (100, 200, 300)), (1, (150, 250, 350))):
             kdsl_kafka.produce(topic, *(Record(f"{ms}", None, [], partition, ms) for ms in millis))
-        given = table(
+        sample = table(
             topic,
             "n STRING",
             "partition_id INT METADATA FROM partition",
@@ -288,9 +290,9 @@ class TestWatermark:
             options={"format": "raw", "scan.max-records-per-trigger": 1},
         )
 
-        found, late, batches = self.counts(spark, given, cluster, tmp_path, "10 milliseconds", "update")
+        result, late, batches = self.counts(spark, sample, cluster, tmp_path, "10 milliseconds", "update")
 
-        assert (sum(found.values()), late, batches) == (6, 0, 6)
+        assert (sum(result.values()), late, batches) == (6, 0, 6)
 
 
 class TestStart:
@@ -301,25 +303,25 @@ class TestStart:
         kafka.produce(topic, *(Record(v, partition=p) for (p, _), v in zip(rows, values, strict=True)))
 
     @both_formats
-    def test_latest_is_worked_out_once(
+    def test_latest_is_computed_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Read, form: str
     ) -> None:
         """A18: also partitions that had nothing before the stop go on where they were at the first start."""
         topic = kdsl_topic(partitions=6)
         self.produce(kdsl_kafka, topic, form, *((p, 0) for p in range(6)))
-        given = table(topic, *self.COLUMNS, options={"format": form, "scan.startup.mode": "latest-offset"})
-        assert run(given) == []
+        result = table(topic, *self.COLUMNS, options={"format": form, "scan.startup.mode": "latest-offset"})
+        assert run(result) == []
         first = [(0, 1), (1, 1), (2, 1)]
         self.produce(kdsl_kafka, topic, form, *first)
-        assert sorted(run(given)) == first
+        assert sorted(run(result)) == first
         second = [(0, 2), (1, 2), (2, 2), (3, 1), (4, 1), (5, 1)]
         self.produce(kdsl_kafka, topic, form, *second)
 
-        assert sorted(run(given)) == second
+        assert sorted(run(result)) == second
 
         third = [(0, 3), (1, 3), (2, 3), (3, 2), (4, 2), (5, 2)]
         self.produce(kdsl_kafka, topic, form, *third)
-        assert sorted(run(given)) == third
+        assert sorted(run(result)) == third
 
     @both_formats
     @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
@@ -336,20 +338,20 @@ class TestStart:
             "properties.group.id": f"group-of-{topic}",
             "properties.auto.offset.reset": reset,
         }
-        given = table(topic, *self.COLUMNS, options=options)
+        result = table(topic, *self.COLUMNS, options=options)
 
         if reset == "none":
             with pytest.raises(Exception, match="has no committed offset for"):
-                run(given)
+                run(result)
             return
-        assert sorted(run(given)) == (old if reset == "earliest" else [])
+        assert sorted(run(result)) == (old if reset == "earliest" else [])
         new = [(2, 6), (2, 7), (2, 8)]
         self.produce(kdsl_kafka, topic, form, *new)
-        assert sorted(run(given)) == new
+        assert sorted(run(result)) == new
 
 
 class TestLaunch:
-    """A start that is given at launch comes behind the checkpoint, and before the declared one (seed 000)."""
+    """A start at launch ranks after the checkpoint, and before the declared one."""
 
     @both_ways
     def test_it_comes_before_the_declared_start(
@@ -357,19 +359,19 @@ class TestLaunch:
     ) -> None:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *(Record(v, None, [], p, 1_700_000_000_000 + p) for p, v in ((0, "a"), (1, "b"))))
-        given = table(topic, "n STRING", options={"format": "raw"})
+        result = table(topic, "n STRING", options={"format": "raw"})
 
-        assert read(given, start_at=datetime.fromtimestamp(1_700_000_000.001, UTC)) == [("b",)]
+        assert read(result, start_at=datetime.fromtimestamp(1_700_000_000.001, UTC)) == [("b",)]
 
     def test_a_checkpoint_comes_before_it(self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Read) -> None:
         """S13."""
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
-        given = table(topic, "n STRING", options={"format": "raw"})
-        assert run(given, start_at={0: 1}) == [("b",), ("c",)]
+        result = table(topic, "n STRING", options={"format": "raw"})
+        assert run(result, start_at={0: 1}) == [("b",), ("c",)]
         kdsl_kafka.produce(topic, "d")
 
-        assert run(given, start_at="earliest") == [("d",)]
+        assert run(result, start_at="earliest") == [("d",)]
 
     @both_ways
     def test_an_expired_one_is_answered_by_the_policy(
@@ -378,26 +380,26 @@ class TestLaunch:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         kdsl_kafka.delete_records(topic, {0: 2})
-        given = table(topic, "n STRING", options={"format": "raw"})
+        result = table(topic, "n STRING", options={"format": "raw"})
 
         with pytest.raises(Exception, match="offset 1 is requested, but the earliest is 2"):
-            read(given, start_at={0: 1})
+            read(result, start_at={0: 1})
         lenient = Cluster(cluster.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
-        assert read(given, lenient, start_at={0: 0}) == [("c",)]
+        assert read(result, lenient, start_at={0: 0}) == [("c",)]
 
 
 @pytest.fixture(scope="module")
 def numbers(kdsl_kafka: RunningKafka) -> list[str]:
     """Two topics of ten partitions; partition P had the values 0 to 9, and those below P are deleted."""
-    made = []
+    results = []
     own = uuid.uuid4().hex[:8]
     for name in (f"numbers-one-{own}", f"numbers-two-{own}"):
         kdsl_kafka.create_topic(name, PARTITIONS)
         values = [Record(n.to_bytes(4, "big"), partition=p) for p in range(PARTITIONS) for n in range(10)]
         kdsl_kafka.produce(name, *values)
         kdsl_kafka.delete_records(name, {p: p for p in range(1, PARTITIONS)})
-        made.append(name)
-    return made
+        results.append(name)
+    return results
 
 
 EXPECTED = {partition: list(range(partition, 10)) for partition in range(PARTITIONS)}
@@ -405,10 +407,10 @@ EXPECTED = {partition: list(range(partition, 10)) for partition in range(PARTITI
 
 def by_place(rows: Iterable[tuple[Any, ...]]) -> dict[str, dict[int, list[int]]]:
     """Values in the order in which they came, by topic and partition."""
-    found: dict[str, dict[int, list[int]]] = {}
+    results: dict[str, dict[int, list[int]]] = {}
     for value, topic, partition in rows:
-        found.setdefault(topic, {}).setdefault(partition, []).append(value)
-    return found
+        results.setdefault(topic, {}).setdefault(partition, []).append(value)
+    return results
 
 
 @both_ways
@@ -424,15 +426,15 @@ class TestProperties:
         self, numbers: list[str], read: Read, options: dict[str, Scalar]
     ) -> None:
         """E2, E4, E5."""
-        found = read(table(";".join(numbers), *self.COLUMNS, options={"format": "raw", **options}))
+        rows = read(table(";".join(numbers), *self.COLUMNS, options={"format": "raw", **options}))
 
-        assert by_place(found) == dict.fromkeys(numbers, EXPECTED)
+        assert by_place(rows) == dict.fromkeys(numbers, EXPECTED)
 
     def test_a_value_alone_can_be_read(self, numbers: list[str], read: Read) -> None:
         """E3: the value is a big-endian integer, as Kafka's IntegerDeserializer has it."""
-        found = read(table(";".join(numbers), "n INT", options={"format": "raw"}))
+        rows = read(table(";".join(numbers), "n INT", options={"format": "raw"}))
 
-        assert sum(n for (n,) in found) == 2 * sum(map(sum, EXPECTED.values()))
+        assert sum(n for (n,) in rows) == 2 * sum(map(sum, EXPECTED.values()))
 
     def test_empty_partitions_are_read_to_their_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Read
@@ -440,14 +442,14 @@ class TestProperties:
         """E7, E8."""
         options: dict[str, Scalar] = {"format": "raw", "scan.parallelism": 2}
         topic = kdsl_topic(partitions=10)
-        given = table(topic, *self.COLUMNS, options=options)
-        assert read(given) == []
+        result = table(topic, *self.COLUMNS, options=options)
+        assert read(result) == []
         kdsl_kafka.produce(topic, *(Record(n.to_bytes(4, "big"), partition=5) for n in range(5, 10)))
 
-        assert by_place(read(given)) == {topic: {5: EXPECTED[5]}}
+        assert by_place(read(result)) == {topic: {5: EXPECTED[5]}}
 
     @pytest.mark.parametrize("level", ["read_committed", "read_uncommitted"])
-    def test_control_records_are_read_over(
+    def test_control_records_are_skipped(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, read: Read, level: str
     ) -> None:
         """E9: the last offset is a control record, and there are some in between."""
@@ -464,17 +466,17 @@ class TestProperties:
         kdsl_kafka.delete_records(topic, {1: 1, 2: 2})
         over = Cluster(cluster.bootstrap_servers, properties={"isolation.level": level})
 
-        found = read(table(topic, *self.COLUMNS, options={"format": "raw", "scan.bounded.mode": "latest-offset"}), over)
+        rows = read(table(topic, *self.COLUMNS, options={"format": "raw", "scan.bounded.mode": "latest-offset"}), over)
 
         assert kdsl_kafka.end_offsets(topic) == dict.fromkeys(range(3), 12)
-        assert by_place(found) == {topic: {p: EXPECTED[p] for p in range(3)}}
+        assert by_place(rows) == {topic: {p: EXPECTED[p] for p in range(3)}}
 
 
 @both_ways
 def test_the_header_filter_is_applied_before_a_record_is_decoded(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Read
 ) -> None:
-    """Seed 000's example; what is filtered out may be broken."""
+    """Records that the filter drops may be broken."""
     topic = kdsl_topic()
     kdsl_kafka.produce(
         topic,

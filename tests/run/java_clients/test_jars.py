@@ -1,4 +1,4 @@
-"""Which jars go with which Spark, how a session gets them, and what is told when it cannot."""
+"""Which jars go with which Spark, how a session gets them, and what is reported when it cannot."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_a_jar_for_another_scala_is_told() -> None:
+def test_a_jar_for_another_scala_is_reported() -> None:
     check_scala_version("kafka-clients-3.9.2.jar", "2.13")
     check_scala_version("spark-sql-kafka-0-10_2.13-4.2.0.jar", "2.13")
     with pytest.raises(ConnectorMissingError, match=r"_2.12-3.5.0.jar is built for Scala 2.12, and"):
@@ -52,9 +52,9 @@ REASONS = (
 class TestReasons:
     """What Ivy says becomes a sentence with what to do."""
 
-    @pytest.mark.parametrize(("error", "said", "reason", "fix"), REASONS)
-    def test_of_ivy(self, error: str, said: str, reason: str, fix: str) -> None:
-        text = jars._reason(error, said, "coordinates", "/cache")
+    @pytest.mark.parametrize(("error", "message", "reason", "fix"), REASONS)
+    def test_of_ivy(self, error: str, message: str, reason: str, fix: str) -> None:
+        text = jars._reason(error, message, "coordinates", "/cache")
 
         assert text.startswith("the jars of Spark's Kafka connector (coordinates) cannot be fetched: ")
         assert reason in text
@@ -84,21 +84,19 @@ class TestPaths:
         assert jars.jars_in_settings(spark) is None
 
 
-def test_a_connector_without_all_of_its_jars_says_which_class_is_missing() -> None:
-    told = jars.explain_load_failure(
+def test_an_incomplete_connector_is_reported_with_the_missing_class() -> None:
+    message = jars.explain_load_failure(
         "java.lang.NoClassDefFoundError: org/apache/kafka/common/serialization/ByteArraySerializer\n\tat"
     )
 
-    assert told is not None
-    assert "the class org.apache.kafka.common.serialization.ByteArraySerializer is missing: a jar is missing" in told
-    assert "kafka-clients" in told
+    assert message is not None
+    assert "the class org.apache.kafka.common.serialization.ByteArraySerializer is missing: a jar is missing" in message
+    assert "kafka-clients" in message
     assert jars.explain_load_failure("java.lang.IllegalStateException: no") is None
 
 
 class TestAttach:
-    def test_it_is_there_afterwards_and_nothing_is_done_again(
-        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_connector_is_loaded_once(self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
         attach_connector(spark, everywhere=True)
         before = spark.sql("LIST JARS").count()
 
@@ -112,7 +110,7 @@ class TestAttach:
         assert spark.sql("LIST JARS").count() == before
 
     @pytest.mark.parametrize(
-        ("named", "told"),
+        ("named", "message"),
         [
             ("/no/such.jar", "/no/such.jar, named in kdsl.jvm.jars or KDSL_JVM_JARS, is not a file"),
             ("{folder}", "contains no jar"),
@@ -120,12 +118,12 @@ class TestAttach:
             ("provided", "kdsl.jvm.jars says that it is provided"),
         ],
     )
-    def test_what_is_named_wrongly_is_told(
-        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, told: str
+    def test_a_wrong_package_name_is_reported(
+        self, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str, message: str
     ) -> None:
         monkeypatch.setattr(jars, "_has_connector", lambda _: False)
         monkeypatch.setenv(jars.VARIABLE, named.format(folder=tmp_path))
 
         with pytest.raises(ConnectorMissingError) as raised:
             attach_connector(spark)
-        assert told in str(raised.value)
+        assert message in str(raised.value)

@@ -27,7 +27,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 @pytest.fixture
-def stamped(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> tuple[str, datetime]:
+def stamped_topic(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> tuple[str, datetime]:
     """A topic of two partitions with two records each, and the time between the first and the second two."""
     topic = kdsl_topic(partitions=2, config={"message.timestamp.type": "LogAppendTime"})
     kdsl_kafka.produce(topic, *(Record(f"old {p}", partition=p, timestamp=LONG_AGO) for p in (0, 1)))
@@ -41,10 +41,10 @@ def stamped(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> tuple[str, datet
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_the_brokers_times_are_read_and_say_where_a_read_starts_and_ends(
-    spark: SparkSession, cluster: Cluster, stamped: tuple[str, datetime], tmp_path: Path, transport: Any
+def test_broker_timestamps_are_read_and_define_start_and_end(
+    spark: SparkSession, cluster: Cluster, stamped_topic: tuple[str, datetime], tmp_path: Path, transport: Any
 ) -> None:
-    topic, between = stamped
+    topic, between = stamped_topic
 
     class All(KafkaTable, topic=topic, value=Raw(), startup="earliest", transport=transport):
         text: Col[str]
@@ -57,21 +57,21 @@ def test_the_brokers_times_are_read_and_say_where_a_read_starts_and_ends(
     class Earlier(All, bounded=between):
         pass
 
-    def streamed(table: type[All]) -> list[str]:
-        found: list[str] = []
+    def stream_rows(table: type[All]) -> list[str]:
+        results: list[str] = []
         rows = table.read_stream(spark, cluster)
-        writer = rows.writeStream.foreachBatch(lambda df, _: found.extend(row.text for row in df.collect()))
+        writer = rows.writeStream.foreachBatch(lambda df, _: results.extend(row.text for row in df.collect()))
         writer = writer.option("checkpointLocation", str(tmp_path / table.__name__)).trigger(**NOW)
         assert writer.start().awaitTermination(300)
-        return sorted(found)
+        return sorted(results)
 
     rows = All.read(spark, cluster).collect()
     assert {row.kind for row in rows} == {"LogAppendTime"}
     assert all(abs(row.at.replace(tzinfo=UTC) - between).total_seconds() < 600 for row in rows)
     assert sorted(r.text for r in Later.read(spark, cluster).collect()) == ["new 0", "new 1"]
     assert sorted(r.text for r in Earlier.read(spark, cluster).collect()) == ["old 0", "old 1"]
-    assert streamed(Later) == ["new 0", "new 1"]
-    assert streamed(Earlier) == ["old 0", "old 1"]
+    assert stream_rows(Later) == ["new 0", "new 1"]
+    assert stream_rows(Earlier) == ["old 0", "old 1"]
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -79,11 +79,11 @@ def test_a_watermark_follows_the_brokers_times(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     cluster: Cluster,
-    stamped: tuple[str, datetime],
+    stamped_topic: tuple[str, datetime],
     tmp_path: Path,
     transport: Any,
 ) -> None:
-    topic, between = stamped
+    topic, between = stamped_topic
 
     class Clicks(KafkaTable, topic=topic, value=Raw(), startup="earliest", transport=transport):
         text: Col[str]

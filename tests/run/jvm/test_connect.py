@@ -28,10 +28,10 @@ try:
     read_stream(spark, plan, cluster)
 except Exception as e:
     refused = str(e)
-found = {"batch": batch, "refused": refused, "regex": spark.conf.get("spark.sql.redaction.options.regex")}
+results = {"batch": batch, "refused": refused, "regex": spark.conf.get("spark.sql.redaction.options.regex")}
 spark.conf.set("spark.sql.redaction.options.regex", "(?i)user|my-password")
 hide_secrets(spark)
-print(json.dumps({**found, "with_own": spark.conf.get("spark.sql.redaction.options.regex")}))
+print(json.dumps({**results, "with_own": spark.conf.get("spark.sql.redaction.options.regex")}))
 spark.stop()
 """
 
@@ -44,10 +44,12 @@ def test_batches_work_in_a_connect_session_and_streams_need_the_servers_own_jars
 
     printed = connect.run(SCRIPT, kdsl_kafka.bootstrap_servers, topic, target, folder=tmp_path)
 
-    found = json.loads(printed.splitlines()[-1])
-    assert found["batch"] == ["a", "b"]
-    assert HIDDEN_NAMES in found["regex"]
-    assert HIDDEN_NAMES in found["with_own"]
-    assert re.search(found["with_own"], "the.user")  # what was hidden stays hidden, whether the session tells it or not
+    document = json.loads(printed.splitlines()[-1])
+    assert document["batch"] == ["a", "b"]
+    assert HIDDEN_NAMES in document["regex"]
+    assert HIDDEN_NAMES in document["with_own"]
+    assert re.search(
+        document["with_own"], "the.user"
+    )  # what was hidden stays hidden, whether the session tells it or not
     assert sorted(bytes(m.value() or b"") for m in kdsl_kafka.read(target)) == [b"a", b"b"]
-    assert "start the server with org.apache.spark:spark-sql-kafka-0-10_2.13:" in found["refused"]
+    assert "start the server with org.apache.spark:spark-sql-kafka-0-10_2.13:" in document["refused"]

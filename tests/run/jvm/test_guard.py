@@ -14,14 +14,14 @@ from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.planner import plan_script
 from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.flink_sql.scripts.script_plan import Job
-from kdsl.resolve.model import Stop
+from kdsl.resolve.model import Start, Stop
 from kdsl.run.listeners import spark_source
 from kdsl.run.listeners.spark_source import count_lost_in_batch
 from kdsl.run.metrics.observer import metrics
-from kdsl.run.read import read_stream
+from kdsl.run.read import PlannedTopics, read, read_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.jvm.transports import texts
+from tests.run.jvm.transports import sort_strings
 from tests.run.listeners.queries import until
 from tests.run.read_plans import read_plan
 
@@ -43,13 +43,13 @@ A, B = ("orders", 0), ("orders", 1)
         ({A: 5, B: 5}, 40, {}),  # the rows were used twice
     ],
 )
-def test_what_is_gone_and_did_not_come_was_lost(
+def test_deleted_records_that_were_not_read_are_lost(
     earliest: dict[tuple[str, int], int], rows: int, lost: dict[tuple[str, int], int]
 ) -> None:
     assert count_lost_in_batch({A: 0, B: 0}, {A: 10, B: 10}, earliest, rows) == lost
 
 
-def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
+def test_deleted_records_are_counted_if_the_policy_continues(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
@@ -60,11 +60,11 @@ def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
     topic = kdsl_topic()
     cluster = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
     df = read_stream(spark, read_plan(topic, transport="jvm"), cluster)
-    found: list[str] = []
+    results: list[str] = []
 
     def run() -> None:
-        nonlocal found
-        writer = df.writeStream.foreachBatch(lambda rows, _: found.extend(texts(rows)))
+        nonlocal results
+        writer = df.writeStream.foreachBatch(lambda rows, _: results.extend(sort_strings(rows)))
         query = writer.option("checkpointLocation", str(tmp_path)).trigger(availableNow=True).start()
         assert query.awaitTermination(300)
         until(lambda: metrics(query).batch is not None)
@@ -77,9 +77,58 @@ def test_records_that_are_gone_are_counted_where_a_policy_goes_on(
     kdsl_kafka.delete_records(topic, {0: 5})
     run()
 
-    assert found == ["a", "b", "c", "f", "g", "h"]
+    assert results == ["a", "b", "c", "f", "g", "h"]
     until(lambda: metrics(runs[-1]).source.records_lost == 2)  # type: ignore[arg-type]
     assert f"up to 2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
+
+
+def test_a_batch_whose_topic_is_created_again_gives_no_record_of_the_new_one(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abc")
+    old = kdsl_kafka.topic_id(topic)
+    df = read(spark, read_plan(topic, transport="jvm"), Cluster(kdsl_kafka.bootstrap_servers))
+    assert sorted(sort_strings(df)) == ["a", "b", "c"]
+
+    kdsl_kafka.delete_topic(topic)
+    kdsl_kafka.create_topic(topic)
+    kdsl_kafka.produce(topic, *"uvwxyz")
+
+    with pytest.raises(Exception, match=f"the topic now has id {kdsl_kafka.topic_id(topic)}") as raised:
+        sort_strings(df)
+    assert old in str(raised.value)
+
+
+def test_records_that_are_deleted_before_a_batch_reads_them_are_an_error_whatever_the_policy(
+    spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *"abcdef")
+    cluster = Cluster(kdsl_kafka.bootstrap_servers, properties={"auto.offset.reset": "earliest"})
+    start = Start("specific-offsets", offsets=((topic, 0, 1),))
+    df = read(spark, read_plan(topic, transport="jvm", start=start), cluster)
+    assert len(sort_strings(df)) == 5
+
+    kdsl_kafka.delete_records(topic, {0: 3})
+
+    with pytest.raises(Exception, match=r"(?i)offset.*(lost|fetch|range|earliest)"):
+        sort_strings(df)
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_checked"),
+    [
+        ({}, True),
+        ({"security.protocol": "SSL"}, True),
+        ({"ssl.key.password": "plain"}, False),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}, False),
+    ],
+)
+def test_topics_are_checked_in_tasks_that_can_ask_for_them(properties: dict[str, str], is_checked: bool) -> None:
+    cluster = Cluster("broker:9092", properties=properties)
+    assert (PlannedTopics.of(cluster, {"t": "id"}) is not None) == is_checked
+    assert PlannedTopics.of(cluster, {"t": ""}) is None
 
 
 def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_ids(
@@ -95,7 +144,7 @@ def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_i
     df = read_stream(spark, read_plan(topic, transport="jvm"), Cluster(kdsl_kafka.bootstrap_servers))
 
     def recreate(rows: DataFrame, batch: int) -> None:
-        texts(rows)
+        sort_strings(rows)
         if batch == 0:
             kdsl_kafka.delete_topic(topic)
             kdsl_kafka.create_topic(topic)
@@ -105,11 +154,11 @@ def test_a_topic_that_is_created_again_while_the_query_runs_fails_it_with_both_i
 
     with pytest.raises(StreamingQueryException) as raised:
         query.awaitTermination(300)
-    told = f"it was read for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}"
-    assert told in str(raised.value)
+    text = f"it was read for id {old}, the topic now has id {kdsl_kafka.topic_id(topic)}"
+    assert text in str(raised.value)
     assert "kdsl.errors.TopicRecreatedError: Orders: the topic" in str(query.exception())
     assert not query.isActive
-    assert told in caplog.text
+    assert text in caplog.text
 
 
 def test_a_query_that_ends_with_the_batch_in_which_its_topic_was_created_again_ends_a_script_with_an_error(
@@ -127,7 +176,7 @@ def test_a_query_that_ends_with_the_batch_in_which_its_topic_was_created_again_e
     """
 
     def recreate(rows: DataFrame, job: Job) -> None:
-        assert texts(rows) == ["abc"]
+        assert sort_strings(rows) == ["abc"]
         kdsl_kafka.delete_topic(topic)
         kdsl_kafka.create_topic(topic)
 

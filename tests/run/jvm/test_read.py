@@ -20,7 +20,7 @@ from kdsl.run.read import read, read_stream
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.spark import spark_schema
-from tests.run.jvm.transports import TRANSPORTS, commit, run, texts
+from tests.run.jvm.transports import TRANSPORTS, commit, run, sort_strings
 from tests.run.read_plans import part, read_plan
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def transport(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def filled(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> str:
+def filled_topic(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> str:
     """A topic of two partitions: a0 to a3 and b0 to b2, a second apart from noon on."""
     topic = kdsl_topic("filled", partitions=2)
     kdsl_kafka.produce(topic, *(Record(f"a{i}", partition=0, timestamp=NOON + 1000 * i) for i in range(4)))
@@ -92,7 +92,7 @@ class TestRecords:
         assert one["list"] == [{"key": "h", "value": b"1"}, {"key": "h", "value": None}]
         assert (two["headers"], two["list"], two["raw"]) == ({}, [], None)
 
-    def test_a_broken_message_is_told_with_its_place(
+    def test_a_broken_message_is_reported_with_its_location(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, transport: str
     ) -> None:
         topic = kdsl_topic()
@@ -117,11 +117,13 @@ class TestRecords:
             Record("none"),
         )
 
-        def kept(text: str) -> list[Any]:
-            return texts(read(spark, read_plan(topic, headers=parse_header_filter(text), transport=transport), cluster))
+        def read_filtered(text: str) -> list[Any]:
+            return sort_strings(
+                read(spark, read_plan(topic, headers=parse_header_filter(text), transport=transport), cluster)
+            )
 
-        assert kept("depart:toy|depart:book&!env:test") == ["book", "toy"]
-        assert kept("!depart:toy") == ["book", "none", "null"]
+        assert read_filtered("depart:toy|depart:book&!env:test") == ["book", "toy"]
+        assert read_filtered("!depart:toy") == ["book", "none", "null"]
 
 
 class TestTopics:
@@ -132,7 +134,10 @@ class TestTopics:
         for name in ("one", "two"):
             kdsl_kafka.produce(kdsl_topic(f"{begin}-{name}"), name)
 
-        assert texts(read(spark, read_plan(pattern=f"{begin}-.*", transport=transport), cluster)) == ["one", "two"]
+        assert sort_strings(read(spark, read_plan(pattern=f"{begin}-.*", transport=transport), cluster)) == [
+            "one",
+            "two",
+        ]
 
     @pytest.mark.parametrize("pattern", ["{}", "{}|x", "(?P<a>{})", "(?i){}", "(?P<a>w)hole-(?P=a)?{}"])
     def test_a_pattern_must_match_the_whole_name(
@@ -149,16 +154,19 @@ class TestTopics:
         one = kdsl_topic("whole-one")
         for name in (one, kdsl_topic(f"more-{one}")):
             kdsl_kafka.produce(name, "one" if name == one else "another")
-        given = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
-        plan = read_plan(pattern=given, transport=transport)
+        result = pattern.format(one.removeprefix("whole-") if "hole" in pattern else one)
+        plan = read_plan(pattern=result, transport=transport)
 
-        assert texts(read(spark, plan, cluster)) == ["one"]
+        assert sort_strings(read(spark, plan, cluster)) == ["one"]
         assert run(spark, plan, cluster, tmp_path) == ["one"]
 
-    def test_some_partitions(self, spark: SparkSession, cluster: Cluster, filled: str, transport: str) -> None:
-        plan = attrs.evolve(read_plan(filled, transport=transport), topics=Topics((filled,), partitions=((filled, 1),)))
+    def test_some_partitions(self, spark: SparkSession, cluster: Cluster, filled_topic: str, transport: str) -> None:
+        plan = attrs.evolve(
+            read_plan(filled_topic, transport=transport),
+            topics=Topics((filled_topic,), partitions=((filled_topic, 1),)),
+        )
 
-        assert texts(read(spark, plan, cluster)) == ["b0", "b1", "b2"]
+        assert sort_strings(read(spark, plan, cluster)) == ["b0", "b1", "b2"]
 
     def test_a_topic_that_is_missing(self, spark: SparkSession, cluster: Cluster, transport: str) -> None:
         with pytest.raises(Exception) as raised:  # on librdkafka Spark's own, on jvm before Spark begins
@@ -167,12 +175,12 @@ class TestTopics:
         assert "Orders: the cluster has no topic 'no-such-topic'" in str(raised.value)
 
     def test_as_many_tasks_as_are_allowed(
-        self, spark: SparkSession, cluster: Cluster, filled: str, transport: str
+        self, spark: SparkSession, cluster: Cluster, filled_topic: str, transport: str
     ) -> None:
-        df = read(spark, read_plan(filled, parallelism=1, transport=transport), cluster)
+        df = read(spark, read_plan(filled_topic, parallelism=1, transport=transport), cluster)
 
         assert df.rdd.getNumPartitions() == 1
-        assert len(texts(df)) == 7
+        assert len(sort_strings(df)) == 7
 
 
 STARTS: tuple[tuple[str, Start, list[str]], ...] = (
@@ -200,89 +208,102 @@ def of(topic: str, moment: Any) -> Any:
 class TestStartAndStop:
     @pytest.mark.parametrize("case", STARTS, ids=lambda case: case[0])
     def test_a_batch_starts(
-        self, spark: SparkSession, cluster: Cluster, filled: str, transport: str, case: tuple[str, Start, list[str]]
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        filled_topic: str,
+        transport: str,
+        case: tuple[str, Start, list[str]],
     ) -> None:
         name = group()
-        commit(cluster, name, {(filled, 0): 1})
-        plan = read_plan(filled, start=of(filled, case[1]), group_id=name, transport=transport)
+        commit(cluster, name, {(filled_topic, 0): 1})
+        plan = read_plan(filled_topic, start=of(filled_topic, case[1]), group_id=name, transport=transport)
 
-        assert texts(read(spark, plan, cluster)) == case[2]
+        assert sort_strings(read(spark, plan, cluster)) == case[2]
 
     @pytest.mark.parametrize("case", STARTS, ids=lambda case: case[0])
     def test_a_stream_starts(
         self,
         spark: SparkSession,
         cluster: Cluster,
-        filled: str,
+        filled_topic: str,
         tmp_path: Path,
         case: tuple[str, Start, list[str]],
     ) -> None:
         name = group()
-        commit(cluster, name, {(filled, 0): 1})
-        plan = read_plan(filled, start=of(filled, case[1]), group_id=name, transport="jvm")
+        commit(cluster, name, {(filled_topic, 0): 1})
+        plan = read_plan(filled_topic, start=of(filled_topic, case[1]), group_id=name, transport="jvm")
 
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == case[2]
 
     def test_latest_reads_what_comes_later(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, tmp_path: Path
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled_topic: str, tmp_path: Path
     ) -> None:
-        plan = read_plan(filled, start="latest", transport="jvm")
+        plan = read_plan(filled_topic, start="latest", transport="jvm")
 
-        assert texts(read(spark, plan, cluster)) == []
+        assert sort_strings(read(spark, plan, cluster)) == []
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == []
-        kdsl_kafka.produce(filled, "later")
+        kdsl_kafka.produce(filled_topic, "later")
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == ["later"]
 
     @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
     def test_a_batch_ends(
-        self, spark: SparkSession, cluster: Cluster, filled: str, transport: str, case: tuple[str, Stop, list[str]]
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        filled_topic: str,
+        transport: str,
+        case: tuple[str, Stop, list[str]],
     ) -> None:
         name = group()
-        commit(cluster, name, {(filled, 0): 1, (filled, 1): 2})
-        plan = read_plan(filled, stop=of(filled, case[1]), group_id=name, transport=transport)
+        commit(cluster, name, {(filled_topic, 0): 1, (filled_topic, 1): 2})
+        plan = read_plan(filled_topic, stop=of(filled_topic, case[1]), group_id=name, transport=transport)
 
-        assert texts(read(spark, plan, cluster)) == case[2]
+        assert sort_strings(read(spark, plan, cluster)) == case[2]
 
     @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
-    def test_a_stream_gives_nothing_behind_its_end(
+    def test_a_stream_returns_nothing_after_its_end(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
         cluster: Cluster,
-        filled: str,
+        filled_topic: str,
         tmp_path: Path,
         case: tuple[str, Stop, list[str]],
     ) -> None:
         name = group()
-        commit(cluster, name, {(filled, 0): 1, (filled, 1): 2})
-        plan = read_plan(filled, stop=of(filled, case[1]), group_id=name, transport="jvm")
+        commit(cluster, name, {(filled_topic, 0): 1, (filled_topic, 1): 2})
+        plan = read_plan(filled_topic, stop=of(filled_topic, case[1]), group_id=name, transport="jvm")
 
         assert run(spark, plan, cluster, tmp_path / "checkpoint") == case[2]
 
     def test_the_end_of_an_unbounded_batch_is_taken_when_an_action_runs(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled_topic: str
     ) -> None:
-        df = read(spark, read_plan(filled, transport="jvm"), cluster)
+        df = read(spark, read_plan(filled_topic, transport="jvm"), cluster)
 
         assert df.count() == 7
-        kdsl_kafka.produce(filled, "later")
+        kdsl_kafka.produce(filled_topic, "later")
         assert df.count() == 8
 
     def test_an_end_before_the_start_reads_nothing(
-        self, spark: SparkSession, cluster: Cluster, filled: str, transport: str
+        self, spark: SparkSession, cluster: Cluster, filled_topic: str, transport: str
     ) -> None:
-        start = Start("specific-offsets", offsets=((filled, 0, 3), (filled, 1, 3)))
-        stop = Stop("specific-offsets", offsets=((filled, 0, 1), (filled, 1, 1)))
+        start = Start("specific-offsets", offsets=((filled_topic, 0, 3), (filled_topic, 1, 3)))
+        stop = Stop("specific-offsets", offsets=((filled_topic, 0, 1), (filled_topic, 1, 1)))
 
-        assert texts(read(spark, read_plan(filled, start=start, stop=stop, transport=transport), cluster)) == []
+        assert (
+            sort_strings(read(spark, read_plan(filled_topic, start=start, stop=stop, transport=transport), cluster))
+            == []
+        )
 
 
 class TestStreams:
-    def test_a_bounded_stream_ends_by_itself_and_commits_to_its_group(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, transport: str
+    def test_a_bounded_stream_ends_and_commits_to_its_group(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled_topic: str, transport: str
     ) -> None:
-        stop = Stop("specific-offsets", offsets=((filled, 0, 4), (filled, 1, 3)))
-        plan = read_plan(filled, stop=stop, group_id=group(), transport=transport)
+        stop = Stop("specific-offsets", offsets=((filled_topic, 0, 4), (filled_topic, 1, 3)))
+        plan = read_plan(filled_topic, stop=stop, group_id=group(), transport=transport)
 
         query = read_stream(spark, plan, cluster).writeStream.format("noop").start()
         ended = query.awaitTermination(300)
@@ -290,39 +311,39 @@ class TestStreams:
 
         assert ended
         assert query.exception() is None
-        places = [(filled, 0), (filled, 1)]
+        places = [(filled_topic, 0), (filled_topic, 1)]
         committed: dict[Any, int] = {}
         until = time.monotonic() + 120
         while not committed and time.monotonic() < until:  # the last commit comes after the end
             time.sleep(0.05)
             committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), places)
-        assert committed == {(filled, 0): 4, (filled, 1): 3}
+        assert committed == {(filled_topic, 0): 4, (filled_topic, 1): 3}
 
     def test_a_checkpoint_comes_before_the_start(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled: str, tmp_path: Path
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, cluster: Cluster, filled_topic: str, tmp_path: Path
     ) -> None:
-        plan = read_plan(filled, max_records=3, transport="jvm")
+        plan = read_plan(filled_topic, max_records=3, transport="jvm")
 
         assert len(run(spark, plan, cluster, tmp_path / "checkpoint")) == 7
-        kdsl_kafka.produce(filled, "later")
-        assert run(spark, read_plan(filled, start="latest", transport="jvm"), cluster, tmp_path / "checkpoint") == [
-            "later"
-        ]
+        kdsl_kafka.produce(filled_topic, "later")
+        assert run(
+            spark, read_plan(filled_topic, start="latest", transport="jvm"), cluster, tmp_path / "checkpoint"
+        ) == ["later"]
 
-    def test_a_group_without_offsets_stops_a_query_only_where_there_is_no_checkpoint(
-        self, spark: SparkSession, cluster: Cluster, filled: str, tmp_path: Path
+    def test_a_group_without_offsets_stops_a_query_only_without_a_checkpoint(
+        self, spark: SparkSession, cluster: Cluster, filled_topic: str, tmp_path: Path
     ) -> None:
-        lost = read_plan(filled, start="group-offsets", group_id=group(), transport="jvm")
-        told = f"the consumer group '{lost.group_id}' has no committed offset for {filled}[0]"
+        lost = read_plan(filled_topic, start="group-offsets", group_id=group(), transport="jvm")
+        text = f"the consumer group '{lost.group_id}' has no committed offset for {filled_topic}[0]"
 
         with pytest.raises(KdslError, match="has no committed offset"):
             read(spark, lost, cluster)
         query = read_stream(spark, lost, cluster).writeStream.format("noop").start()
         with pytest.raises(Exception) as raised:  # Spark's own
             query.awaitTermination(300)
-        assert told in str(raised.value)
+        assert text in str(raised.value)
 
-        assert len(run(spark, read_plan(filled, transport="jvm"), cluster, tmp_path / "checkpoint")) == 7
+        assert len(run(spark, read_plan(filled_topic, transport="jvm"), cluster, tmp_path / "checkpoint")) == 7
         assert run(spark, lost, cluster, tmp_path / "checkpoint") == []
 
     @pytest.mark.parametrize("discovers", [True, False])
@@ -341,10 +362,10 @@ class TestStreams:
         df = read_stream(spark, plan if discovers else attrs.evolve(plan, discovery=None), cluster)
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, Record("new", partition=1))
-        found: list[Any] = []
+        results: list[Any] = []
 
-        writer = df.writeStream.foreachBatch(lambda batch, _: found.extend(texts(batch)))
+        writer = df.writeStream.foreachBatch(lambda batch, _: results.extend(sort_strings(batch)))
         query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
 
-        assert sorted(found) == (["new", "old"] if discovers else ["old"])
+        assert sorted(results) == (["new", "old"] if discovers else ["old"])

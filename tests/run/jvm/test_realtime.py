@@ -53,8 +53,8 @@ class TestFlow:
         flows("one", "dropped")
         flows("two")
 
-        found = [(m.value(), m.headers()) for m in kdsl_kafka.read(target)]
-        assert found == [(b"ONE", [("h", b"2")]), (b"TWO", [("h", b"2")])]
+        results = [(m.value(), m.headers()) for m in kdsl_kafka.read(target)]
+        assert results == [(b"ONE", [("h", b"2")]), (b"TWO", [("h", b"2")])]
 
     def test_a_table_in_real_time_mode_is_read_as_a_batch_too(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
@@ -65,13 +65,13 @@ class TestFlow:
 
         assert [r.text for r in read(spark, plan, Cluster(kdsl_kafka.bootstrap_servers)).collect()] == ["a", "��"]
 
-    def test_more_partitions_than_cores_are_told(
+    def test_more_partitions_than_cores_are_reported(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
         topic = kdsl_topic(partitions=3)
         plan = read_plan(topic, transport="jvm", latency="realtime")
 
-        with pytest.raises(KdslError, match=r"3 partitions are read .* and the session has 2 cores"):
+        with pytest.raises(KdslError, match=r"reads 3 partitions at the same time.* but the session has 2 cores"):
             read_stream(spark, plan, Cluster(kdsl_kafka.bootstrap_servers))
 
 
@@ -150,7 +150,7 @@ class TestExpressions:
 
         assert rows(decode_columns(records, plan)) == rows(decode(records, plan))
 
-    def test_a_null_where_none_may_be_is_an_error_with_its_place(self, spark: SparkSession) -> None:
+    def test_a_forbidden_null_is_an_error_with_its_location(self, spark: SparkSession) -> None:
         plan = read_plan("orders", value=part("raw", {"v": "STRING NOT NULL"}))
 
         with pytest.raises(Exception) as raised:  # Spark's own

@@ -55,7 +55,7 @@ to = write_plan({"text": "STRING"}, value_format="raw", topics=("orders",), tran
 rows = spark.sql("SELECT concat('n', id) text FROM range(3)")
 write(rows, to, good)
 df = read(spark, plan, good)
-found = {"read": sorted(r.text for r in df.collect())}
+results = {"read": sorted(r.text for r in df.collect())}
 df.explain("extended")
 print(df._jdf.queryExecution().toString(), df._jdf.queryExecution().stringWithStats())
 query = write_stream(read_stream(spark, plan, good), to, good, checkpoint=f"{folder}/checkpoint",
@@ -63,16 +63,16 @@ query = write_stream(read_stream(spark, plan, good), to, good, checkpoint=f"{fol
 query.awaitTermination()
 query.explain(True)
 print([p.json for p in query.recentProgress])
-found["written"] = read(spark, plan, good).count()
+results["written"] = read(spark, plan, good).count()
 try:
     read(spark, plan, cluster("wrong-${env:JVM_PASSWORD}")).collect()
 except Exception as e:
-    found["refused"] = str(e)
+    results["refused"] = str(e)
 
 java = JavaAdmin(spark, good, "Orders")
 places = [("orders", 0)]
 register(read_plan("orders", transport="jvm", group_id="others"), good, java)
-found["java"] = {
+results["java"] = {
     "topics": {name: [bool(t.id), t.partitions] for name, t in java.topics(["orders", "none"]).items()},
     "names": java.names(),
     "offsets": [java.earliest(places)["orders", 0], java.latest(places, committed=True)["orders", 0]],
@@ -80,7 +80,7 @@ found["java"] = {
     "before": list(java.committed("others", places)),
 }
 java.commit("others", {("orders", 0): 2})
-found["java"]["committed"] = java.committed("others", places)["orders", 0]
+results["java"]["committed"] = java.committed("others", places)["orders", 0]
 for what, ask in (
     ("missing", lambda: java.latest([("none", 0)], committed=False)),
     ("login", lambda: JavaAdmin(spark, cluster("wrong"), "Orders").names()),
@@ -88,10 +88,10 @@ for what, ask in (
     try:
         ask()
     except Exception as e:
-        found[what] = f"{type(e).__name__}: {e}"
-found["regex"] = spark.conf.get("spark.sql.redaction.options.regex")
+        results[what] = f"{type(e).__name__}: {e}"
+results["regex"] = spark.conf.get("spark.sql.redaction.options.regex")
 spark.stop()
-print("FOUND " + json.dumps(found))
+print("FOUND " + json.dumps(results))
 """
 
 
@@ -119,33 +119,33 @@ def done(secure: RunningKafka, tmp_path_factory: pytest.TempPathFactory) -> tupl
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     files = [f.read_bytes().decode("utf-8", "replace") for f in sorted(folder.rglob("*")) if f.is_file()]
-    told = next(line for line in ran.stdout.splitlines() if line.startswith("FOUND "))
-    return json.loads(told.removeprefix("FOUND ")), "\n".join([ran.stdout, ran.stderr, *files])
+    message = next(line for line in ran.stdout.splitlines() if line.startswith("FOUND "))
+    return json.loads(message.removeprefix("FOUND ")), "\n".join([ran.stdout, ran.stderr, *files])
 
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 
 
 def test_batches_and_streams_log_in(done: tuple[dict[str, Any], str]) -> None:
-    found, _ = done
+    result, _ = done
 
-    assert (found["read"], found["written"]) == (["n0", "n1", "n2"], 6)
-    assert "do not accept the connection" in found["refused"]
+    assert (result["read"], result["written"]) == (["n0", "n1", "n2"], 6)
+    assert "do not accept the connection" in result["refused"]
 
 
 def test_no_secret_shows_in_output_logs_plans_progress_events_or_errors(done: tuple[dict[str, Any], str]) -> None:
-    found, everything = done
+    result, everything = done
 
     assert "SparkListenerSQLExecutionStart" in everything
     assert "kafka.sasl.jaas.config" in everything
     assert [line for line in everything.splitlines() if PASSWORD in line or KEY in line] == []
-    assert found["regex"] == f"(?i)mine|{HIDDEN_NAMES}"
+    assert result["regex"] == f"(?i)mine|{HIDDEN_NAMES}"
 
 
 def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]) -> None:
-    found, _ = done
+    result, _ = done
 
-    assert found["java"] == {
+    assert result["java"] == {
         "topics": {"orders": [True, 1]},
         "names": ["orders"],
         "offsets": [0, 6],
@@ -153,11 +153,11 @@ def test_javas_own_client_answers_on_the_driver(done: tuple[dict[str, Any], str]
         "before": [],
         "committed": 2,
     }
-    assert found["missing"].startswith("TopicMissingError: Orders: the topic 'none' does not exist any more")
-    assert found["login"].startswith("UnreachableError: Orders: the brokers")
+    assert result["missing"].startswith("TopicMissingError: Orders: the topic 'none' does not exist any more")
+    assert result["login"].startswith("UnreachableError: Orders: the brokers")
 
 
-def test_a_client_of_javas_that_is_left_open_says_nothing_when_the_process_ends(
+def test_an_open_java_client_logs_nothing_when_the_process_ends(
     done: tuple[dict[str, Any], str],
 ) -> None:
     _, everything = done
@@ -171,6 +171,6 @@ def test_every_secret_setting_is_hidden() -> None:
     assert not re.search(HIDDEN_NAMES, "kafka.bootstrap.servers")
 
 
-def test_spark_connect_gives_the_setting_back_that_hides_secrets() -> None:
+def test_spark_connect_restores_the_setting_that_hides_secrets() -> None:
     """Spark Connect redacts settings by ``spark.redaction.regex``, whose default this is."""
     assert not re.search(r"(?i)secret|password|token|access[.]?key", HIDDEN_NAMES)

@@ -45,9 +45,9 @@ class TestBatch:
 
         write(df, plan, cluster)
 
-        found = {bytes(m.key() or b""): m for m in kdsl_kafka.read(topic)}
-        assert set(found) == {f'{{"id":{i}}}'.encode() for i in range(20)}
-        one = found[b'{"id":7}']
+        results = {bytes(m.key() or b""): m for m in kdsl_kafka.read(topic)}
+        assert set(results) == {f'{{"id":{i}}}'.encode() for i in range(20)}
+        one = results[b'{"id":7}']
         assert (one.value(), one.headers()) == (b'{"name":"n7"}', [("h", b"\x01")])
 
     def test_records_of_one_key_go_to_the_same_partition_on_both_transports(
@@ -104,7 +104,7 @@ class TestStream:
         assert [m.value() for m in kdsl_kafka.read(target)] == [b'{"name":"one"}', b'{"name":"two"}']
 
     @pytest.mark.parametrize("sink", TRANSPORTS)
-    def test_a_topic_that_was_made_again_is_told_by_its_id(
+    def test_a_topic_that_was_created_again_is_recognized_by_its_id(
         self,
         spark: SparkSession,
         kdsl_kafka: RunningKafka,
@@ -136,7 +136,7 @@ class TestStream:
 
 
 class TestRealtimeIsRefused:
-    """What real-time mode cannot run is told before the query starts."""
+    """What real-time mode cannot run is reported before the query starts."""
 
     def test_with_the_reasons(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -157,11 +157,11 @@ class TestRealtimeIsRefused:
             "the source 'rate'": spark.readStream.format("rate").load().select(sf.lit("x").alias("text")),
         }
 
-        for told, query in refused.items():
+        for message, query in refused.items():
             with pytest.raises(KdslError) as raised:
                 write_stream(query, to, cluster, checkpoint=str(tmp_path))
             assert "latency='realtime' cannot run this query" in str(raised.value)
-            assert told in str(raised.value), told
+            assert message in str(raised.value), message
 
     def test_another_trigger(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path

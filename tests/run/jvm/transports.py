@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 TRANSPORTS = ("librdkafka", "jvm")
 
 
-def texts(df: DataFrame) -> list[Any]:
+def sort_strings(df: DataFrame) -> list[Any]:
     """The values of the column ``text``, sorted."""
     return sorted(row["text"] for row in df.collect())
 
 
 def run(spark: SparkSession, plan: ReadPlan, cluster: Cluster, checkpoint: Path) -> list[Any]:
     """What a stream reads that goes on from a checkpoint, until nothing is left."""
-    found: list[Any] = []
-    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(lambda df, _: found.extend(texts(df)))
+    results: list[Any] = []
+    writer = read_stream(spark, plan, cluster).writeStream.foreachBatch(lambda df, _: results.extend(sort_strings(df)))
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
-    return sorted(found)
+    return sorted(results)
 
 
 def commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int]) -> None:

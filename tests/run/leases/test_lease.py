@@ -66,7 +66,7 @@ def holder(cluster: Cluster, name: str) -> subprocess.Popen[str]:
     return process
 
 
-def test_the_second_is_refused_and_told_who_holds_it(cluster: Cluster, name: str) -> None:
+def test_the_second_is_refused_with_the_name_of_the_holder(cluster: Cluster, name: str) -> None:
     with Lease(cluster, name, "first query"), pytest.raises(LeaseHeldError) as raised:
         Lease(cluster, name, "second").acquire(timeout=0)
 
@@ -77,9 +77,7 @@ def test_the_second_is_refused_and_told_who_holds_it(cluster: Cluster, name: str
     assert held.id in str(raised.value)
 
 
-def test_a_lease_that_was_given_back_is_free_at_once(
-    cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_released_lease_is_free_at_once(cluster: Cluster, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leases, "SESSION", 2 * PATIENCE)
     first, second = Lease(cluster, name, "first"), Lease(cluster, name, "second")
     first.acquire()
@@ -101,7 +99,7 @@ def test_other_names_are_free(cluster: Cluster, name: str) -> None:
 def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> None:
     many = [Lease(cluster, name, f"query-{n}") for n in range(4)]
 
-    def tried(lease: Lease) -> bool:
+    def try_lease(lease: Lease) -> bool:
         try:
             lease.acquire(timeout=5)
         except LeaseHeldError:
@@ -111,7 +109,7 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
     got: list[bool] = []
     with ThreadPoolExecutor(4) as pool:
         for _ in eventually():  # on a busy machine nobody may come through in time
-            got = list(pool.map(tried, many))
+            got = list(pool.map(try_lease, many))
             if any(got):
                 break
 
@@ -120,7 +118,7 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
         lease.release()
 
 
-def test_a_process_that_was_killed_holds_it_no_longer_than_its_session(cluster: Cluster, name: str) -> None:
+def test_a_killed_process_holds_it_no_longer_than_its_session(cluster: Cluster, name: str) -> None:
     process = holder(cluster, name)
     process.kill()
     process.communicate()
@@ -131,9 +129,10 @@ def test_a_process_that_was_killed_holds_it_no_longer_than_its_session(cluster: 
     lease.release()
 
 
-def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
-    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=told)').replace(
-        "lease =", "told = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
+@pytest.mark.reliability
+def test_a_holder_that_was_suspended_too_long_learns_that_it_lost_the_lease(cluster: Cluster, name: str) -> None:
+    script = HOLDER.replace('"the-killed-one")', '"the-stopped-one", meaning="stop one", lost=on_loss)').replace(
+        "lease =", "on_loss = lambda e: print('lost', e, lease_loss(sys.argv[2]) == str(e), flush=True)\nlease ="
     )
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(
@@ -149,18 +148,18 @@ def test_a_holder_that_stood_still_for_too_long_is_told_that_it_lost_the_lease(c
             lease = Lease(cluster, name, "the-other-one")
             lease.acquire(PATIENCE)
             process.send_signal(signal.SIGCONT)
-            told = process.stdout.readline()
+            message = process.stdout.readline()
 
-            assert told.startswith("lost the lease"), told
-            assert "the-other-one" in told
-            assert told.endswith("; stop one True\n")
+            assert message.startswith("lost the lease"), message
+            assert "the-other-one" in message
+            assert message.endswith("; stop one True\n")
             assert lease.held
             lease.release()
         finally:
             process.kill()
 
 
-def test_a_lease_is_given_back_when_its_process_ends_in_order(cluster: Cluster, name: str) -> None:
+def test_a_lease_is_released_when_its_process_ends_normally(cluster: Cluster, name: str) -> None:
     path = os.pathsep.join([str(ROOT), str(ROOT / "formats"), os.environ.get("PYTHONPATH", "")])
     script = HOLDER.replace("time.sleep(600)", "").replace("lease =", f"leases.SESSION = {2 * PATIENCE}\nlease =")
     env = {**os.environ, "PYTHONPATH": path}

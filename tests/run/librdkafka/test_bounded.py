@@ -18,7 +18,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.read_plans import Query, batch, batch_tasks, read_plan, texts
+from tests.run.read_plans import Query, batch, batch_tasks, read_plan, sort_strings
 from tests.transactions import settle
 
 LATEST = Stop("latest")
@@ -32,7 +32,7 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def begin(cluster: Cluster) -> Callable[..., Query]:
-    """Begins a bounded query, which looks for no new partitions unless it is told to."""
+    """Begins a bounded query, which looks for no new partitions by default."""
 
     def make(*topics: str, stop: Stop = LATEST, committed: bool = False, **plan: object) -> Query:
         over = Cluster(cluster.bootstrap_servers, properties=COMMITTED if committed else {})
@@ -62,10 +62,10 @@ def commit(kafka: RunningKafka, group: str, topic: str, *offsets: tuple[int, int
 
 def batches(query: Query, limits: Limits | None = None) -> list[list[str]]:
     """What comes until nothing comes any more."""
-    found = []
+    results = []
     while (rows := query.batch(limits)) is not None:
-        found.append(texts(rows))
-    return found
+        results.append(sort_strings(rows))
+    return results
 
 
 def has_ended(query: Query) -> bool:
@@ -79,14 +79,14 @@ def has_ended(query: Query) -> bool:
 @pytest.fixture
 def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
     """Writes transactions; commit None leaves one open."""
-    made: dict[str, Producer] = {}
+    results: dict[str, Producer] = {}
 
     def write(topic: str, *values: str, commit: bool | None = True) -> None:
-        if topic not in made:
+        if topic not in results:
             own = {"transactional.id": f"tx-{topic}", "transaction.timeout.ms": 600_000}
-            made[topic] = Producer({**kdsl_kafka.client_properties, **own})
-            made[topic].init_transactions()
-        producer = made[topic]
+            results[topic] = Producer({**kdsl_kafka.client_properties, **own})
+            results[topic].init_transactions()
+        producer = results[topic]
         producer.begin_transaction()
         for value in values:
             producer.produce(topic, value)
@@ -96,18 +96,18 @@ def transactional(kdsl_kafka: RunningKafka) -> Iterator[Callable[..., None]]:
             settle(kdsl_kafka, topic)
 
     yield write
-    for producer in made.values():
+    for producer in results.values():
         producer.purge()
 
 
 class TestStream:
-    def test_the_end_is_worked_out_once_and_kept_by_restarts(
+    def test_the_end_is_computed_once_and_kept_by_restarts(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, "d"))
         query = begin(topic)
-        assert texts(query.batch(Limits(max_records=2))) == ["a", "d"]
+        assert sort_strings(query.batch(Limits(max_records=2))) == ["a", "d"]
         kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "late"))
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "later"))
@@ -136,7 +136,7 @@ class TestStream:
         assert batches(query) == [["c"]]
         assert has_ended(query)
 
-    def test_it_holds_with_available_now(
+    def test_it_applies_with_available_now(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -160,13 +160,13 @@ class TestStream:
         kdsl_kafka.produce(topic, *(Record(f"{n}", partition=0, timestamp=then + n) for n in (0, 3, 7)))
         kdsl_kafka.produce(topic, Record("old", partition=1, timestamp=then))
         query = begin(topic, stop=Stop("timestamp", timestamp=then + 5))
-        assert texts(query.batch()) == ["0", "3", "old"]
+        assert sort_strings(query.batch()) == ["0", "3", "old"]
         kdsl_kafka.produce(topic, Record("old, too", partition=1, timestamp=then))
 
         assert query.batch() is None
         assert has_ended(query)
 
-    def test_offsets_that_are_not_there_yet_are_waited_for(
+    def test_future_offsets_are_waited_for(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -177,11 +177,11 @@ class TestStream:
         kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "never"))
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 2))))
 
-        assert texts(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         assert not has_ended(query)
         assert f"the end has no offset for {topic}[1]; nothing of it is read" in caplog.text
         kdsl_kafka.produce(topic, *in_partition(0, "b", "c"))
-        assert texts(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         assert has_ended(query)
 
     def test_the_offsets_of_the_group_are_those_of_the_first_start(
@@ -192,7 +192,7 @@ class TestStream:
         group = f"group-of-{topic}"
         commit(kdsl_kafka, group, topic, (0, 2))
         query = begin(topic, stop=Stop("group-offsets"), group_id=group)
-        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         commit(kdsl_kafka, group, topic, (0, 3))
 
         query.restart()
@@ -200,7 +200,7 @@ class TestStream:
         assert batches(query) == [["b"]]
         assert has_ended(query)
 
-    def test_what_starts_behind_its_end_has_ended_and_stays(
+    def test_a_range_that_starts_after_its_end_has_ended(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -208,7 +208,7 @@ class TestStream:
         start = Start("specific-offsets", offsets=at(topic, (0, 2), (1, 0)))
         query = begin(topic, start=start, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 1))))
 
-        assert texts(query.batch()) == ["d"]
+        assert sort_strings(query.batch()) == ["d"]
         assert query.offsets.positions == {(topic, 0): 2, (topic, 1): 1}
         assert query.offsets.stop == {(topic, 0): 1, (topic, 1): 1}
         assert has_ended(query)
@@ -255,7 +255,7 @@ class TestStream:
         with pytest.raises(OffsetError, match=r"only .* up to 2 of 4 can be read now"):
             batch(query.plan, query.cluster)
 
-    def test_a_range_that_is_gone_whole_ends_and_is_counted(
+    def test_a_range_that_was_deleted_completely_ends_and_is_counted(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -273,7 +273,7 @@ class TestStream:
         assert query.offsets.lost == {(topic, 0): 2}
         assert f"2 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
 
-    def test_of_a_range_that_is_gone_in_part_the_policy_decides(
+    def test_the_policy_decides_about_a_partly_deleted_range(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -299,7 +299,7 @@ class TestStream:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, *"abc"), *in_partition(1, *"de"))
         query = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 1), (1, 2))))
-        assert texts(query.batch(Limits(max_records_per_partition=1))) == ["a", "d"]
+        assert sort_strings(query.batch(Limits(max_records_per_partition=1))) == ["a", "d"]
         kdsl_kafka.delete_records(topic, {0: 3})
 
         query.restart()
@@ -307,13 +307,13 @@ class TestStream:
         assert batches(query) == [["e"]]
         assert query.offsets.lost == {}
 
-    def test_an_end_that_is_declared_later_holds_from_then_on(
+    def test_an_end_that_is_declared_later_applies_from_then_on(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"ab")
         query = begin(topic, stop=Stop())
-        assert texts(query.batch()) == ["a", "b"]
+        assert sort_strings(query.batch()) == ["a", "b"]
         kdsl_kafka.produce(topic, "c")
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "d"))
@@ -327,7 +327,7 @@ class TestStream:
         query.restart()
         assert batches(query) == [[]]  # which tells that it has ended
 
-    def test_it_ends_though_nothing_has_come_since_the_end_was_declared(
+    def test_it_ends_without_new_records_since_the_end_was_declared(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -340,7 +340,7 @@ class TestStream:
         assert query.batch() == []
         assert has_ended(query)
 
-    def test_the_end_of_a_checkpoint_holds_and_says_so_once(
+    def test_the_end_of_a_checkpoint_applies_and_is_logged_once(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -356,10 +356,10 @@ class TestStream:
         query.restart(read_plan(topic))
 
         assert batches(query, Limits(max_records=1)) == [["b"]]
-        told = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
-        assert caplog.text.count(told) == 1
+        message = "the declared start and end (earliest, at the first start earliest until latest) have no effect"
+        assert caplog.text.count(message) == 1
 
-    def test_what_is_left_is_read_though_a_least_number_is_asked_for(
+    def test_the_rest_is_read_in_spite_of_a_minimum_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -367,7 +367,7 @@ class TestStream:
 
         assert batches(begin(topic), Limits(min_records=10)) == [["a", "b", "c"]]
 
-    def test_the_latest_offsets_that_are_told_do_not_go_beyond_the_end(
+    def test_the_reported_latest_offsets_do_not_exceed_the_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -398,7 +398,7 @@ class TestBatch:
         ],
         ids=str,
     )
-    def test_it_ends_where_the_plan_says(
+    def test_it_ends_where_the_plan_declares(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -413,9 +413,9 @@ class TestBatch:
             kdsl_kafka.produce(topic, *(Record(v, None, [], partition, then + i) for i, v in enumerate(values)))
         stop = Stop(stop.mode, stop.timestamp, at(topic, *(pair for _, *pair in stop.offsets)))  # type: ignore[arg-type]
 
-        assert texts(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
+        assert sort_strings(batch(read_plan(topic, start=start, stop=stop), cluster)) == expected
 
-    def test_group_offsets_end_it_and_must_be_there(
+    def test_group_offsets_end_it_and_must_exist(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=2)
@@ -429,22 +429,22 @@ class TestBatch:
             batch(plan, cluster)
         commit(kdsl_kafka, group, topic, (1, 0))
 
-        assert texts(batch(plan, cluster)) == ["a", "b"]
+        assert sort_strings(batch(plan, cluster)) == ["a", "b"]
 
-    def test_ends_that_are_not_there_are_refused_with_what_there_is(
+    def test_ends_that_do_not_exist_are_refused_with_those_that_do(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
 
-        for offsets, told in (
+        for offsets, message in (
             (at(topic, (0, 2)), "has the offsets 0 to 1, but 2 is requested"),
             (at(topic, (1, 0)), "0 to 0"),
         ):
-            with pytest.raises(OffsetError, match=told):
+            with pytest.raises(OffsetError, match=message):
                 batch(read_plan(topic, stop=Stop("specific-offsets", offsets=offsets)), cluster)
 
-    def test_a_batch_has_no_more_tasks_than_the_table_wants(
+    def test_a_batch_has_no_more_tasks_than_the_table_allows(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=4)
@@ -467,16 +467,16 @@ class TestPartitionSets:
         chosen = _with_partitions(chosen, (one, 0), (one, 2), (two, 1))
         query = Query(chosen, cluster)
 
-        assert texts(batch(chosen, cluster)) == ["one 0", "one 2", "two 1"]
-        assert texts(query.batch()) == ["one 0", "one 2", "two 1"]
+        assert sort_strings(batch(chosen, cluster)) == ["one 0", "one 2", "two 1"]
+        assert sort_strings(query.batch()) == ["one 0", "one 2", "two 1"]
         kdsl_kafka.add_partitions(one, 4)
         kdsl_kafka.produce(one, *in_partition(1, "no"), *in_partition(2, "yes"), *in_partition(3, "no"))
-        assert texts(query.batch()) == ["yes"]
+        assert sort_strings(query.batch()) == ["yes"]
         query.restart()
         query.stream.freeze_ends()
         assert query.batch() is None
 
-    def test_a_partition_that_is_not_there_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+    def test_a_missing_partition_is_an_error(self, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         topic = kdsl_topic(partitions=2)
         plan = _with_partitions(read_plan(topic), (topic, 1), (topic, 5))
 
@@ -494,14 +494,14 @@ class TestPartitionSets:
         start = Start("specific-offsets", offsets=((one, 0, 1), (two, 0, 2)))
         stop = Stop("specific-offsets", offsets=((one, 0, 2), (two, 0, 3)))
 
-        assert texts(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
+        assert sort_strings(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
 
 
 def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
     return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))
 
 
-def test_a_start_and_an_end_that_are_both_wrong_are_told_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_wrong_start_and_a_wrong_end_are_reported_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = read_plan(
         topic,
@@ -521,19 +521,19 @@ class TestPartitionsThatComeBeforeTheEnd:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic, discovery=timedelta(hours=1))
-        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(0, "late"), *in_partition(1, "x", "y"))
         if restart:
             query.restart()
 
-        found = batches(query, Limits(max_records=2))
+        result = batches(query, Limits(max_records=2))
 
-        assert sorted(text for batch in found for text in batch) == ["b", "c", "x", "y"]
+        assert sorted(text for batch in result for text in batch) == ["b", "c", "x", "y"]
         assert query.offsets.stop == {(topic, 0): 3, (topic, 1): 2}
         assert has_ended(query)
 
-    def test_a_group_without_an_offset_for_one_reads_nothing_of_it_and_says_so(
+    def test_a_partition_without_a_group_offset_is_not_read_and_is_logged(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -545,7 +545,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         commit(kdsl_kafka, f"group-of-{topic}", topic, (0, 2))
         stop = Stop("group-offsets")
         query = begin(topic, stop=stop, group_id=f"group-of-{topic}", discovery=timedelta(hours=1))
-        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "x"))
 
@@ -563,7 +563,7 @@ class TestPartitionsThatComeBeforeTheEnd:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
-        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "x"))
 

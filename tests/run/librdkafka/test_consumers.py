@@ -37,7 +37,7 @@ def consumer_of(servers: str, **settings: Any) -> PooledConsumer:
     return PooledConsumer({**own, **settings}, servers)
 
 
-def stalled(consumer: PooledConsumer, word: str) -> str:
+def wait_for_message(consumer: PooledConsumer, word: str) -> str:
     """What a read says that waits until the client has said something, and no longer."""
     fetcher = Fetcher(consumer, "Orders", {"value"}, 600.0)
 
@@ -66,17 +66,17 @@ class TestLogins:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **LOGIN)
 
-        assert "handshake failed: Local: " in stalled(consumer, "handshake failed")
+        assert "handshake failed: Local: " in wait_for_message(consumer, "handshake failed")
         consumer.close()
 
-    def test_a_token_that_the_identity_provider_does_not_give_is_asked_for_again(
+    def test_a_token_that_the_identity_provider_does_not_return_is_requested_again(
         self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
         consumer = consumer_of(port.servers, **TOKENS)
 
-        told = stalled(consumer, "token")
-        assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in told
+        message = wait_for_message(consumer, "token")
+        assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in message
         consumer.close()
 
     def test_what_came_while_the_consumer_lay_unused_is_forgotten(self, port: CuttingPort) -> None:
@@ -130,7 +130,7 @@ class Asked:
 
 
 class TestOffsets:
-    def test_where_nobody_answers_no_question_outlasts_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_without_an_answer_no_request_exceeds_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.1)
         consumer = consumer_of("127.0.0.1:1")
         asked = Asked(consumer._consumer)
@@ -145,9 +145,7 @@ class TestOffsets:
         assert len(asked.leaders) == len(asked.offsets)  # the first topic tells that nobody answers
         asked._client.close()
 
-    def test_a_leader_that_stands_still_is_not_waited_for_when_there_is_a_new_one(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.5)
         mock = MockCluster("orders", brokers=2)
         mock.lead("orders", 1)
@@ -183,8 +181,8 @@ class TestOffsets:
         mock.close()
 
 
-class TestKept:
-    def test_a_consumer_that_nobody_asks_for_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+class TestPool:
+    def test_an_idle_consumer_is_closed(self, monkeypatch: pytest.MonkeyPatch) -> None:
         cluster = Cluster("127.0.0.1:1")
         first = borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"})
         assert borrow_consumer(cluster, "first", SIZES[0], {"group.id": "tests"}) is first

@@ -21,7 +21,8 @@ from kdsl.run.records.metadata import RAW
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import FETCH, MockCluster
-from tests.run.read_plans import fetch, fetch_raw, part, read_plan, texts
+from tests.outages import wait_for_connection, wait_for_request
+from tests.run.read_plans import fetch, fetch_raw, part, read_plan, sort_strings
 
 PATIENCE = 300.0
 
@@ -33,12 +34,12 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 @pytest.fixture
 def consumer(cluster: Cluster) -> Iterator[PooledConsumer]:
-    made = borrow_consumer(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
-    yield made
-    discard(made)
+    result = borrow_consumer(cluster, "test_fetch", SIZES[0], {"group.id": "tests"})
+    yield result
+    discard(result)
 
 
-def test_a_client_that_makes_no_progress_is_made_anew(
+def test_a_client_without_progress_is_replaced(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kdsl_topic()
@@ -54,12 +55,12 @@ def test_a_client_that_makes_no_progress_is_made_anew(
 
     monkeypatch.setattr(consumer, "assign", forget_once)
     monkeypatch.setattr(fetching, "RECONNECT_SECONDS", 0.5)
-    found = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
-    assert found["value"].to_pylist() == [b"a", b"b", b"c"]
+    result = fetch_raw(consumer, {"value"}, [Range(topic, 0, 0, 3)])
+    assert result["value"].to_pylist() == [b"a", b"b", b"c"]
 
 
 class TestRecords:
-    def test_all_fields_of_a_record_come_as_they_were_written(
+    def test_all_fields_of_a_record_are_read_as_written(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(partitions=2, config={"message.timestamp.before.max.ms": str(2**62)})
@@ -70,25 +71,25 @@ class TestRecords:
             Record(b"", b"", [], 1, 1_583_673_131_125),
         )
 
-        found = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
+        values = fetch_raw(consumer, RAW, [Range(topic, 1, 0, 3)]).to_pylist()
 
         same = {"topic": topic, "partition": 1, "timestamp_type": 0, "leader_epoch": 0}
         headers = [{"key": "a", "value": b"1"}, {"key": "a", "value": None}, {"key": "é", "value": b""}]
-        assert found == [
+        assert values == [
             {**same, "offset": 0, "timestamp": 1_583_673_131_123, "headers": headers, "key": b"k", "value": b"v"},
             {**same, "offset": 1, "timestamp": 1_583_673_131_124, "headers": [], "key": None, "value": None},
             {**same, "offset": 2, "timestamp": 1_583_673_131_125, "headers": [], "key": b"", "value": b""},
         ]
 
-    def test_the_brokers_time_is_told_as_such(
+    def test_the_brokers_time_is_reported_as_such(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topic = kdsl_topic(config={"message.timestamp.type": "LogAppendTime"})
         kdsl_kafka.produce(topic, "a")
 
-        found = fetch_raw(consumer, {"timestamp_type"}, [Range(topic, 0, 0, 1)])
+        result = fetch_raw(consumer, {"timestamp_type"}, [Range(topic, 0, 0, 1)])
 
-        assert found.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
+        assert result.to_pylist() == [{"topic": topic, "partition": 0, "offset": 0, "timestamp_type": 1}]
 
     def test_ranges_are_read_from_their_starts_to_their_ends_and_no_further(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
@@ -98,7 +99,7 @@ class TestRecords:
         for topic, partition in places:
             kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(300)))
 
-        found = fetch_raw(
+        result = fetch_raw(
             consumer,
             {"value"},
             [
@@ -111,13 +112,13 @@ class TestRecords:
 
         wanted = [(topics[0], 0, n) for n in (*range(10, 20), *range(200, 205))]
         wanted += [(topics[0], 2, n) for n in range(300)] + [(topics[1], 1, 299)]
-        rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in found.to_pylist()]
+        rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in result.to_pylist()]
         assert sorted(rows) == sorted((*place, place[2]) for place in wanted)
         for topic, partition in places:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
             assert offsets == sorted(offsets)
 
-    def test_big_and_small_ranges_of_any_size_come_whole(
+    def test_ranges_of_any_size_are_read_completely(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -135,10 +136,10 @@ class TestRecords:
             cuts = [sorted(rand.sample(range(3_001), 4)) for _ in range(4)]
             ranges = [Range(topic, p, a, b) for p, c in enumerate(cuts) for a, b in (c[:2], c[2:])]
             rand.shuffle(ranges)
-            found = fetch_raw(consumer, (), ranges)
-            rows = list(zip(found["partition"].to_pylist(), found["offset"].to_pylist(), strict=True))
+            result = fetch_raw(consumer, (), ranges)
+            rows = list(zip(result["partition"].to_pylist(), result["offset"].to_pylist(), strict=True))
             assert sorted(rows) == sorted((r.partition, n) for r in ranges for n in range(r.start, r.end))
-            assert max(map(len, found["offset"].chunks)) <= 2_700
+            assert max(map(len, result["offset"].chunks)) <= 2_700
 
     def test_large_records_come_in_batches_bounded_by_bytes(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
@@ -166,32 +167,34 @@ class TestRecords:
         plan = read_plan(value=part("raw", {"text": "STRING"}), metadata={"at": "offset"})
 
         for end in range(11):
-            found = fetch(plan, committed, [Range(topic, 0, 0, end)] if end else [])
-            assert [(r["at"], r["text"]) for r in found] == [(2 * n, f"{n}") for n in (0, 1, 2, 4) if 2 * n < end]
+            result = fetch(plan, committed, [Range(topic, 0, 0, end)] if end else [])
+            assert [(r["at"], r["text"]) for r in result] == [(2 * n, f"{n}") for n in (0, 1, 2, 4) if 2 * n < end]
 
 
 class TestConsumers:
-    def test_a_consumer_is_kept_and_assigned_anew(
+    def test_a_consumer_is_pooled_and_assigned_again(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *(Record(f"{p}{n}", partition=p) for p in range(2) for n in range(50)))
         plan = read_plan(topic)
 
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        kept = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
-        assert texts(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
-        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is kept
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        result = borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"})
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 1, 10, 12)])) == ["110", "111"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 10, 12)])) == ["010", "011"]
+        assert borrow_consumer(cluster, str(cluster.settings()), choose_size(2), {"group.id": "tests"}) is result
 
-    def test_no_more_than_a_few_are_kept(self, cluster: Cluster) -> None:
-        made = [borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)]
+    def test_only_a_few_are_pooled(self, cluster: Cluster) -> None:
+        results = [
+            borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(POOL_SIZE + 2)
+        ]
 
         again = [
             borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}) for n in range(2, POOL_SIZE + 2)
         ]
-        assert all(one is other for one, other in zip(made[2:], again, strict=True))
-        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not made[0]
+        assert all(one is other for one, other in zip(results[2:], again, strict=True))
+        assert borrow_consumer(cluster, "number 0", SIZES[0], {"group.id": "tests"}) is not results[0]
         for n in range(POOL_SIZE + 2):
             discard(borrow_consumer(cluster, f"number {n}", SIZES[0], {"group.id": "tests"}))
 
@@ -214,7 +217,7 @@ class TestFailures:
             "the earliest is 5; 3 offsets are lost"
         ) in str(raised.value)
 
-    def test_a_start_beyond_the_log_says_so(
+    def test_a_start_beyond_the_log_is_reported(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -223,7 +226,7 @@ class TestFailures:
         with pytest.raises(OffsetError, match=f"topic {topic}, partition 0 no longer has the offset 10"):
             fetch(read_plan(topic), cluster, [Range(topic, 0, 10, 12)])
 
-    def test_a_topic_that_is_not_there_is_named(self, cluster: Cluster) -> None:
+    def test_a_missing_topic_is_named(self, cluster: Cluster) -> None:
         with pytest.raises(TopicMissingError, match="topic no-such-topic, partition 0, offsets 0 to 5"):
             fetch(read_plan("no-such-topic"), cluster, [Range("no-such-topic", 0, 0, 5)])
 
@@ -264,11 +267,11 @@ class TestFailures:
             fetch(plan, cluster, [Range(topic, 0, 10, 12)])
 
         assert borrow_consumer(cluster, str(cluster.settings()), choose_size(1), {"group.id": "tests"}) is not before
-        assert texts(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
+        assert sort_strings(fetch(plan, cluster, [Range(topic, 0, 0, 3)])) == ["a", "b", "c"]
 
 
 class TestErrorsOfPartitions:
-    """Errors in the answer to a fetch, of which a real broker gives the first at odd moments."""
+    """Errors in the answer to a fetch. A real broker returns the first of them at random moments."""
 
     @pytest.fixture
     def mock_cluster(self) -> Iterator[MockCluster]:
@@ -277,7 +280,7 @@ class TestErrorsOfPartitions:
         yield mock
         mock.close()
 
-    def test_a_broker_that_met_an_error_of_its_own_is_asked_again(self, mock_cluster: MockCluster) -> None:
+    def test_a_request_is_repeated_after_an_error_of_the_broker(self, mock_cluster: MockCluster) -> None:
         mock_cluster.fail("orders", FETCH, KafkaError.UNKNOWN, times=3)
         consumer = borrow_consumer(Cluster(mock_cluster.servers[0]), "mock", SIZES[0], {"group.id": "tests"})
 
@@ -302,7 +305,7 @@ class TestOutages:
         with LocalKafka(heap=256) as kafka:
             yield kafka
 
-    def filled(self, kafka: LocalKafka, topic: str, count: int) -> None:
+    def fill_topic(self, kafka: LocalKafka, topic: str, count: int) -> None:
         kafka.create_topic(topic)
         producer = Producer({**kafka.client_properties, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000})
         for n in range(count):
@@ -312,15 +315,19 @@ class TestOutages:
         producer.flush()
 
     def test_a_broker_that_is_killed_and_comes_back_costs_time_only(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "killed", 200_000)
+        self.fill_topic(kafka, "killed", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "killed", choose_size(200_000), {"group.id": "tests"}
         )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("killed", 0, 0, 200_000)])
         offsets = next(batches).column("offset").to_pylist()
 
+        def bring_back() -> None:
+            wait_for_connection(kafka.bootstrap_servers)
+            kafka.start_broker()
+
         kafka.kill()
-        back = threading.Timer(1.0, kafka.start_broker)
+        back = threading.Thread(target=bring_back)
         back.start()
         for batch in batches:
             offsets += batch.column("offset").to_pylist()
@@ -329,8 +336,8 @@ class TestOutages:
 
         assert offsets == list(range(200_000))
 
-    def test_a_broker_that_stays_away_is_an_error_with_broker_place_and_time(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "gone", 200_000)
+    def test_an_unavailable_broker_is_an_error_with_broker_partition_and_time(self, kafka: LocalKafka) -> None:
+        self.fill_topic(kafka, "gone", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "gone", choose_size(200_000), {"group.id": "tests"}
         )
@@ -353,14 +360,19 @@ class TestOutages:
         )
 
     def test_a_broker_that_freezes_for_a_while_costs_time_only(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "frozen", 200_000)
+        self.fill_topic(kafka, "frozen", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "frozen", choose_size(200_000), {"group.id": "tests"}
         )
         batches = Fetcher(consumer, "Orders", {"value"}, PATIENCE).read([Range("frozen", 0, 0, 200_000)])
         count = next(batches).num_rows
+
+        def thaw_when_asked() -> None:
+            wait_for_request(kafka.bootstrap_servers)
+            kafka.resume()
+
         kafka.pause()
-        thaw = threading.Timer(2.0, kafka.resume)
+        thaw = threading.Thread(target=thaw_when_asked)
         thaw.start()
         count += sum(batch.num_rows for batch in batches)
         thaw.join()
@@ -369,7 +381,7 @@ class TestOutages:
         assert count == 200_000
 
     def test_records_deleted_while_they_are_read_are_an_error(self, kafka: LocalKafka) -> None:
-        self.filled(kafka, "deleted", 200_000)
+        self.fill_topic(kafka, "deleted", 200_000)
         consumer = borrow_consumer(
             Cluster(kafka.bootstrap_servers), "deleted", choose_size(200_000), {"group.id": "tests"}
         )

@@ -28,9 +28,9 @@ def mock_cluster() -> Iterator[MockCluster]:
 
 @pytest.fixture
 def consumer(mock_cluster: MockCluster) -> Iterator[PooledConsumer]:
-    made = borrow_consumer(Cluster(mock_cluster.servers[0]), "test_headers", SIZES[0], {"group.id": "tests"})
-    yield made
-    discard(made)
+    result = borrow_consumer(Cluster(mock_cluster.servers[0]), "test_headers", SIZES[0], {"group.id": "tests"})
+    yield result
+    discard(result)
 
 
 def produce(servers: str, *records: list[tuple[bytes, bytes | None]]) -> None:
@@ -53,7 +53,7 @@ def produce(servers: str, *records: list[tuple[bytes, bytes | None]]) -> None:
     lib.rd_kafka_destroy(handle)
 
 
-def test_bytes_that_are_not_utf_8_are_replaced_and_everything_else_comes_as_it_is(
+def test_invalid_utf_8_is_replaced_and_everything_else_is_unchanged(
     mock_cluster: MockCluster, consumer: PooledConsumer
 ) -> None:
     produce(

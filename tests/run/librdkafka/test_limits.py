@@ -10,7 +10,7 @@ BACKLOG = st.dictionaries(st.tuples(st.just("a"), st.integers(0, 20)), st.intege
 
 
 @given(BACKLOG, st.integers(1, 3_000), st.none() | st.integers(1, 500), st.integers(0, 10**6))
-def test_limits_hold_and_are_used_up(
+def test_limits_are_respected_and_used_up(
     backlog: dict[tuple[str, int], int], most: int, each: int | None, turn: int
 ) -> None:
     taken = divide_limit(backlog, max_records=most, max_records_per_partition=each, turn=turn)
@@ -46,7 +46,7 @@ def test_no_partition_starves_under_a_limit_below_their_number(most: int, partit
     assert served == {("a", p) for p in range(partitions)}
 
 
-def test_a_small_backlog_is_taken_whole_beside_a_large_one() -> None:
+def test_a_small_backlog_is_read_completely_next_to_a_large_one() -> None:
     assert divide_limit({("a", 0): 1_000_000, ("a", 1): 10}, max_records=1_000) == {("a", 0): 990, ("a", 1): 10}
 
 
@@ -54,7 +54,7 @@ def test_without_limits_everything_is_taken() -> None:
     assert divide_limit({("a", 0): 7, ("a", 1): 0}) == {("a", 0): 7}
 
 
-def test_the_limit_for_each_partition_holds_alone() -> None:
+def test_the_limit_for_each_partition_applies_alone() -> None:
     assert divide_limit({("a", 0): 70, ("a", 1): 3}, max_records_per_partition=10) == {("a", 0): 10, ("a", 1): 3}
 
 

@@ -25,14 +25,14 @@ def _new_producers() -> Iterator[None]:
         producer.close()
 
 
-def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
-    """librdkafka asks the same one again, after it has given up the connection too, as long as it is one request."""
+def test_a_suspended_broker_does_not_delay_metadata_of_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """librdkafka asks the same one again, after it has closed the connection too, as long as it is one request."""
     monkeypatch.setattr(producer_module, "_FIRST_ATTEMPT", 0.5)
     mock = MockCluster(*"abcd", brokers=3)
     producer = Producer({"bootstrap.servers": ",".join(mock.servers), "socket.timeout.ms": "2000"})
     assert producer.look_up("a", 120) == 0
 
-    for broker, topic in (1, "b"), (2, "c"), (3, "d"):  # one of which is the one that the producer asks
+    for broker, topic in (1, "b"), (2, "c"), (3, "d"):  # the producer asks one of them
         mock.delay(broker, 600_000)
         assert producer.look_up(topic, 120) == 0
         mock.delay(broker, 0)
@@ -40,7 +40,7 @@ def test_a_broker_that_stands_still_does_not_hold_up_a_look_at_a_topic(monkeypat
     mock.close()
 
 
-def test_a_producer_that_nobody_asks_for_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever kind of client is asked for."""
     for purpose in "ab":
         with producer_module.borrow_producer(NOWHERE, purpose):

@@ -31,6 +31,7 @@ from kdsl.run.librdkafka.sink import (
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types.arrow import arrow_schema
+from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import eventually
 from tests.run.write_plans import write_plan
 
@@ -55,7 +56,7 @@ def rows(plan: WritePlan, values: Iterable[dict[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(values), schema=arrow_schema(plan.columns))
 
 
-def numbered(count: int, size: int = 100) -> list[dict[str, Any]]:
+def number_records(count: int, size: int = 100) -> list[dict[str, Any]]:
     return [{"k": b"%d" % n, "v": b"x" * size} for n in range(count)]
 
 
@@ -71,12 +72,12 @@ def _new_producers() -> None:
         producer.close()
 
 
-def test_all_records_are_there_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_all_records_are_written_and_counted(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic(partitions=3)
     plan = raw_plan(topic)
-    made = rows(plan, numbered(2500))
+    result = rows(plan, number_records(2500))
 
-    written = write_rows(plan, cluster, [made.slice(0, 1000), made.slice(1000)])
+    written = write_rows(plan, cluster, [result.slice(0, 1000), result.slice(1000)])
 
     size = 2500 * 100 + sum(len(str(n)) for n in range(2500))
     assert (written.records, written.bytes, written.lost) == (2500, size, 0)
@@ -104,29 +105,29 @@ def test_keys_go_to_the_partitions_that_javas_producer_chooses(
 
     write_rows(plan, cluster, [rows(plan, [{"k": key.encode(), "v": b""} for key in MURMUR2])])
 
-    found = {(m.key() or b"").decode(): m.partition() for m in kdsl_kafka.read(topic)}
-    assert found == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
+    results = {(m.key() or b"").decode(): m.partition() for m in kdsl_kafka.read(topic)}
+    assert results == {key: (code & 0x7FFFFFFF) % 7 for key, code in MURMUR2.items()}
 
 
-def test_null_and_empty_keys_and_values_stay_apart(
+def test_null_and_empty_keys_and_values_are_distinguished(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    given: list[tuple[bytes | None, bytes | None]] = [
+    values: list[tuple[bytes | None, bytes | None]] = [
         (None, b"1"),
         (b"", b"2"),
         (b"a", None),
         (b"b", b""),
         (None, None),
     ]
-    made = rows(plan, [{"k": k, "v": v} for k, v in given])
+    result = rows(plan, [{"k": k, "v": v} for k, v in values])
 
-    for part in (made, made.slice(4), made.slice(1, 1), made.slice(2, 1), made.slice(3, 1)):
+    for part in (result, result.slice(4), result.slice(1, 1), result.slice(2, 1), result.slice(3, 1)):
         write_rows(plan, cluster, [part])
 
-    again = [given[4], given[1], given[2], given[3]]
-    assert [(m.key(), m.value()) for m in kdsl_kafka.read(topic)] == given + again
+    again = [values[4], values[1], values[2], values[3]]
+    assert [(m.key(), m.value()) for m in kdsl_kafka.read(topic)] == values + again
 
 
 def test_timestamps_and_headers_are_written(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -175,9 +176,9 @@ def test_rows_go_to_the_topics_that_they_name(
 ) -> None:
     first, second = kdsl_topic("first"), kdsl_topic("second")
     plan = raw_plan(first, second, to="topic", **more)
-    made = rows(plan, [{"k": b"%d" % n, "to": (first, second)[n % 2]} for n in range(10)])
+    result = rows(plan, [{"k": b"%d" % n, "to": (first, second)[n % 2]} for n in range(10)])
 
-    write_rows(plan, cluster, [made])
+    write_rows(plan, cluster, [result])
 
     assert [m.key() for m in kdsl_kafka.read(first)] == [b"0", b"2", b"4", b"6", b"8"]
     assert [m.key() for m in kdsl_kafka.read(second)] == [b"1", b"3", b"5", b"7", b"9"]
@@ -213,8 +214,8 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
         obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
 
         with pytest.raises(RecordError, match="the topic does not exist"):
-            write_rows(plan, obeyed, [rows(plan, numbered(1))])
-        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, numbered(1))])
+            write_rows(plan, obeyed, [rows(plan, number_records(1))])
+        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
 
         assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
         topics = kafka.admin().list_topics(timeout=60).topics
@@ -224,10 +225,10 @@ def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic)
 def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
-    made = rows(plan, [*numbered(3), {"k": b"big", "v": b"x" * 2_000_000}])
+    result = rows(plan, [*number_records(3), {"k": b"big", "v": b"x" * 2_000_000}])
 
     with pytest.raises(RecordError) as caught:
-        write_rows(plan, cluster, [made])
+        write_rows(plan, cluster, [result])
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}: row 4 of the task: its key and value have 2,000,003 bytes, "
@@ -242,10 +243,10 @@ def test_a_record_too_large_for_the_broker_is_named_with_its_size(
 ) -> None:
     topic = kdsl_topic(config={"max.message.bytes": "1000"})
     plan = raw_plan(topic, **more)
-    made = rows(plan, [{"k": b"big", "v": b"x" * 5000}])
+    result = rows(plan, [{"k": b"big", "v": b"x" * 5000}])
 
     with pytest.raises(RecordError) as caught:
-        write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers), [made])
+        write_rows(plan, Cluster(kdsl_kafka.bootstrap_servers), [result])
 
     assert str(caught.value) == (
         f"Orders: cannot write the record at topic {topic}, partition 0: row 1 of the task: its key and value have "
@@ -259,13 +260,13 @@ def test_the_instant_zero_is_refused_because_librdkafka_takes_it_for_none(
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic, ts="timestamp")
-    made = rows(
+    result = rows(
         plan, [{"k": b"1", "ts": datetime(1970, 1, 1, 0, 0, 0, 1000, UTC)}, {"ts": datetime(1970, 1, 1, tzinfo=UTC)}]
     )
 
-    write_rows(plan, cluster, [made.slice(0, 1)])
+    write_rows(plan, cluster, [result.slice(0, 1)])
     with pytest.raises(RecordError, match=r"row 2 of the task: librdkafka cannot send the timestamp 1970-01-01 00:00"):
-        write_rows(plan, cluster, [made])
+        write_rows(plan, cluster, [result])
 
     assert kdsl_kafka.read(topic)[0].timestamp() == (1, 1)
 
@@ -309,7 +310,7 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
     lingering = Cluster(kdsl_kafka.bootstrap_servers, properties=LINGERING)
 
     def breaking() -> Iterable[pa.RecordBatch]:
-        yield rows(plan, numbered(3))
+        yield rows(plan, number_records(3))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -319,31 +320,31 @@ def test_a_task_that_is_broken_off_sends_nothing_more(kdsl_kafka: RunningKafka, 
     assert kdsl_kafka.read(topic) == []
 
 
-def test_a_producer_is_kept_for_the_next_task_of_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
-    write_rows(plan, cluster, [rows(plan, numbered(1))])
+    write_rows(plan, cluster, [rows(plan, number_records(1))])
     (first,) = producer_module.empty_pool()
     producer_module.return_producer(_producer_settings(plan, cluster)[1], plan.delivery, first)
 
-    write_rows(plan, cluster, [rows(plan, numbered(1))])
+    write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
-    write_rows(plan, other, [rows(plan, numbered(1))])
+    write_rows(plan, other, [rows(plan, number_records(1))])
 
-    kept = producer_module.empty_pool()
-    assert len(kept) == 2
-    assert first in kept
+    result = producer_module.empty_pool()
+    assert len(result) == 2
+    assert first in result
 
 
-def test_only_a_few_producers_are_kept(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
+def test_only_a_few_producers_are_pooled(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     plan = raw_plan(kdsl_topic())
     for linger in range(producer_module.POOL_SIZE + 3):
         other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": str(linger)})
-        write_rows(plan, other, [rows(plan, numbered(1))])
+        write_rows(plan, other, [rows(plan, number_records(1))])
 
     assert len(producer_module.empty_pool()) == producer_module.POOL_SIZE
 
 
-def test_the_queue_holds_what_comes_while_records_are_waited_for_and_large_messages() -> None:
+def test_the_queue_has_space_for_records_in_flight_and_large_messages() -> None:
     def size(name: str, **properties: str) -> str | int:
         settings = Cluster("x:1", properties={k.replace("_", "."): v for k, v in properties.items()}).producer()
         return choose_sizes(settings)[f"queue.buffering.max.{name}"]
@@ -359,10 +360,10 @@ def test_a_record_that_never_fits_into_the_queue_is_named(
 ) -> None:
     plan = raw_plan(kdsl_topic(), **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.kbytes": "2"})
-    made = rows(plan, [*numbered(50), {"k": b"big", "v": b"x" * 5000}, *numbered(50)])
+    result = rows(plan, [*number_records(50), {"k": b"big", "v": b"x" * 5000}, *number_records(50)])
 
     with pytest.raises(RecordError, match="row 51 of the task: its value is larger than the producer's queue"):
-        write_rows(plan, small, [made])
+        write_rows(plan, small, [result])
 
 
 @pytest.mark.parametrize("more", [{}, {"ts": "timestamp"}])
@@ -371,7 +372,7 @@ def test_a_full_queue_is_waited_for(kdsl_kafka: RunningKafka, kdsl_topic: MakeTo
     plan = raw_plan(topic, **more)
     small = Cluster(kdsl_kafka.bootstrap_servers, properties={"queue.buffering.max.messages": "100"})
 
-    written = write_rows(plan, small, [rows(plan, numbered(5000))])
+    written = write_rows(plan, small, [rows(plan, number_records(5000))])
 
     assert written.records == 5000
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(5000))
@@ -382,17 +383,17 @@ def test_small_batches_are_put_together_in_their_order(
 ) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic, h="headers")
-    made = [
+    actual = [
         {"k": b"%d" % n if n % 3 else None, "v": b"%d" % n, "h": [("a", b"%d" % n)] * (n % 3)} for n in range(20_000)
     ]
-    batches = [rows(plan, made[start : start + 300]) for start in range(0, 20_000, 300)]
+    batches = [rows(plan, actual[start : start + 300]) for start in range(0, 20_000, 300)]
     batches.insert(1, rows(plan, []))
 
     written = write_rows(plan, cluster, batches)
 
     assert written.records == 20_000
-    found = [(m.key(), int(m.value() or b""), m.headers()) for m in kdsl_kafka.read(topic)]
-    assert found == [(r["k"], n, r["h"] or None) for n, r in enumerate(made)]
+    results = [(m.key(), int(m.value() or b""), m.headers()) for m in kdsl_kafka.read(topic)]
+    assert results == [(r["k"], n, r["h"] or None) for n, r in enumerate(actual)]
 
 
 def test_a_row_is_counted_through_small_batches(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
@@ -420,13 +421,13 @@ def test_large_batches_are_cut_into_pieces(kdsl_kafka: RunningKafka, kdsl_topic:
     plan = raw_plan(topic)
     count = 3 * PIECE_BYTES // 500_000
 
-    written = write_rows(plan, cluster, [rows(plan, numbered(count, 500_000))])
+    written = write_rows(plan, cluster, [rows(plan, number_records(count, 500_000))])
 
     assert written.bytes > 2.9 * PIECE_BYTES
     assert [int(m.key() or b"-1") for m in kdsl_kafka.read(topic)] == list(range(count))
 
 
-def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_brokers_are_reported_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def complaining(settings: Mapping[str, str], purpose: str) -> Iterator[Producer]:
         with producer_module.borrow_producer(settings, purpose) as producer:
@@ -439,18 +440,18 @@ def test_brokers_that_do_not_answer_are_told_with_the_reason(monkeypatch: pytest
     nowhere = Cluster("127.0.0.1:1", properties={"max.block.ms": "1500"})
 
     with pytest.raises(KdslError) as caught:
-        write_rows(plan, nowhere, [rows(plan, numbered(1))])
+        write_rows(plan, nowhere, [rows(plan, number_records(1))])
 
     assert str(caught.value).startswith("Orders: cannot write to orders: no broker answered within 1.5 seconds: ")
     assert "Connection refused" in str(caught.value)
 
 
-def test_settings_that_have_errors_are_told_before_anything_is_sent(cluster: Cluster) -> None:
+def test_wrong_settings_are_reported_before_anything_is_sent(cluster: Cluster) -> None:
     plan = raw_plan("orders")
     wrong = Cluster(cluster.bootstrap_servers, properties={"transactional.id": "mine", "acks": "some"})
 
     with pytest.raises(KdslError) as caught:
-        write_rows(plan, wrong, [rows(plan, numbered(1))])
+        write_rows(plan, wrong, [rows(plan, number_records(1))])
 
     assert str(caught.value).startswith("Orders: the cluster has 2 problems:\n")
     assert "'transactional.id' cannot be set" in str(caught.value)
@@ -466,18 +467,18 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
         )
         for _ in eventually():  # a machine that stands still may let even this one time out
             with suppress(RecordError):
-                write_rows(plan, hurried, [rows(plan, numbered(1))])
+                write_rows(plan, hurried, [rows(plan, number_records(1))])
                 break
         kafka.kill()
 
         with pytest.raises(RecordError) as caught:
-            write_rows(plan, hurried, [rows(plan, numbered(3))])
+            write_rows(plan, hurried, [rows(plan, number_records(3))])
 
-    told = str(caught.value)
-    assert told.startswith(
+    text = str(caught.value)
+    assert text.startswith(
         "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
     )
-    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in told
+    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
     assert caught.value.more == 2
 
 
@@ -499,8 +500,12 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
 
         def bring_back() -> None:
             down.wait(300)
-            time.sleep(2)
-            kafka.start_broker() if kill == "kill" else kafka.resume()
+            if kill == "kill":
+                wait_for_connection(kafka.bootstrap_servers)
+                kafka.start_broker()
+            else:
+                wait_for_request(kafka.bootstrap_servers)
+                kafka.resume()
 
         helper = threading.Thread(target=bring_back)
         helper.start()
@@ -513,14 +518,14 @@ def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: st
         assert len(keys) == total * size  # idempotence is on, so not even a duplicate
 
 
-def test_a_write_that_promises_nothing_goes_on_and_counts(
+def test_a_write_without_a_guarantee_continues_and_counts(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = kdsl_topic()
     plan = write_plan(metadata=NAMES, topics=(topic,), delivery="none")
     too_large = {"k": b"1", "v": b"x" * 2_000_000}
 
-    written = write_rows(plan, cluster, [rows(plan, [too_large]), rows(plan, numbered(2))])
+    written = write_rows(plan, cluster, [rows(plan, [too_large]), rows(plan, number_records(2))])
 
     assert (written.records, written.lost) == (2, 1)
     assert [m.key() for m in kdsl_kafka.read(topic)] == [b"0", b"1"]
@@ -538,7 +543,7 @@ def test_no_rows_write_nothing(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, 
     assert kdsl_kafka.read(topic) == []
 
 
-def test_a_worker_process_ends_while_producers_are_kept(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
+def test_a_worker_process_ends_while_producers_are_pooled(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     program = f"""
 from tests.run.librdkafka.test_sink import raw_plan, rows, numbered

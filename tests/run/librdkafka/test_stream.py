@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -25,7 +26,7 @@ from kdsl.run.librdkafka.stream import Limits
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.read_plans import Query, read_plan, texts
+from tests.run.read_plans import Query, read_plan, sort_strings
 from tests.transactions import settle
 
 ALWAYS = timedelta(0)
@@ -53,19 +54,19 @@ def in_partition(partition: int, *values: str) -> list[Record]:
 
 
 class TestStart:
-    def test_earliest_reads_what_is_there_and_then_what_comes(
+    def test_earliest_reads_existing_and_then_new_records(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=2)
         kdsl_kafka.produce(topic, *in_partition(0, "a", "b"), *in_partition(1, "c"))
         query = begin(topic)
 
-        assert texts(query.batch()) == ["a", "b", "c"]
+        assert sort_strings(query.batch()) == ["a", "b", "c"]
         assert query.batch() is None
         kdsl_kafka.produce(topic, *in_partition(1, "d"))
-        assert texts(query.batch()) == ["d"]
+        assert sort_strings(query.batch()) == ["d"]
 
-    def test_latest_keeps_its_place_though_the_first_batch_never_ran(
+    def test_latest_keeps_its_position_if_the_first_batch_never_ran(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S19; A18."""
@@ -78,9 +79,9 @@ class TestStart:
         query.restart()
 
         assert query.replay() == ()
-        assert texts(query.batch()) == ["0,1", "1,1", "2,1"]
+        assert sort_strings(query.batch()) == ["0,1", "1,1", "2,1"]
         kdsl_kafka.produce(topic, *(r for p in range(6) for r in in_partition(p, f"{p},2")))
-        assert texts(query.batch()) == [f"{p},2" for p in range(6)]
+        assert sort_strings(query.batch()) == [f"{p},2" for p in range(6)]
 
     def test_a_time_starts_each_partition_at_its_first_record_that_is_not_older(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -92,9 +93,9 @@ class TestStart:
         kdsl_kafka.produce(topic, Record("old", partition=1, timestamp=at))
         query = begin(topic, start=Start("timestamp", timestamp=at + 2))
 
-        assert texts(query.batch()) == ["2", "3"]
+        assert sort_strings(query.batch()) == ["2", "3"]
         kdsl_kafka.produce(topic, *in_partition(1, "new"), *in_partition(2, "first"))
-        assert texts(query.batch()) == ["first", "new"]
+        assert sort_strings(query.batch()) == ["first", "new"]
 
     def test_specific_offsets(
         self,
@@ -109,7 +110,7 @@ class TestStart:
 
         query = begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 2),)))
 
-        assert texts(query.batch()) == ["c", "d", "e"]
+        assert sort_strings(query.batch()) == ["c", "d", "e"]
         assert f"the start has no offset for {topic}[1], which starts at its earliest record" in caplog.text
         with pytest.raises(OffsetError, match=r"has the offsets 0 to 3, but 4 is requested"):
             begin(topic, start=Start("specific-offsets", offsets=((topic, 0, 4),))).batch()
@@ -124,7 +125,7 @@ class TestStart:
         member.commit(offsets=[TopicPartition(topic, 0, 2), TopicPartition(topic, 1, 1)], asynchronous=False)
         member.close()
 
-        assert texts(begin(topic, start="group-offsets", group_id=group).batch()) == ["c", "e"]
+        assert sort_strings(begin(topic, start="group-offsets", group_id=group).batch()) == ["c", "e"]
 
     @pytest.mark.parametrize(("reset", "expected"), [("earliest", ["a", "b"]), ("latest", [])])
     def test_a_group_without_offsets_follows_the_policy(
@@ -141,9 +142,9 @@ class TestStart:
 
         query = begin(topic, start=Start("group-offsets", reset=reset), group_id=f"group-of-{topic}")  # type: ignore[arg-type]
 
-        assert texts(query.batch()) == expected
+        assert sort_strings(query.batch()) == expected
         kdsl_kafka.produce(topic, "c")
-        assert texts(query.batch()) == ["c"]
+        assert sort_strings(query.batch()) == ["c"]
 
     def test_a_group_without_offsets_and_policy_is_an_error(
         self, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -158,7 +159,7 @@ class TestStart:
             in str(raised.value)
         )
 
-    def test_an_unknown_topic_is_named_with_the_nearest_one(
+    def test_an_unknown_topic_is_named_with_a_suggestion(
         self, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic("clicks")
@@ -167,7 +168,7 @@ class TestStart:
             begin(topic[:-1] + "x").batch()
         assert f"Orders: the cluster has no topic '{topic[:-1]}x' (did you mean '{topic}'?)" in str(raised.value)
 
-    def test_the_declared_start_does_not_move_a_checkpoint_and_says_so(
+    def test_the_declared_start_does_not_move_a_checkpoint_and_is_logged(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -183,11 +184,11 @@ class TestStart:
 
         query.restart(read_plan(topic, start="latest"))
 
-        assert texts(query.batch()) == ["b"]
-        told = "the declared start (latest, at the first start earliest) has no effect"
+        assert sort_strings(query.batch()) == ["b"]
+        message = "the declared start (latest, at the first start earliest) has no effect"
         assert query.batch() is None
         assert query.batch() is None
-        assert caplog.text.count(told) == 1
+        assert caplog.text.count(message) == 1
         assert query.offsets.startup == "earliest"
 
 
@@ -210,9 +211,9 @@ class TestReplay:
 
         assert planned == (Range(topic, 0, 1, 2), Range(topic, 2, 0, 1))
         assert query.replay() == planned
-        assert texts(query.batch()) == ["d", "e", "f"]
+        assert sort_strings(query.batch()) == ["d", "e", "f"]
 
-    def test_records_of_a_planned_batch_that_are_gone_are_an_error_or_counted(
+    def test_deleted_records_of_a_planned_batch_are_an_error_or_counted(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -230,7 +231,7 @@ class TestReplay:
 
         assert query.replay() == (Range(topic, 0, 3, 4),)
         kdsl_kafka.produce(topic, "e")
-        assert texts(query.batch()) == ["e"]
+        assert sort_strings(query.batch()) == ["e"]
         assert query.offsets.lost == {(topic, 0): 2}
 
 
@@ -245,26 +246,26 @@ class TestDiscovery:
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "while it runs"))
 
-        assert texts(query.batch()) == ["while it runs"]
+        assert sort_strings(query.batch()) == ["while it runs"]
         kdsl_kafka.add_partitions(topic, 3)
         kdsl_kafka.produce(topic, *in_partition(2, "while it is stopped"))
         query.restart()
-        assert texts(query.batch()) == ["while it is stopped"]
+        assert sort_strings(query.batch()) == ["while it is stopped"]
 
-    def test_they_are_looked_for_at_the_interval_only(
+    def test_they_are_discovered_at_the_interval_only(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic(partitions=1)
         kdsl_kafka.produce(topic, "a")
         query = begin(topic, discovery=timedelta(hours=1))
         never = begin(topic, discovery=None)
-        assert [texts(query.batch()), texts(never.batch())] == [["a"], ["a"]]
+        assert [sort_strings(query.batch()), sort_strings(never.batch())] == [["a"], ["a"]]
         kdsl_kafka.add_partitions(topic, 2)
         kdsl_kafka.produce(topic, *in_partition(1, "b"))
 
         assert [query.batch(), never.batch()] == [None, None]
 
-    def test_topics_of_a_pattern_come_and_the_whole_name_must_match(
+    def test_new_topics_of_a_pattern_are_read_and_the_whole_name_must_match(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S4."""
@@ -272,12 +273,12 @@ class TestDiscovery:
         kdsl_kafka.produce(first, "a")
         kdsl_kafka.produce(kdsl_topic(f"x{first}"), "no")
         query = begin(pattern=f"{first}.*", start="earliest")
-        assert texts(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
 
         second = kdsl_kafka.create_topic(f"{first}-second")
         kdsl_kafka.produce(second, "b")
 
-        assert texts(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         kdsl_kafka.delete_topic(second)
         with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* no longer exists"):
             query.batch()
@@ -297,20 +298,20 @@ class TestDiscovery:
         kdsl_kafka.produce(one, "a")
         kdsl_kafka.produce(two, "b")
         query = begin(one, two)
-        assert texts(query.batch()) == ["a", "b"]
+        assert sort_strings(query.batch()) == ["a", "b"]
         kdsl_kafka.produce(one, "c")
         kdsl_kafka.produce(two, "d")
 
         query.restart(read_plan(one))
 
-        assert texts(query.batch()) == ["c"]
+        assert sort_strings(query.batch()) == ["c"]
         assert list(query.offsets.ids) == [one]
 
 
 class TestTopicIds:
     @pytest.mark.parametrize("records", [1, 3, 8], ids=["fewer", "as many", "more"])
     @pytest.mark.parametrize("partitions", [1, 2])
-    def test_a_topic_that_was_made_again_is_refused_with_both_ids(
+    def test_a_topic_that_was_created_again_is_refused_with_both_ids(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -338,12 +339,12 @@ class TestTopicIds:
     def test_it_is_refused_in_the_middle_of_what_was_available(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
-        """S8: availableNow, and the topic is made again between its batches."""
+        """S8: availableNow, and the topic is created again between its batches."""
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, *"abc")
         query = begin(topic)
         query.stream.freeze_ends()
-        assert texts(query.batch(Limits(max_records=1))) == ["a"]
+        assert sort_strings(query.batch(Limits(max_records=1))) == ["a"]
         kdsl_kafka.delete_topic(topic)
         kdsl_kafka.create_topic(topic)
         kdsl_kafka.produce(topic, *"vwxyz")
@@ -367,7 +368,7 @@ class TestTopicIds:
         with pytest.raises(TopicRecreatedError):
             query.replay()
 
-    def test_a_topic_that_is_gone_is_named(
+    def test_a_deleted_topic_is_named(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -390,7 +391,7 @@ class TestTopicIds:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a")
         query = begin(topic)
-        assert texts(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         query.restart()
         kdsl_kafka.produce(topic, "b")
         ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
@@ -402,13 +403,13 @@ class TestTopicIds:
 
         monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
 
-        assert texts(query.batch()) == ["b"]
+        assert sort_strings(query.batch()) == ["b"]
         assert len(answers) > 1
 
 
 class TestRetention:
-    def checkpointed(self, kafka: RunningKafka, topic: str, query: Query) -> None:
-        """Five records read, ten more written, of which the first three are deleted."""
+    def make_checkpoint(self, kafka: RunningKafka, topic: str, query: Query) -> None:
+        """Five records read, ten more written, and the first three of those deleted."""
         kafka.produce(topic, *(f"{n:02}" for n in range(5)))
         query.batch()
         kafka.produce(topic, *(f"{n:02}" for n in range(5, 15)))
@@ -420,7 +421,7 @@ class TestRetention:
         """S5."""
         topic = kdsl_topic()
         query = begin(topic)
-        self.checkpointed(kdsl_kafka, topic, query)
+        self.make_checkpoint(kdsl_kafka, topic, query)
 
         query.restart()
 
@@ -431,7 +432,7 @@ class TestRetention:
             in str(raised.value)
         )
 
-    def test_the_policy_passes_over_it_once_and_counts_it_for_good(
+    def test_the_policy_skips_it_once_and_counts_it_permanently(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -441,24 +442,24 @@ class TestRetention:
         """S6."""
         topic = kdsl_topic()
         query = begin(topic, start=Start("earliest", reset="earliest"))
-        self.checkpointed(kdsl_kafka, topic, query)
+        self.make_checkpoint(kdsl_kafka, topic, query)
         query.restart()
 
-        assert texts(query.batch()) == [f"{n:02}" for n in range(8, 15)]
+        assert sort_strings(query.batch()) == [f"{n:02}" for n in range(8, 15)]
         assert query.offsets.lost == {(topic, 0): 3}
         assert f"3 offsets of topic {topic}, partition 0 were deleted before they were read" in caplog.text
         query.restart()
         assert query.replay() == (Range(topic, 0, 8, 15),)
         kdsl_kafka.produce(topic, "new")
-        assert texts(query.batch()) == ["new"]
+        assert sort_strings(query.batch()) == ["new"]
         assert query.offsets.lost == {(topic, 0): 3}
 
-    def test_all_that_was_wanted_may_be_gone(
+    def test_all_requested_records_may_be_deleted(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
         query = begin(topic, start=Start("earliest", reset="earliest"))
-        self.checkpointed(kdsl_kafka, topic, query)
+        self.make_checkpoint(kdsl_kafka, topic, query)
         kdsl_kafka.delete_records(topic, {0: 15})
 
         assert query.batch() == []
@@ -466,7 +467,7 @@ class TestRetention:
 
 
 class TestLimits:
-    def test_every_partition_moves_on_under_a_limit_below_their_number(
+    def test_every_partition_advances_under_a_limit_below_their_number(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S18."""
@@ -475,7 +476,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, *(r for p in (1, 2, 3) for r in in_partition(p, f"b{p}")))
         query = begin(topic)
 
-        seen = [texts(query.batch(Limits(max_records=2))) for _ in range(3)]
+        seen = [sort_strings(query.batch(Limits(max_records=2))) for _ in range(3)]
 
         assert [len(rows) for rows in seen] == [2, 2, 2]
         assert {"b1", "b2", "b3"} <= {row for rows in seen for row in rows}
@@ -487,7 +488,7 @@ class TestLimits:
         kdsl_kafka.produce(topic, *in_partition(0, *"abcde"), *in_partition(1, "f"))
         query = begin(topic)
 
-        assert [texts(query.batch(Limits(max_records_per_partition=2))) for _ in range(3)] == [
+        assert [sort_strings(query.batch(Limits(max_records_per_partition=2))) for _ in range(3)] == [
             ["a", "b", "f"],
             ["c", "d"],
             ["e"],
@@ -507,13 +508,13 @@ class TestLimits:
 
         batches = []
         while (rows := query.batch(Limits(max_records=2))) is not None:
-            batches.append(texts(rows))
+            batches.append(sort_strings(rows))
 
         assert sorted(row for rows in batches for row in rows) == ["a", "b", "c", "d"]
         assert [len(rows) for rows in batches] == [2, 2]
         query.restart()
         query.stream.freeze_ends()
-        assert texts(query.batch()) == ["late", "later"]
+        assert sort_strings(query.batch()) == ["late", "later"]
         assert query.batch() is None
 
     def test_a_table_with_a_watermark_is_caught_up_along_the_time(
@@ -529,7 +530,7 @@ class TestLimits:
 
         def ahead(query: Query) -> list[float]:
             """By how much the watermark runs ahead of what is still unread, batch by batch."""
-            found, latest = [], 0.0
+            results, latest = [], 0.0
             while (rows := query.batch(Limits(max_records=200))) is not None:
                 latest = max(latest, *(r["ts"].timestamp() for r in rows))
                 unread = [
@@ -537,8 +538,8 @@ class TestLimits:
                     for p, rs in enumerate((few, many))
                     if query.offsets.positions[topic, p] < len(rs)
                 ]
-                found.append(latest - min(unread, default=latest))
-            return found
+                results.append(latest - min(unread, default=latest))
+            return results
 
         wide = begin(topic, metadata={"ts": "timestamp"}, watermark=Watermark("ts", "1 s", drift=timedelta(seconds=15)))
 
@@ -546,7 +547,7 @@ class TestLimits:
         assert 1 < max(ahead(wide)) <= 15
         assert max(ahead(unlike)) > 60
 
-    def test_partitions_without_records_hold_nothing_back(
+    def test_partitions_without_records_delay_nothing(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """Idle ones: empty, or read to their end long ago."""
@@ -557,12 +558,12 @@ class TestLimits:
         query.batch()
         kdsl_kafka.produce(topic, *(Record(f"{n}", None, [], 1, at + 3_600_000 * n) for n in range(6)))
 
-        found = [texts(query.batch(Limits(max_records=3))) for _ in range(2)]
+        results = [sort_strings(query.batch(Limits(max_records=3))) for _ in range(2)]
 
-        assert found == [["0", "1", "2"], ["3", "4", "5"]]
+        assert results == [["0", "1", "2"], ["3", "4", "5"]]
         assert query.batch() is None
 
-    def test_all_that_is_there_is_taken_at_once_without_a_limit(
+    def test_all_records_are_read_at_once_without_a_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """Then no partition has anything unread, whatever the drift."""
@@ -581,9 +582,9 @@ class TestLimits:
         kdsl_kafka.produce(topic, "a")
         assert query.batch(Limits(min_records=2)) is None
         kdsl_kafka.produce(topic, "b")
-        assert texts(query.batch(Limits(min_records=2))) == ["a", "b"]
+        assert sort_strings(query.batch(Limits(min_records=2))) == ["a", "b"]
 
-    def test_the_latest_offsets_are_told_whatever_the_limit(
+    def test_the_latest_offsets_are_reported_whatever_the_limit(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         topic = kdsl_topic()
@@ -626,12 +627,12 @@ class TestTransactions:
 
         batches = []
         while (rows := query.batch(Limits(max_records=3))) is not None:
-            batches.append(texts(rows))
+            batches.append(sort_strings(rows))
 
         assert batches == [["a", "b"], [], [], ["c"]]
         assert query.offsets.positions == {(topic, 0): 12}
 
-    def test_an_open_transaction_holds_the_end_back(
+    def test_an_open_transaction_limits_the_end(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
     ) -> None:
         """S10."""
@@ -639,14 +640,14 @@ class TestTransactions:
         write = self.transactional(kdsl_kafka, topic)
         write("a", commit=True)
         query = begin(topic, committed=True)
-        assert texts(query.batch()) == ["a"]
+        assert sort_strings(query.batch()) == ["a"]
         write("b", commit=None)
         kdsl_kafka.produce(topic, "c")
 
         assert query.batch() is None
-        assert texts(begin(topic).batch()) == ["a", "b", "c"]
+        assert sort_strings(begin(topic).batch()) == ["a", "b", "c"]
 
-    def test_a_transaction_that_stays_open_is_told_of_with_both_ends(
+    def test_a_transaction_that_stays_open_is_logged_with_both_ends(
         self,
         kdsl_kafka: RunningKafka,
         kdsl_topic: MakeTopic,
@@ -667,8 +668,8 @@ class TestTransactions:
         monkeypatch.setattr("kdsl.run.librdkafka.stream.LOG_HELD_AFTER", 0.0)
         assert [query.batch(), query.batch()] == [None, None]
 
-        told = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
-        assert told in caplog.text
+        text = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
+        assert text in caplog.text
 
     def test_everything_comes_uncommitted_which_is_the_default(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
@@ -678,7 +679,7 @@ class TestTransactions:
         write("a", commit=False)
         write("b", commit=True)
 
-        assert texts(begin(topic).batch()) == ["a", "b"]
+        assert sort_strings(begin(topic).batch()) == ["a", "b"]
 
 
 def test_the_policy_may_come_from_the_cluster(
@@ -689,7 +690,7 @@ def test_the_policy_may_come_from_the_cluster(
     plan: ReadPlan = read_plan(topic, start="group-offsets", group_id=f"group-of-{topic}")
     query = Query(plan, Cluster(cluster.bootstrap_servers, properties={"auto.offset.reset": "earliest"}))
 
-    assert texts(query.batch()) == ["a"]
+    assert sort_strings(query.batch()) == ["a"]
 
 
 @pytest.fixture(autouse=True)
@@ -697,24 +698,45 @@ def _log_everything(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, logger="kdsl.read")
 
 
-def test_a_partition_that_the_table_names_no_more_is_not_read_on(
+def test_a_partition_that_the_table_no_longer_names_is_no_longer_read(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query], caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = kdsl_topic(partitions=2)
     kdsl_kafka.produce(topic, *in_partition(0, "a"), *in_partition(1, "b"))
     query = begin(topic)
-    assert texts(query.batch()) == ["a", "b"]
+    assert sort_strings(query.batch()) == ["a", "b"]
     kdsl_kafka.produce(topic, *in_partition(0, "c"), *in_partition(1, "d"))
     caplog.clear()
 
     query.restart(attrs.evolve(query.plan, topics=Topics((topic,), partitions=((topic, 0),))))
 
-    assert texts(query.batch()) == ["c"]
+    assert sort_strings(query.batch()) == ["c"]
     assert f"the table no longer names {topic}[1]; reading stops there" in caplog.text
     assert query.batch() is None
 
 
-def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_the_topic_change(
+def test_a_checkpoint_of_another_read_is_refused_with_the_topics_of_both(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+) -> None:
+    first, second = kdsl_topic("first"), kdsl_topic("second", partitions=2)
+    for topic in (first, second):
+        kdsl_kafka.produce(topic, *in_partition(0, "a"))
+    query = begin(first)
+    assert sort_strings(query.batch()) == ["a"]
+    reads = f"has offsets of the topics {first}, and this one reads {second}"
+
+    query.restart(attrs.evolve(query.plan, topics=Topics((second,))))
+    with pytest.raises(OffsetError, match=f"the checkpoint is that of another read: it {reads}. The reads of a query"):
+        query.batch()
+    query.restart(attrs.evolve(query.plan, topics=Topics((second,), partitions=((second, 1),))))
+    with pytest.raises(OffsetError, match=re.escape(f"{reads}[1]. The reads of a query are known by their position")):
+        query.batch()
+    kdsl_kafka.produce(first, *in_partition(0, "b"))
+    query.restart(attrs.evolve(query.plan, topics=Topics((second, first))))
+    assert sort_strings(query.batch()) == ["b", "a"]
+
+
+def test_a_planned_batch_keeps_its_tasks_when_cores_the_table_and_the_head_of_the_topic_change(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """The place of a task in the list is an exactly-once writer, who may have committed its part of the batch."""
@@ -739,7 +761,7 @@ def test_a_planned_batch_keeps_its_tasks_though_cores_the_table_and_the_head_of_
     ]
 
 
-def test_a_task_of_which_nothing_is_left_reads_nothing(cluster: Cluster) -> None:
+def test_a_task_with_nothing_left_reads_nothing(cluster: Cluster) -> None:
     assert list(reader_of(read_plan("orders"), cluster, cores=1).read(Task([], {}))) == []
 
 

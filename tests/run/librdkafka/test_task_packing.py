@@ -27,9 +27,9 @@ def ranges(draw: st.DrawFn) -> list[Range]:
 
 
 @given(ranges(), st.integers(1, 16))
-def test_every_offset_is_read_exactly_once(given: list[Range], parallelism: int) -> None:
+def test_every_offset_is_read_exactly_once(values: list[Range], parallelism: int) -> None:
     pieces = sorted(
-        (r for task in pack_by_size(given, parallelism) for r in task), key=lambda r: (r.topic, r.partition, r.start)
+        (r for task in pack_by_size(values, parallelism) for r in task), key=lambda r: (r.topic, r.partition, r.start)
     )
 
     joined: list[Range] = []
@@ -39,30 +39,32 @@ def test_every_offset_is_read_exactly_once(given: list[Range], parallelism: int)
             joined[-1] = Range(piece.topic, piece.partition, before.start, piece.end)
         else:
             joined.append(piece)
-    assert joined == sorted((r for r in given if len(r)), key=lambda r: (r.topic, r.partition, r.start))
+    assert joined == sorted((r for r in values if len(r)), key=lambda r: (r.topic, r.partition, r.start))
 
 
 @given(ranges(), st.integers(1, 16))
-def test_there_are_at_most_as_many_tasks_as_asked_for_and_none_is_empty(given: list[Range], parallelism: int) -> None:
-    made = pack_by_size(given, parallelism)
+def test_there_are_at_most_the_requested_number_of_tasks_and_none_is_empty(
+    values: list[Range], parallelism: int
+) -> None:
+    result = pack_by_size(values, parallelism)
 
-    assert len(made) <= parallelism
-    assert all(len(r) > 0 for task in made for r in task)
-    assert all(task for task in made)
-
-
-@given(ranges(), st.integers(1, 16))
-def test_tasks_depend_on_the_ranges_alone_and_not_on_their_order(given: list[Range], parallelism: int) -> None:
-    assert pack_by_size(list(reversed(given)), parallelism) == pack_by_size(given, parallelism)
+    assert len(result) <= parallelism
+    assert all(len(r) > 0 for task in result for r in task)
+    assert all(task for task in result)
 
 
 @given(ranges(), st.integers(1, 16))
-def test_no_task_is_much_larger_than_the_others_need_it_to_be(given: list[Range], parallelism: int) -> None:
-    made = pack_by_size(given, parallelism)
+def test_tasks_depend_on_the_ranges_alone_and_not_on_their_order(values: list[Range], parallelism: int) -> None:
+    assert pack_by_size(list(reversed(values)), parallelism) == pack_by_size(values, parallelism)
 
-    total = sum(map(len, given))
-    largest = max((sum(map(len, task)) for task in made), default=0)
-    assert largest <= max(TASK_RECORDS, 2 * -(-total // max(1, len(made))) + 2 * PIECE_RECORDS)
+
+@given(ranges(), st.integers(1, 16))
+def test_no_task_is_much_larger_than_the_others_need_it_to_be(values: list[Range], parallelism: int) -> None:
+    result = pack_by_size(values, parallelism)
+
+    total = sum(map(len, values))
+    largest = max((sum(map(len, task)) for task in result), default=0)
+    assert largest <= max(TASK_RECORDS, 2 * -(-total // max(1, len(result))) + 2 * PIECE_RECORDS)
 
 
 def test_empty_ranges_make_no_task() -> None:
@@ -75,10 +77,10 @@ def test_a_small_batch_over_many_partitions_is_one_task() -> None:
     assert pack_by_size(many, 4) == [tuple(many)]
 
 
-def test_many_small_ranges_are_packed_alike() -> None:
-    made = pack_by_size([Range("a", p, 0, 1_000) for p in range(100)], 4)
+def test_many_small_ranges_are_packed_equally() -> None:
+    result = pack_by_size([Range("a", p, 0, 1_000) for p in range(100)], 4)
 
-    assert Counter(sum(map(len, task)) for task in made) == {25_000: 4}
+    assert Counter(sum(map(len, task)) for task in result) == {25_000: 4}
 
 
 def test_a_big_partition_is_split_between_the_tasks() -> None:
@@ -91,63 +93,65 @@ def test_a_big_partition_is_split_between_the_tasks() -> None:
 
 
 def test_a_partition_is_not_split_into_pieces_that_cost_more_than_they_save() -> None:
-    made = pack_by_size([Range("a", 0, 0, 30_000)], 8)
+    result = pack_by_size([Range("a", 0, 0, 30_000)], 8)
 
-    assert made == [(Range("a", 0, 0, 30_000),)]
+    assert result == [(Range("a", 0, 0, 30_000),)]
 
 
 @given(ranges(), st.integers(1, 16))
-def test_of_changes_the_order_of_tasks_is_that_of_offsets(given: list[Range], parallelism: int) -> None:
-    made = pack_in_order(given, parallelism)
+def test_of_changes_the_order_of_tasks_is_that_of_offsets(values: list[Range], parallelism: int) -> None:
+    result = pack_in_order(values, parallelism)
 
     at: dict[tuple[str, int], int] = {}
-    for r in (r for task in made for r in task):
-        begin = next(g.start for g in given if (g.topic, g.partition) == (r.topic, r.partition))
+    for r in (r for task in result for r in task):
+        begin = next(g.start for g in values if (g.topic, g.partition) == (r.topic, r.partition))
         assert r.start == at.get((r.topic, r.partition), begin)
         at[r.topic, r.partition] = r.end
-    assert at == {(r.topic, r.partition): r.end for r in given if len(r)}
-    assert len(made) <= parallelism
-    assert all(task for task in made)
+    assert at == {(r.topic, r.partition): r.end for r in values if len(r)}
+    assert len(result) <= parallelism
+    assert all(task for task in result)
 
 
 @given(ranges(), st.integers(1, 16))
-def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(given: list[Range], parallelism: int) -> None:
-    total = sum(map(len, given))
+def test_of_changes_no_task_is_much_larger_than_it_needs_to_be(values: list[Range], parallelism: int) -> None:
+    total = sum(map(len, values))
     size = -(-total // max(1, min(parallelism, total // TASK_RECORDS)))
-    largest = max((sum(map(len, task)) for task in pack_in_order(given, parallelism)), default=0)
+    largest = max((sum(map(len, task)) for task in pack_in_order(values, parallelism)), default=0)
     assert largest <= size + 3 * PIECE_RECORDS
 
 
 @given(ranges(), st.integers(1, 16), st.booleans(), st.data())
-def test_tasks_of_which_records_were_deleted_keep_their_places(
-    given: list[Range], parallelism: int, ordered: bool, data: st.DataObject
+def test_tasks_with_deleted_records_keep_their_indices(
+    values: list[Range], parallelism: int, ordered: bool, data: st.DataObject
 ) -> None:
     """The place of a task is the writer of its records, who may have written them before the others were deleted."""
-    packed = pack(given, choose_packing(parallelism, ordered=ordered))
-    left = [Range(r.topic, r.partition, data.draw(st.integers(r.start, r.end)), r.end) for r in given if len(r)]
+    packed = pack(values, choose_packing(parallelism, ordered=ordered))
+    left = [Range(r.topic, r.partition, data.draw(st.integers(r.start, r.end)), r.end) for r in values if len(r)]
 
     rest = clip(packed, [r for r in left if len(r)])
 
     begins = {(r.topic, r.partition): r.start for r in left}
     wanted = [
-        tuple(Range(*place, start, r.end) for r, place, start in moved(task, begins) if start < r.end)
+        tuple(Range(*place, start, r.end) for r, place, start in move_starts(task, begins) if start < r.end)
         for task in packed
     ]
     assert rest == wanted
 
 
-def moved(task: tuple[Range, ...], begins: dict[tuple[str, int], int]) -> list[tuple[Range, tuple[str, int], int]]:
+def move_starts(
+    task: tuple[Range, ...], begins: dict[tuple[str, int], int]
+) -> list[tuple[Range, tuple[str, int], int]]:
     return [(r, (r.topic, r.partition), max(r.start, begins[r.topic, r.partition])) for r in task]
 
 
 @given(ranges(), st.integers(1, 16))
-def test_a_batch_is_packed_as_it_was_planned_whatever_new_batches_are_packed_like(
-    given: list[Range], parallelism: int
+def test_a_batch_is_packed_as_planned_whatever_the_packing_of_new_batches(
+    values: list[Range], parallelism: int
 ) -> None:
     """What is recorded with a batch says all; later versions may choose other numbers for theirs."""
     old = attrs.evolve(choose_packing(parallelism, ordered=False), task_records=10, piece_records=50)
 
-    assert pack(given, old) == pack_by_size(given, parallelism, 10, 50)
+    assert pack(values, old) == pack_by_size(values, parallelism, 10, 50)
 
 
 def test_packed_ranges_are_those_of_version_1() -> None:

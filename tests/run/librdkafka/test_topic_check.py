@@ -26,12 +26,12 @@ def read(request: pytest.FixtureRequest, kdsl_kafka: RunningKafka) -> Callable[[
     cluster = Cluster(kdsl_kafka.bootstrap_servers)
 
     def plan(topic: str) -> tuple[Sequence[Task], Read]:
-        given = {**write_options(read_plan(topic), cluster), PARALLELISM: "1"}
+        settings = {**write_options(read_plan(topic), cluster), PARALLELISM: "1"}
         if request.param == "batch":
-            batch = batch_reader(given, source_schema(given))
+            batch = batch_reader(settings, source_schema(settings))
             planned, rows = batch.partitions(), batch.read
         else:
-            stream = StreamReader(tuple(given.items()))
+            stream = StreamReader(tuple(settings.items()))
             start = stream.initialOffset()
             end = stream.latestOffset(start, stream.getDefaultReadLimit())
             planned, rows = stream.partitions(start, end), stream.read
@@ -41,7 +41,7 @@ def read(request: pytest.FixtureRequest, kdsl_kafka: RunningKafka) -> Callable[[
 
 
 class Read:
-    """The texts that a task gives; those that it gave before an error stay."""
+    """The strings that a task gives; those that it gave before an error stay."""
 
     def __init__(self, read: Callable[[Task], Iterator[Any]]) -> None:
         self._read = read
@@ -49,9 +49,9 @@ class Read:
 
     def rows(self, task: Task) -> Iterator[list[str]]:
         for batch in self._read(task):
-            found = batch.column("text").to_pylist()
-            self.texts += found
-            yield found
+            values = batch.column("text").to_pylist()
+            self.texts += values
+            yield values
 
     def all(self, tasks: Iterable[Task]) -> list[str]:
         for task in tasks:
@@ -69,7 +69,7 @@ def recreate(kafka: RunningKafka, topic: str, *records: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("again", [False, True], ids=["new consumer", "kept consumer"])
 @pytest.mark.parametrize("records", [2, 200], ids=["fewer records", "more records"])
-def test_a_topic_that_is_created_again_after_planning_gives_no_record_and_is_refused_with_both_ids(
+def test_a_topic_that_is_created_again_after_planning_is_refused_with_both_ids_and_returns_no_record(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     read: Callable[[str], tuple[Sequence[Task], Read]],
@@ -91,7 +91,7 @@ def test_a_topic_that_is_created_again_after_planning_gives_no_record_and_is_ref
     assert reading.texts == []
 
 
-def test_a_topic_that_is_created_again_between_two_batches_of_a_task_gives_nothing_more(
+def test_a_topic_that_is_created_again_between_two_batches_of_a_task_returns_nothing_more(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     read: Callable[[str], tuple[Sequence[Task], Read]],
@@ -112,7 +112,7 @@ def test_a_topic_that_is_created_again_between_two_batches_of_a_task_gives_nothi
     assert reading.texts == first
 
 
-def test_a_topic_that_is_gone_is_an_error(
+def test_a_deleted_topic_is_an_error(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Callable[[str], tuple[Sequence[Task], Read]]
 ) -> None:
     topic = kdsl_topic()

@@ -16,7 +16,7 @@ from tests.run.listeners.queries import Seen, Streams
 
 @pytest.fixture
 def seen() -> Iterator[Seen]:
-    """What an observer is told during the test."""
+    """The events that an observer receives during the test."""
     observer = Seen()
     observe(observer)
     yield observer

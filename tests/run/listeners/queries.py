@@ -23,7 +23,7 @@ from tests.run.read_plans import read_plan
 
 @attrs.define
 class Seen:
-    """An observer that keeps what it is told."""
+    """An observer that stores its events."""
 
     events: list[tuple[str, Any]] = attrs.field(factory=list)
 
@@ -75,8 +75,8 @@ class Streams:
 
     def read(self, *, properties: dict[str, Any] | None = None, **plan: Any) -> DataFrame:
         """The rows of the topic."""
-        given = {"group_id": self.group, **plan}
-        return read_stream(self.spark, read_plan(self.topic, **given), Cluster(self.servers, properties=properties))
+        settings = {"group_id": self.group, **plan}
+        return read_stream(self.spark, read_plan(self.topic, **settings), Cluster(self.servers, properties=properties))
 
     def writer(self, df: DataFrame, sink: Callable[[DataFrame, int], None] | None = None) -> DataStreamWriter:
         """A query over some rows, which go nowhere, or to a function."""

@@ -53,7 +53,7 @@ class TestQueries:
         assert counts(streams).failed == 0
         assert counts(streams).committed == ends(kdsl_kafka, streams)
 
-    def test_a_query_that_goes_on_commits_after_each_batch(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+    def test_a_continuing_query_commits_after_each_batch(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
         query = streams.start()
         until(lambda: streams.committed() == ends(kdsl_kafka, streams))
         kdsl_kafka.produce(streams.topic, "d", "e")
@@ -90,7 +90,7 @@ class TestQueries:
 
         assert reason is None if why is None else why in (reason or "")
 
-    def test_switched_off_nothing_is_committed_and_that_is_told_once(
+    def test_if_disabled_nothing_is_committed_and_that_is_logged_once(
         self, streams: Streams, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.INFO, "kdsl.commits"):
@@ -99,19 +99,21 @@ class TestQueries:
         assert streams.committed() == {}
         assert caplog.text.count("offsets are not committed to Kafka") == 1
 
-    @pytest.mark.parametrize(("asked", "told"), [("true", 1), ("false", 0)])
-    def test_a_batch_read_that_is_asked_for_commits_says_once_that_it_makes_none(
-        self, streams: Streams, caplog: pytest.LogCaptureFixture, asked: str, told: int
+    @pytest.mark.parametrize(("asked", "message"), [("true", 1), ("false", 0)])
+    def test_a_batch_read_that_should_commit_logs_once_that_it_does_not(
+        self, streams: Streams, caplog: pytest.LogCaptureFixture, asked: str, message: int
     ) -> None:
         cluster = Cluster(streams.servers, properties={"enable.auto.commit": asked})
         plan = read_plan(streams.topic, group_id=streams.group)
-        made = [read(streams.spark, plan, cluster) for _ in range(2)]
+        results = [read(streams.spark, plan, cluster) for _ in range(2)]
 
-        assert [rows.count() for rows in made] == [3, 3]
+        assert [rows.count() for rows in results] == [3, 3]
         assert streams.committed() == {}
-        assert caplog.text.count("a batch read commits nothing") == told
+        assert caplog.text.count("a batch read commits nothing") == message
 
-    def test_a_new_checkpoint_goes_on_where_the_group_is(self, streams: Streams, kdsl_kafka: RunningKafka) -> None:
+    def test_a_new_checkpoint_continues_at_the_offsets_of_the_group(
+        self, streams: Streams, kdsl_kafka: RunningKafka
+    ) -> None:
         rows: list[str] = []
         streams.run()
         kdsl_kafka.produce(streams.topic, "d", "e")
@@ -251,20 +253,20 @@ class TestWorker:
 
         assert offsets.taken == [{P: 5}, {P: 3}]
 
-    def test_a_commit_that_failed_is_counted_and_repaired_though_nothing_new_comes(
+    def test_a_failed_commit_is_counted_and_repaired_without_new_records(
         self, worker: Worker, offsets: Offsets
     ) -> None:
         offsets.refuses = True
         worker.put("run", {P: 5})
         self.settle(worker)
-        found = counts_of(worker.read.id)
-        assert (found.succeeded, found.committed, found.error) == (0, {}, "not now")
-        assert found.failed >= 1
+        result = counts_of(worker.read.id)
+        assert (result.succeeded, result.committed, result.error) == (0, {}, "not now")
+        assert result.failed >= 1
 
         offsets.refuses = False
-        until(lambda: found.committed)  # which is noted last
+        until(lambda: result.committed)  # which is noted last
 
-        assert (found.succeeded, found.committed, found.error) == (1, {P: 5}, None)
+        assert (result.succeeded, result.committed, result.error) == (1, {P: 5}, None)
         assert offsets.taken == [{P: 5}]
 
     def test_the_end_of_a_run_commits_what_failed_before(self, worker: Worker, offsets: Offsets) -> None:
@@ -296,7 +298,7 @@ class TestWorker:
         assert offsets.taken == [{P: 1}, {P: 3}]
 
 
-def test_a_query_goes_on_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
+def test_a_query_continues_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     users = {"admin": "admin-secret", "reader": "reader-secret"}
@@ -310,28 +312,28 @@ def test_a_query_goes_on_while_the_brokers_refuse_commits_and_the_next_one_repai
         }
         cluster = Cluster(kafka.bootstrap_servers, properties=login)
         plan = read_plan("orders", group_id="refused")
-        found = counts_of(read_id(plan, cluster))
+        result = counts_of(read_id(plan, cluster))
         rows = read_stream(spark, plan, cluster)
         with caplog.at_level(logging.WARNING, "kdsl.commits"):
             kafka.produce("orders", "a")
             query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c")).start()
             for value in "bc":
                 query.processAllAvailable()
-                before = found.failed
+                before = result.failed
                 kafka.produce("orders", value)
-                until(lambda before=before: found.failed > before)  # type: ignore[misc]
+                until(lambda before=before: result.failed > before)  # type: ignore[misc]
         assert query.isActive
-        assert (found.succeeded, found.committed) == (0, {})
+        assert (result.succeeded, result.committed) == (0, {})
         (warned,) = of_commits(caplog)
         assert "may not" in warned.getMessage() or "authorization" in warned.getMessage().lower()
         assert "reader-secret" not in caplog.text
 
         kafka.allow("reader", "READ", "DESCRIBE", group="refused")
-        until(lambda: found.error is None and found.succeeded > 0)
+        until(lambda: result.error is None and result.succeeded > 0)
         query.processAllAvailable()
         query.stop()
 
         ends = {("orders", p): at for p, at in kafka.end_offsets("orders").items()}
         admin = LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers, properties=kafka.java_properties), "Orders")
-        until(lambda: found.committed == ends)  # the brokers have them a moment earlier
+        until(lambda: result.committed == ends)  # the brokers have them a moment earlier
         assert admin.committed("refused", list(ends)) == ends

@@ -20,12 +20,12 @@ from tests.run.read_plans import read_plan
 
 watch.wait_for_commits = lambda: commits.wait_for_commits(120)  # as long as a busy machine may take
 servers, topic, checkpoint = sys.argv[1:]
-plan, found = read_plan(topic, group_id=f"group-of-{topic}", stop=Stop("latest"), max_records=1), []
+plan, ended = read_plan(topic, group_id=f"group-of-{topic}", stop=Stop("latest"), max_records=1), []
 for _ in range(2):
     rows = read_stream(spark, plan, Cluster(servers))
     query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-    found.append(query.awaitTermination(150))
-print(json.dumps(found))
+    ended.append(query.awaitTermination(150))
+print(json.dumps(ended))
 """
 
 

@@ -60,7 +60,7 @@ def test_a_stream_over_a_pattern_that_matches_no_topic_ends(streams: Streams) ->
         assert query.exception() is None
 
 
-def test_a_query_with_a_source_that_goes_on_is_not_stopped(streams: Streams, kdsl_kafka: RunningKafka) -> None:
+def test_a_query_with_an_unbounded_source_is_not_stopped(streams: Streams, kdsl_kafka: RunningKafka) -> None:
     rows: list[str] = []
     bounded = streams.read(stop=LATEST)
     goes_on = streams.read(group_id=f"{streams.group}-2")
@@ -76,7 +76,7 @@ def test_a_query_with_a_source_that_goes_on_is_not_stopped(streams: Streams, kds
     query.stop()
 
 
-def test_windows_that_a_watermark_closes_are_told_before_the_end(streams: Streams, kdsl_kafka: RunningKafka) -> None:
+def test_windows_closed_by_a_watermark_are_returned_before_the_end(streams: Streams, kdsl_kafka: RunningKafka) -> None:
     from pyspark.sql import functions as sf
 
     from kdsl.testing import Record

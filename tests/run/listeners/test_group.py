@@ -1,4 +1,4 @@
-"""The duplicate-group check: two queries in one group, with the check and without (RULES: seed 000; S20)."""
+"""The duplicate-group check: two queries in one group, with the check and without (S20)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kdsl.testing import RunningKafka
 from tests.run.listeners.queries import Streams, until
 
 
-def test_a_second_query_of_the_group_is_refused_and_the_first_goes_on(
+def test_a_second_query_of_the_group_is_refused_and_the_first_continues(
     streams: Streams, kdsl_kafka: RunningKafka
 ) -> None:
     first = streams.start(check_group=True)

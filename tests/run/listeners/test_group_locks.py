@@ -27,7 +27,7 @@ def progress(read: Read, run: str) -> tuple[Progress, tuple[ReadProgress, ...]]:
     return Progress(Query("q", run), 0, 1, {}), (ReadProgress(read, None, Offsets({}, {}), None, 0, 0),)
 
 
-def test_a_group_is_held_from_the_read_to_the_end_of_its_query(read: Read) -> None:
+def test_a_group_is_locked_from_the_read_to_the_end_of_its_query(read: Read) -> None:
     holds, other = GroupLocks(), GroupLocks()
     holds.acquire(read)
     holds.on_progress(*progress(read, "run"))
@@ -43,7 +43,7 @@ def test_a_group_is_held_from_the_read_to_the_end_of_its_query(read: Read) -> No
     other.on_end(Query("q", "next"))
 
 
-def test_a_read_that_is_made_again_before_its_query_begins_is_no_other(read: Read) -> None:
+def test_a_read_that_is_repeated_before_its_query_starts_is_the_same_read(read: Read) -> None:
     holds = GroupLocks()
     holds.acquire(read)
 

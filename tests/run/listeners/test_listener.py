@@ -32,7 +32,7 @@ class Broken:
         raise ValueError("no end")
 
 
-def test_an_observer_is_told_start_progress_and_end_with_the_offsets_of_each_read(
+def test_an_observer_receives_start_progress_and_end_with_the_offsets_of_each_read(
     streams: Streams, seen: Seen, kdsl_kafka: RunningKafka
 ) -> None:
     first = streams.run()
@@ -52,7 +52,9 @@ def test_an_observer_is_told_start_progress_and_end_with_the_offsets_of_each_rea
     assert ended.error is None
 
 
-def test_a_start_is_told_where_spark_does_not_give_the_query(seen: Seen, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_start_is_reported_even_if_spark_does_not_provide_the_query(
+    seen: Seen, caplog: pytest.LogCaptureFixture
+) -> None:
     another_spark: Any = object()
 
     Listener(another_spark).receive("start", {"id": "a query", "runId": "a run", "name": None})
@@ -61,7 +63,7 @@ def test_a_start_is_told_where_spark_does_not_give_the_query(seen: Seen, caplog:
     assert "has no attribute 'streams'" in caplog.text
 
 
-def test_the_end_of_a_query_that_failed_says_why(streams: Streams, seen: Seen) -> None:
+def test_the_end_of_a_failed_query_has_the_reason(streams: Streams, seen: Seen) -> None:
     rows = streams.read().selectExpr("raise_error('broken')")
     query: StreamingQuery = streams.writer(rows).start()
     with pytest.raises(Exception, match="broken"):
@@ -73,7 +75,7 @@ def test_the_end_of_a_query_that_failed_says_why(streams: Streams, seen: Seen) -
     assert seen.of(query, "progressed") == []
 
 
-def test_what_an_observer_raises_is_logged_and_hurts_nobody(
+def test_exceptions_of_an_observer_are_logged_and_affect_nothing_else(
     streams: Streams, seen: Seen, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Broken()
@@ -102,7 +104,7 @@ def test_a_session_has_one_listener(streams: Streams) -> None:
     assert len([s for s in sessions() if s is streams.spark]) == 1
 
 
-def test_sources_of_others_are_no_reads(streams: Streams, seen: Seen) -> None:
+def test_other_sources_are_not_reads(streams: Streams, seen: Seen) -> None:
     listen(streams.spark)
     rows = streams.spark.readStream.format("rate").load()
     query = rows.writeStream.format("noop").trigger(once=True).start()
@@ -113,7 +115,7 @@ def test_sources_of_others_are_no_reads(streams: Streams, seen: Seen) -> None:
     assert (progress.sources, reads) == (1, ())
 
 
-def test_an_id_tells_reads_apart_by_brokers_topics_and_group() -> None:
+def test_an_id_distinguishes_reads_by_brokers_topics_and_group() -> None:
     from kdsl.cluster import Cluster
 
     one = read_id(read_plan("a"), Cluster("h:1"))
@@ -134,11 +136,11 @@ def test_a_read_of_sparks_own_source_is_found_by_its_topics() -> None:
 
     cluster = Cluster("by-topics:1")
 
-    def made(*topics: str, **plan: object) -> Read:
+    def make_read(*topics: str, **plan: object) -> Read:
         return register(read_plan(*topics, transport="jvm", **plan), cluster)  # type: ignore[arg-type]
 
-    one, both = made("x1"), made("x1", "x2")
-    matching = made(pattern="x[0-9]")
+    one, both = make_read("x1"), make_read("x1", "x2")
+    matching = make_read(pattern="x[0-9]")
     register(read_plan("x1", group_id="of librdkafka"), cluster)
 
     assert find_by_topics(["x1"]) == (one,)

@@ -27,7 +27,7 @@ def test_the_offsets_of_reads_with_the_same_topics_go_to_the_group_of_each(
     assert streams.committed() == ends
 
 
-def test_a_report_that_is_read_when_its_query_has_ended_still_tells_the_read(streams: Streams) -> None:
+def test_a_report_that_is_read_after_its_query_ended_still_names_the_read(streams: Streams) -> None:
     streams.read(transport="jvm", group_id="of another read")
     query = streams.start(transport="jvm")
     run = {"id": str(query.id), "runId": str(query.runId), "name": None}

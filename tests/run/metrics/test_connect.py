@@ -29,19 +29,20 @@ while query.isActive:
 query.awaitTermination()
 
 
-def told():
-    found = metrics(query)
-    read, written = found.source, found.sink
+def sample():
+    snapshot = metrics(query)
+    read, written = snapshot.source, snapshot.sink
     offsets = [[*place, at] for place, at in read.current_offsets.items()]
     return [read.num_records_in, read.num_bytes_in, read.pending_records, offsets, written.num_records_out]
 
 
 until = time.monotonic() + 120
-while told()[0] < 5 and time.monotonic() < until:
+while sample()[0] < 5 and time.monotonic() < until:
     time.sleep(0.1)
-found = metrics(query)
-bytes_out = found.sink.num_bytes_out
-print(json.dumps({"told": told(), "again": told(), "bytes_out": bytes_out, "name": found.name, "batch": found.batch}))
+snapshot = metrics(query)
+bytes_out = snapshot.sink.num_bytes_out
+print(json.dumps({"first": sample(), "again": sample(), "bytes_out": bytes_out, "name": snapshot.name,
+    "batch": snapshot.batch}))
 spark.stop()
 """
 
@@ -53,8 +54,8 @@ def test_counters_offsets_and_lag_are_those_of_the_topics(
     kdsl_kafka.produce(source, "a", "bb", "ccc", "dddd", "eeeee")
     places = (kdsl_kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint"))
 
-    found = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
+    document = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
 
-    assert found["told"] == found["again"] == [5, 15, 0, [[source, 0, 5]], 5]
-    assert found["bytes_out"] == 15  # the server's commits run on this machine
-    assert (found["name"], found["batch"]) == ("copy", 1)
+    assert document["first"] == document["again"] == [5, 15, 0, [[source, 0, 5]], 5]
+    assert document["bytes_out"] == 15  # the server's commits run on this machine
+    assert (document["name"], document["batch"]) == ("copy", 1)

@@ -71,7 +71,7 @@ def only(query: StreamingQuery) -> SourceMetrics:
     return metrics(query).source
 
 
-def observed(query: StreamingQuery, what: str = "metrics") -> list[Any]:
+def observations(query: StreamingQuery, what: str = "metrics") -> list[Any]:
     """What Spark's own progress shows, batch by batch."""
     metrics(query)  # so that no report waits for the listener
     rows = [row for p in query.recentProgress for row in p.observedMetrics.values()]
@@ -89,18 +89,20 @@ class TestSource:
 
         query = run(read_stream(spark, read_plan(topic), cluster))
 
-        found = only(query)
-        assert found.table == "Orders"
-        assert found.num_records_in == 102
-        assert found.num_bytes_in == sizes(records) + 1  # ü has two bytes
-        assert found.current_offsets == {(topic, 0): 35, (topic, 1): 34, (topic, 2): 33}
-        assert found.pending_records == found.pending_bytes == found.pending_seconds == found.uncommitted_records == 0
-        assert found.partition_lags == dict.fromkeys(found.current_offsets, 0)
-        assert found.num_records_in_per_second > 0
-        assert (found.num_bytes_in_per_second or 0) > 0
-        assert found.records_lost == found.num_records_filtered == 0
-        assert sum(p["numRecordsIn"] for p in observed(query)) == 102
-        assert sum(p["numBytesIn"] for p in observed(query)) == found.num_bytes_in
+        result = only(query)
+        assert result.table == "Orders"
+        assert result.num_records_in == 102
+        assert result.num_bytes_in == sizes(records) + 1  # ü has two bytes
+        assert result.current_offsets == {(topic, 0): 35, (topic, 1): 34, (topic, 2): 33}
+        assert (
+            result.pending_records == result.pending_bytes == result.pending_seconds == result.uncommitted_records == 0
+        )
+        assert result.partition_lags == dict.fromkeys(result.current_offsets, 0)
+        assert result.num_records_in_per_second > 0
+        assert (result.num_bytes_in_per_second or 0) > 0
+        assert result.records_lost == result.num_records_filtered == 0
+        assert sum(p["numRecordsIn"] for p in observations(query)) == 102
+        assert sum(p["numBytesIn"] for p in observations(query)) == result.num_bytes_in
         assert sum(p.numInputRows for p in query.recentProgress) == 102
 
     def test_keys_that_the_table_does_not_read_count_and_so_do_records_without_a_row(
@@ -184,7 +186,7 @@ class TestSource:
                 if source.pending_records:
                     assert (source.pending_seconds or 0) >= 3600
 
-    def test_open_transactions_are_told_apart_from_the_lag(
+    def test_open_transactions_are_distinguished_from_the_lag(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any
     ) -> None:
         topic = kdsl_topic()
@@ -219,27 +221,27 @@ class TestSource:
         run(read_stream(spark, plan, going_on))
         kdsl_kafka.produce(topic, *"defgh")
         kdsl_kafka.delete_records(topic, {0: 7})
-        found = only(run(read_stream(spark, plan, going_on)))
+        result = only(run(read_stream(spark, plan, going_on)))
         again = only(run(read_stream(spark, plan, going_on)))
 
-        assert (found.records_lost, found.num_records_in) == (4, 1)
+        assert (result.records_lost, result.num_records_in) == (4, 1)
         kdsl_kafka.produce(topic, "i")
         again = only(run(read_stream(spark, plan, going_on)))
         assert (again.records_lost, again.num_records_in) == (4, 1)
 
-    def test_counters_begin_anew_with_a_restart_and_offsets_go_on(
+    def test_counters_restart_at_zero_and_offsets_continue(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic()
-        found = []
+        results = []
         for n in (3, 2):
             kdsl_kafka.produce(topic, *["x"] * n)
             query = run(read_stream(spark, read_plan(topic), cluster))
-            found.append((metrics(query).query, only(query).num_records_in, only(query).current_offsets))
+            results.append((metrics(query).query, only(query).num_records_in, only(query).current_offsets))
             assert metrics(query).run == str(query.runId)
 
-        assert found[0][0] == found[1][0]
-        assert [(count, offsets[topic, 0]) for _, count, offsets in found] == [(3, 3), (2, 5)]
+        assert results[0][0] == results[1][0]
+        assert [(count, offsets[topic, 0]) for _, count, offsets in results] == [(3, 3), (2, 5)]
 
     def test_rows_that_are_used_twice_are_counted_once(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
@@ -274,12 +276,12 @@ class TestSource:
 
         query = run(read_stream(spark, read_plan(one), cluster).union(read_stream(spark, read_plan(two), cluster)))
 
-        found = metrics(query)
-        assert sorted((next(iter(s.current_offsets))[0], s.num_records_in) for s in found.sources) == sorted(
+        result = metrics(query)
+        assert sorted((next(iter(s.current_offsets))[0], s.num_records_in) for s in result.sources) == sorted(
             [(one, 3), (two, 5)]
         )
         with pytest.raises(ValueError, match="has 2 sources"):
-            _ = found.source
+            _ = result.source
 
     def test_the_same_table_read_twice_in_a_query_counts_twice(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
@@ -310,16 +312,16 @@ class TestSource:
         assert lag is not None
         assert 1_800_000 < lag < 7_200_000
 
-    def test_a_query_without_data_has_no_numbers_but_its_place(
+    def test_a_query_without_data_has_only_its_position(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic(partitions=2)
 
-        found = metrics(run(read_stream(spark, read_plan(topic), cluster)))
+        result = metrics(run(read_stream(spark, read_plan(topic), cluster)))
 
-        assert [s.num_records_in for s in found.sources] in ([], [0])
+        assert [s.num_records_in for s in result.sources] in ([], [0])
 
-    def test_a_stream_has_the_columns_of_its_table_and_no_more(
+    def test_a_stream_has_exactly_the_columns_of_its_table(
         self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
         topic = kdsl_topic()
@@ -332,16 +334,16 @@ class TestSource:
     ) -> None:
         topic = kdsl_topic()
         df = read_stream(spark, read_plan(topic), cluster)
-        found = []
+        results = []
         for n, name in enumerate(("one", "two")):
             kdsl_kafka.produce(topic, *"abc")
             writer = df.writeStream.format("noop").option("checkpointLocation", str(tmp_path / name))
             query = writer.trigger(availableNow=True).start()
             assert query.awaitTermination(300)
-            found.append((only(query).num_records_in, only(query).num_bytes_in))
-            assert found[n] == (3 * n + 3, 3 * n + 3)
+            results.append((only(query).num_records_in, only(query).num_bytes_in))
+            assert results[n] == (3 * n + 3, 3 * n + 3)
 
-    def test_the_numbers_stand_in_sparks_own_json_as_whole_numbers(
+    def test_the_numbers_are_integers_in_sparks_own_json(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
         topic = kdsl_topic()
@@ -399,7 +401,7 @@ class TestSource:
         query = run(read_stream(spark, read_plan(topic), cluster), lambda df, batch: df.collect())
 
         assert only(query).num_records_in == 3
-        assert [row["numRecordsIn"] for row in observed(query)] == [3]
+        assert [row["numRecordsIn"] for row in observations(query)] == [3]
 
     def test_a_session_can_do_without(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
@@ -412,7 +414,7 @@ class TestSource:
         finally:
             spark.conf.unset("spark.kdsl.metrics")
 
-        assert observed(query) == []
+        assert observations(query) == []
         assert (only(query).num_records_in, only(query).num_bytes_in) == (3, None)
 
 
@@ -432,15 +434,15 @@ class TestState:
             return only(query).num_keys_in_state, only(query).state_bytes
 
         put("+U", 0, 1000)
-        keys, kept = sizes(run(Users.read_stream(spark, cluster), lambda df, _: (df.count(), df.count())))
+        keys, result = sizes(run(Users.read_stream(spark, cluster), lambda df, _: (df.count(), df.count())))
         assert keys == 1000, "rows that are used twice count once"
-        assert (kept or 0) > 1000
+        assert (result or 0) > 1000
         put("-D", 0, 990)
         again = run(Users.read_stream(spark, cluster))
-        keys, kept = sizes(again)
+        keys, result = sizes(again)
         assert keys == 10
-        assert 0 < (kept or 0) < 10_000
-        assert sum(p["numKeysInState"] for p in observed(again, "state")) == 10
+        assert 0 < (result or 0) < 10_000
+        assert sum(p["numKeysInState"] for p in observations(again, "state")) == 10
         put("-D", 990, 1000)
         assert sizes(run(Users.read_stream(spark, cluster))) == (0, 0)
 
@@ -452,8 +454,8 @@ class TestState:
 
         Users.write(spark.range(3).withColumnRenamed("id", "user_id"), cluster)
 
-        found = only(run(Users.read_stream(spark, cluster)))
-        assert (found.num_records_in, found.num_keys_in_state, found.state_bytes) == (3, None, None)
+        result = only(run(Users.read_stream(spark, cluster)))
+        assert (result.num_records_in, result.num_keys_in_state, result.state_bytes) == (3, None, None)
 
 
 class TestClients:
@@ -465,14 +467,14 @@ class TestClients:
         often = {"client.id.prefix": "shop", "statistics.interval.ms": "5"}
         cluster = Cluster(kdsl_kafka.bootstrap_servers, properties=often)
 
-        found = only(run(read_stream(spark, read_plan(topic, max_records=2_000), cluster)))
+        result = only(run(read_stream(spark, read_plan(topic, max_records=2_000), cluster)))
 
-        assert found.client
-        assert all(id_.startswith("shop-consumer-") for id_ in found.client)
-        told = max(found.client.values(), key=lambda one: one["records-consumed-total"])
-        assert told["records-consumed-total"] > 0
-        assert told["bytes-consumed-total"] >= told["records-consumed-total"] * 100
-        assert told["connection-count"] >= 1
+        assert result.client
+        assert all(id_.startswith("shop-consumer-") for id_ in result.client)
+        message = max(result.client.values(), key=lambda one: one["records-consumed-total"])
+        assert message["records-consumed-total"] > 0
+        assert message["bytes-consumed-total"] >= message["records-consumed-total"] * 100
+        assert message["connection-count"] >= 1
 
     def test_they_can_be_switched_off(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any
@@ -481,7 +483,7 @@ class TestClients:
         kdsl_kafka.produce(topic, *["x"] * 20_000)
         off = {"register.consumer.metrics": "false", "statistics.interval.ms": "5"}
 
-        found = only(
+        result = only(
             run(
                 read_stream(
                     spark, read_plan(topic, max_records=2_000), Cluster(kdsl_kafka.bootstrap_servers, properties=off)
@@ -489,8 +491,8 @@ class TestClients:
             )
         )
 
-        assert found.client == {}
-        assert found.num_records_in == 20_000
+        assert result.client == {}
+        assert result.num_records_in == 20_000
 
 
 class TestSink:
@@ -513,15 +515,15 @@ class TestSink:
         for n in (7, 2):
             kdsl_kafka.produce(source, *(Record(f'{{"id": {i}}}', None, (), i % 2) for i in range(n)))
             query = self.copy(spark, plan, to, cluster, tmp_path)
-            found = metrics(query)
+            result = metrics(query)
             written = kdsl_kafka.read(to)
 
-            assert found.source.num_records_in == found.sink.num_records_out == n
-            assert found.sink.num_records_out_per_second > 0
-            assert found.sink.records_lost == 0
-            assert (found.sink.current_send_time or -1) >= 0
+            assert result.source.num_records_in == result.sink.num_records_out == n
+            assert result.sink.num_records_out_per_second > 0
+            assert result.sink.records_lost == 0
+            assert (result.sink.current_send_time or -1) >= 0
             total = sum(len(m.value() or b"") for m in written)
-            assert (found.sink.num_bytes_out or 0) + known == total
+            assert (result.sink.num_bytes_out or 0) + known == total
             known = total
 
     def test_a_producer_is_known_by_an_id_of_its_own(
@@ -533,8 +535,8 @@ class TestSink:
         kdsl_kafka.produce(source, *('{"id": 1}' for _ in range(200)))
         plan = read_plan(source, value=part("json", {"id": "BIGINT"}), max_records=50)
 
-        found = metrics(self.copy(spark, plan, to, cluster, tmp_path)).sink
+        result = metrics(self.copy(spark, plan, to, cluster, tmp_path)).sink
 
-        assert found.client
-        assert all(id_.startswith("shop-producer-") for id_ in found.client)
-        assert max(told["record-send-total"] for told in found.client.values()) > 0
+        assert result.client
+        assert all(id_.startswith("shop-producer-") for id_ in result.client)
+        assert max(message["record-send-total"] for message in result.client.values()) > 0

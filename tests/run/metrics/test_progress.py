@@ -15,11 +15,11 @@ from kdsl.run.metrics.source_reports import Reporter
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Any:
+def report_store(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the driver keeps, empty."""
-    made = accumulated._ReportStore()
-    monkeypatch.setattr(accumulated, "_STORE", made)
-    return made
+    result = accumulated._ReportStore()
+    monkeypatch.setattr(accumulated, "_STORE", result)
+    return result
 
 
 def report(records: int, task: str = "a") -> str:
@@ -32,48 +32,48 @@ def document(batch: int, **more: Any) -> dict[str, Any]:
     return {"id": "q", "batchId": batch, "durationMs": {"addBatch": 3}, **more}
 
 
-def test_the_reports_of_a_batch_stand_beside_what_spark_observed(kept: Any) -> None:
-    kept.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
-    kept.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
+def test_the_reports_of_a_batch_are_next_to_sparks_observations(report_store: Any) -> None:
+    report_store.extend([("q", 1, "kdsl.x.1", report(3)), ("q", 1, "kdsl.x.1", report(2, "b"))])
+    report_store.extend([("q", 2, "kdsl.x.1", report(9)), ("other", 1, "kdsl.x.1", report(9))])
 
-    found = add_reports(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
+    result = add_reports(document(1, observedMetrics={"mine": {"n": 1}}))["observedMetrics"]
 
-    assert found["mine"] == {"n": 1}
-    numbers = found["kdsl.x.1"]["metrics"]
+    assert result["mine"] == {"n": 1}
+    numbers = result["kdsl.x.1"]["metrics"]
     assert (numbers["numRecordsIn"], numbers["numBytesIn"], len(numbers["reports"])) == (5, 50, 2)
     assert "currentFetchEventTimeLag" not in numbers, "no record had a timestamp"
 
 
-def test_a_progress_of_waiting_has_the_number_of_the_next_batch_and_none_of_its_reports(kept: Any) -> None:
-    kept.extend([("q", 1, "kdsl.x.1", report(3))])
+def test_an_idle_progress_has_the_number_of_the_next_batch_and_none_of_its_reports(report_store: Any) -> None:
+    report_store.extend([("q", 1, "kdsl.x.1", report(3))])
     waiting = document(1, durationMs={"latestOffset": 1})
 
     assert add_reports(waiting) is waiting
 
 
-def test_a_batch_without_reports_is_as_it_was(kept: Any) -> None:
-    told = document(1)
+def test_a_batch_without_reports_is_unchanged(report_store: Any) -> None:
+    message = document(1)
 
-    assert add_reports(told) is told
+    assert add_reports(message) is message
 
 
-def test_of_many_reports_those_of_the_last_batches_are_kept_and_of_a_batch_all(kept: Any) -> None:
+def test_all_reports_of_the_last_batches_are_kept(report_store: Any) -> None:
     text = report(1)
     for n in range(300):
-        kept.extend([("q", n, "kdsl.x.1", text)] * 100)
+        report_store.extend([("q", n, "kdsl.x.1", text)] * 100)
 
     assert reports_of_batch("q", 0) == reports_of_batch("q", 99) == {}
     assert [len(reports_of_batch("q", n)["kdsl.x.1"]) for n in (100, 299)] == [100, 100]
 
-    kept.extend([("q", 300, "kdsl.x.1", text)] * 50_000)
+    report_store.extend([("q", 300, "kdsl.x.1", text)] * 50_000)
     assert len(reports_of_batch("q", 300)["kdsl.x.1"]) == 50_000
     assert reports_of_batch("q", 299) == {}
 
 
-def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts_once(kept: Any) -> None:
-    kept.extend([("q", 1, "kdsl.x.1", report(3)), ("other", 1, "kdsl.x.1", report(9))])
+def test_a_batch_that_a_query_has_run_in_part_before_it_was_started_again_counts_once(report_store: Any) -> None:
+    report_store.extend([("q", 1, "kdsl.x.1", report(3)), ("other", 1, "kdsl.x.1", report(9))])
     METRICS.on_start(Query("q", "run 2"))
-    kept.extend([("q", 1, "kdsl.x.2", report(5))])
+    report_store.extend([("q", 1, "kdsl.x.2", report(5))])
 
     assert list(reports_of_batch("q", 1)) == ["kdsl.x.2"]
     assert list(reports_of_batch("other", 1)) == ["kdsl.x.1"]
@@ -86,17 +86,17 @@ class Unwilling:
         raise TypeError("read-only")
 
 
-def test_numbers_that_sparks_object_does_not_take_are_told_nevertheless(
-    kept: Any, caplog: pytest.LogCaptureFixture
+def test_numbers_that_sparks_object_does_not_accept_are_reported_nevertheless(
+    report_store: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    kept.extend([("q", 1, "kdsl.x.1", report(3))])
+    report_store.extend([("q", 1, "kdsl.x.1", report(3))])
 
-    found = add_reports(document(1), Unwilling())["observedMetrics"]
+    result = add_reports(document(1), Unwilling())["observedMetrics"]
 
-    assert found["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
+    assert result["kdsl.x.1"]["metrics"]["numRecordsIn"] == 3
     assert "kdsl.x.1" in caplog.text
     assert "read-only" in caplog.text
 
 
-def test_outside_a_batch_of_a_stream_nothing_is_told() -> None:
+def test_nothing_is_reported_outside_of_a_batch() -> None:
     accumulated.send_report(-99, "kdsl.x.1", report(1))

@@ -41,7 +41,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     }
 
 
-def test_values_of_all_queries_are_told_by_query_and_table(page: Page) -> None:
+def test_values_of_all_queries_are_labelled_by_query_and_table(page: Page) -> None:
     of_copy = {("query", "copy"), ("table", "Orders")}
     of_two = {("query", "id-2"), ("table", "Orders")}
 
@@ -54,7 +54,7 @@ def test_values_of_all_queries_are_told_by_query_and_table(page: Page) -> None:
     assert page["kdsl_consumer_records_consumed_total", frozenset({*of_copy, ("client_id", "kdsl-1")})] == 9
 
 
-def test_what_is_not_known_is_not_told(page: Page) -> None:
+def test_unknown_values_are_not_reported(page: Page) -> None:
     assert not any(name.startswith("kdsl_num_bytes_in") for name, _ in page)
 
 

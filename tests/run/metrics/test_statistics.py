@@ -23,46 +23,48 @@ def mock_cluster() -> Iterator[MockCluster]:
 
 
 def test_a_producer(mock_cluster: MockCluster) -> None:
-    told: list[str] = []
-    producer = Producer({"bootstrap.servers": mock_cluster.servers[0], **EVERY, "stats_cb": told.append})
+    messages: list[str] = []
+    producer = Producer({"bootstrap.servers": mock_cluster.servers[0], **EVERY, "stats_cb": messages.append})
     for value in VALUES:
         producer.produce("orders", value)
     assert producer.flush(120) == 0
-    told.clear()
-    while not told:
+    messages.clear()
+    while not messages:
         producer.poll(0.1)
 
-    found = client_metrics(told[-1])
+    result = client_metrics(messages[-1])
 
-    assert found.keys() == PRODUCER.keys()
-    assert (found["record-send-total"], found["byte-total"], found["record-size-avg"]) == (3, 6, 2)
-    assert found["buffer-available-bytes"] == found["buffer-total-bytes"] > 1_000_000
-    assert found["request-latency-max"] >= found["request-latency-avg"] >= 0
-    assert found["request-size-avg"] == pytest.approx(found["outgoing-byte-total"] / found["request-total"], abs=0.001)
-    assert found["connection-creation-total"] >= found["connection-count"] >= 1
+    assert result.keys() == PRODUCER.keys()
+    assert (result["record-send-total"], result["byte-total"], result["record-size-avg"]) == (3, 6, 2)
+    assert result["buffer-available-bytes"] == result["buffer-total-bytes"] > 1_000_000
+    assert result["request-latency-max"] >= result["request-latency-avg"] >= 0
+    assert result["request-size-avg"] == pytest.approx(
+        result["outgoing-byte-total"] / result["request-total"], abs=0.001
+    )
+    assert result["connection-creation-total"] >= result["connection-count"] >= 1
 
 
 def test_a_consumer(mock_cluster: MockCluster) -> None:
     mock_cluster.produce("orders", *VALUES)
-    told: list[str] = []
-    settings = {"bootstrap.servers": mock_cluster.servers[0], "group.id": "tests", **EVERY, "stats_cb": told.append}
+    sample: list[str] = []
+    settings = {"bootstrap.servers": mock_cluster.servers[0], "group.id": "tests", **EVERY, "stats_cb": sample.append}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition("orders", 0, 0)])
     messages = consumer.consume(3, 120)
-    told.clear()
-    while not told or not client_metrics(told[-1])["fetch-total"]:
+    sample.clear()
+    while not sample or not client_metrics(sample[-1])["fetch-total"]:
         consumer.poll(0.1)
     consumer.close()
 
-    found = client_metrics(told[-1])
+    result = client_metrics(sample[-1])
 
     assert len(messages) == 3
-    assert found.keys() == CONSUMER.keys()
-    assert found["records-consumed-total"] >= 3
-    requests = orjson.loads(told[-1])["brokers"].values()
-    assert found["fetch-total"] == sum(broker["req"].get("Fetch", 0) for broker in requests)
-    assert found["records-per-request-avg"] == pytest.approx(
-        found["records-consumed-total"] / found["fetch-total"], abs=0.001
+    assert result.keys() == CONSUMER.keys()
+    assert result["records-consumed-total"] >= 3
+    requests = orjson.loads(sample[-1])["brokers"].values()
+    assert result["fetch-total"] == sum(broker["req"].get("Fetch", 0) for broker in requests)
+    assert result["records-per-request-avg"] == pytest.approx(
+        result["records-consumed-total"] / result["fetch-total"], abs=0.001
     )
-    assert found["assigned-partitions"] == 1
-    assert found["metadata-age"] >= 0
+    assert result["assigned-partitions"] == 1
+    assert result["metadata-age"] >= 0

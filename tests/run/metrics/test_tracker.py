@@ -63,7 +63,7 @@ def tracker(clock: Clock) -> Tracker:
     return Tracker("q", clock=clock)
 
 
-def shown(tracker: Tracker) -> SourceMetrics:
+def source_metrics(tracker: Tracker) -> SourceMetrics:
     return tracker.snapshot().source
 
 
@@ -71,27 +71,27 @@ class TestReports:
     def test_of_a_task_that_ran_twice_the_run_that_read_most_counts(self) -> None:
         whole, cut, other = report("a", "1", 5), report("a", "2", 3), report("b", "3", 2)
 
-        found = read_reports([cut, whole, other, report("a", "2", 1)])
+        result = read_reports([cut, whole, other, report("a", "2", 1)])
 
-        assert (found.records, found.bytes) == (7, 70)
+        assert (result.records, result.bytes) == (7, 70)
 
     def test_lags_are_of_the_last_record_and_the_event_of_the_slowest_task(self) -> None:
         fast = report("a", "1", 1, event=900, fetch_lag=100, emit_lag=110)
         slow = report("b", "2", 1, event=500, fetch_lag=20, emit_lag=30)
 
-        found = read_reports([fast, slow])
+        result = read_reports([fast, slow])
 
-        assert (found.event, found.fetch_lag, found.emit_lag) == (500, 100, 110)
+        assert (result.event, result.fetch_lag, result.emit_lag) == (500, 100, 110)
 
     def test_nothing_is_nothing(self) -> None:
         assert read_reports([]).records == 0
 
-    def test_the_name_of_an_observation_tells_the_read(self) -> None:
+    def test_the_name_of_an_observation_identifies_the_read(self) -> None:
         assert read_of(NAME) == READ
         assert read_of("mine") is None
         assert new_name(READ) != NAME
 
-    def test_a_task_without_rows_gives_one_of_the_tables_types(self) -> None:
+    def test_a_task_without_rows_returns_a_batch_of_the_tables_types(self) -> None:
         row = t.Row(
             (
                 t.Field("n", t.BigInt(nullable=False)),
@@ -111,111 +111,111 @@ class TestReports:
         batch.validate(full=True)
 
         assert batch.num_rows == 1
-        said = batch.column(batch.num_columns - 1)[0].as_py()
-        assert read_reports([said]).filtered == 3
+        message = batch.column(batch.num_columns - 1)[0].as_py()
+        assert read_reports([message]).filtered == 3
         assert list(rows.finish()) == []
 
 
 class TestTracker:
     def test_a_report_counts_once_however_often_it_comes(self, tracker: Tracker) -> None:
         one, two = document(0, 5, 9, report("a", "1", 5)), document(1, 9, 9, report("b", "2", 4))
-        for told in (one, two, one, two):
-            tracker.add_progress(told)
+        for message in (one, two, one, two):
+            tracker.add_progress(message)
 
-        assert (shown(tracker).num_records_in, shown(tracker).num_bytes_in) == (9, 90)
+        assert (source_metrics(tracker).num_records_in, source_metrics(tracker).num_bytes_in) == (9, 90)
 
     def test_rates_are_over_the_time_since_the_batch_before_began(self, tracker: Tracker) -> None:
         tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
-        first = shown(tracker).num_records_in_per_second
+        first = source_metrics(tracker).num_records_in_per_second
         tracker.add_progress(document(1, 25, 25, report("b", "2", 20)))
 
-        assert (first, shown(tracker).num_records_in_per_second) == (5.0, 2.0)
-        assert shown(tracker).num_bytes_in_per_second == 20.0
+        assert (first, source_metrics(tracker).num_records_in_per_second) == (5.0, 2.0)
+        assert source_metrics(tracker).num_bytes_in_per_second == 20.0
         tracker.idle()
-        assert shown(tracker).num_records_in_per_second == 0.0
+        assert source_metrics(tracker).num_records_in_per_second == 0.0
 
     def test_lag_in_records_bytes_and_seconds(self, tracker: Tracker, clock: Clock) -> None:
         event = int(START * 1000) - 60_000
         tracker.add_progress(document(0, 5, 9, report("a", "1", 5, event=event, fetch_lag=1, emit_lag=2)))
         clock.now = START + 10
 
-        found = shown(tracker)
-        assert (found.pending_records, found.pending_bytes, found.pending_seconds) == (4, 40, 70.0)
-        assert found.source_idle_time == 9_000.0
+        result = source_metrics(tracker)
+        assert (result.pending_records, result.pending_bytes, result.pending_seconds) == (4, 40, 70.0)
+        assert result.source_idle_time == 9_000.0
         tracker.add_progress(document(1, 9, 9, report("b", "2", 4)))
-        assert (shown(tracker).pending_records, shown(tracker).pending_seconds) == (0, 0.0)
+        assert (source_metrics(tracker).pending_records, source_metrics(tracker).pending_seconds) == (0, 0.0)
 
-    def test_without_reports_rows_stand_for_records_and_bytes_are_not_known(self, tracker: Tracker) -> None:
-        told = document(0, 5, 6)
-        told["sources"][0]["endOffset"] = {"orders": {"0": 5}}  # Spark's own source
-        told["sources"][0]["latestOffset"] = {"orders": {"0": 6}}
-        tracker.add_progress(told, {0: NamedRead(READ, "Orders")})
+    def test_without_reports_rows_count_as_records_and_bytes_are_unknown(self, tracker: Tracker) -> None:
+        message = document(0, 5, 6)
+        message["sources"][0]["endOffset"] = {"orders": {"0": 5}}  # Spark's own source
+        message["sources"][0]["latestOffset"] = {"orders": {"0": 6}}
+        tracker.add_progress(message, {0: NamedRead(READ, "Orders")})
 
-        found = shown(tracker)
-        assert (found.num_records_in, found.num_bytes_in, found.pending_records) == (7, None, 1)
-        assert found.pending_bytes is None
-        assert found.current_offsets == {("orders", 0): 5}
+        result = source_metrics(tracker)
+        assert (result.num_records_in, result.num_bytes_in, result.pending_records) == (7, None, 1)
+        assert result.pending_bytes is None
+        assert result.current_offsets == {("orders", 0): 5}
 
     def test_a_report_that_came_before_its_sources_were_known_counts_when_they_are(self, tracker: Tracker) -> None:
-        told = [document(0, 5, 6), document(1, 6, 6)]
-        for one, at in zip(told, (5, 6), strict=True):
+        messages = [document(0, 5, 6), document(1, 6, 6)]
+        for one, at in zip(messages, (5, 6), strict=True):
             one["sources"][0] |= {"endOffset": {"orders": {"0": at}}, "latestOffset": {"orders": {"0": 6}}}
             tracker.add_progress(one)  # from recentProgress, which comes before the listener's names
         assert tracker.snapshot().sources == ()
 
-        for one in (*told, *told):
+        for one in (*messages, *messages):
             tracker.add_progress(one, {0: NamedRead(READ, "Orders")})
 
-        found = shown(tracker)
-        assert (found.num_records_in, found.current_offsets, found.pending_records) == (14, {("orders", 0): 6}, 0)
+        result = source_metrics(tracker)
+        assert (result.num_records_in, result.current_offsets, result.pending_records) == (14, {("orders", 0): 6}, 0)
 
     def test_a_report_that_comes_late_counts_and_changes_no_gauge(self, tracker: Tracker) -> None:
         tracker.add_progress(document(1, 9, 9, report("b", "2", 4), sink={"numOutputRows": 4}))
-        before = shown(tracker)
+        before = source_metrics(tracker)
         tracker.add_progress(document(0, 5, 9, report("a", "1", 5), sink={"numOutputRows": 5}))
 
-        assert shown(tracker) == attrs.evolve(before, num_records_in=9, num_bytes_in=90)
+        assert source_metrics(tracker) == attrs.evolve(before, num_records_in=9, num_bytes_in=90)
         assert tracker.snapshot().batch == 1
 
-    def test_reports_are_remembered_for_as_long_as_they_may_come_again(self, tracker: Tracker) -> None:
+    def test_reports_are_remembered_as_long_as_they_may_be_repeated(self, tracker: Tracker) -> None:
         many = [{**document(0, 5, 5, report("a", str(n), 1)), "batchId": n} for n in range(1_500)]
-        for told in (*many, *many):
-            tracker.add_progress(told)
+        for message in (*many, *many):
+            tracker.add_progress(message)
 
-        assert shown(tracker).num_records_in == 1_500
+        assert source_metrics(tracker).num_records_in == 1_500
 
-    def test_a_source_that_is_not_kafka_is_none(self, tracker: Tracker) -> None:
-        told = document(0, 5, 6)
-        told["sources"][0] = {"endOffset": {"logOffset": 0}, "numInputRows": 3}
-        tracker.add_progress(told)
+    def test_a_source_that_is_not_kafka_is_ignored(self, tracker: Tracker) -> None:
+        message = document(0, 5, 6)
+        message["sources"][0] = {"endOffset": {"logOffset": 0}, "numInputRows": 3}
+        tracker.add_progress(message)
 
         assert tracker.snapshot().sources == ()
 
-    def test_a_new_run_begins_anew_and_reports_of_the_old_one_come_too_late(self, tracker: Tracker) -> None:
+    def test_a_new_run_starts_at_zero_and_ignores_reports_of_the_old_one(self, tracker: Tracker) -> None:
         tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
         tracker.begin("run-2")
         assert tracker.snapshot().sources == ()
         tracker.add_progress(document(1, 6, 6, report("b", "2", 1), run="run-1"))
         tracker.add_progress(document(2, 8, 8, report("c", "3", 2), run="run-2"))
 
-        assert (tracker.snapshot().run, shown(tracker).num_records_in) == ("run-2", 2)
+        assert (tracker.snapshot().run, source_metrics(tracker).num_records_in) == ("run-2", 2)
 
     def test_lost_records_and_open_transactions_come_from_the_offsets(self, tracker: Tracker) -> None:
-        told = document(0, 5, 5, report("a", "1", 5))
-        told["sources"][0]["endOffset"] = offsets(5, lost={"orders": {"0": 3}})
-        told["sources"][0]["latestOffset"] = offsets(5, high={"orders": {"0": 9}})
-        tracker.add_progress(told)
+        message = document(0, 5, 5, report("a", "1", 5))
+        message["sources"][0]["endOffset"] = offsets(5, lost={"orders": {"0": 3}})
+        message["sources"][0]["latestOffset"] = offsets(5, high={"orders": {"0": 9}})
+        tracker.add_progress(message)
 
-        assert (shown(tracker).records_lost, shown(tracker).uncommitted_records) == (3, 4)
+        assert (source_metrics(tracker).records_lost, source_metrics(tracker).uncommitted_records) == (3, 4)
 
-    def test_a_group_that_somebody_else_has_taken_is_told_as_long_as_it_is_so(self, tracker: Tracker) -> None:
-        told = document(0, 5, 5, report("a", "1", 5))
-        told["sources"][0]["latestOffset"] |= {"lost_lease": "g is held by x"}
-        tracker.add_progress(told)
-        assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (1, "g is held by x")
+    def test_a_group_taken_by_another_consumer_is_reported_as_long_as_it_lasts(self, tracker: Tracker) -> None:
+        message = document(0, 5, 5, report("a", "1", 5))
+        message["sources"][0]["latestOffset"] |= {"lost_lease": "g is held by x"}
+        tracker.add_progress(message)
+        assert (source_metrics(tracker).leases_lost, source_metrics(tracker).lost_lease) == (1, "g is held by x")
 
         tracker.add_progress(document(1, 6, 6, report("b", "1", 1)))
-        assert (shown(tracker).leases_lost, shown(tracker).lost_lease) == (0, None)
+        assert (source_metrics(tracker).leases_lost, source_metrics(tracker).lost_lease) == (0, None)
 
     def test_what_became_of_commits_is_asked_for(self, clock: Clock) -> None:
         @attrs.define
@@ -227,55 +227,59 @@ class TestTracker:
         tracker = Tracker("q", lambda read: Counts(), clock)
         tracker.add_progress(document(0, 5, 5, report("a", "1", 5)))
 
-        found = shown(tracker)
-        assert (found.commits_succeeded, found.commits_failed) == (2, 1)
-        assert found.committed_offsets == {("orders", 0): 4}
+        result = source_metrics(tracker)
+        assert (result.commits_succeeded, result.commits_failed) == (2, 1)
+        assert result.committed_offsets == {("orders", 0): 4}
 
 
 class TestState:
     """The size of an upsert table's state, which buckets tell that a batch has touched."""
 
-    def told(self, batch: int, *sizes: str, name: str = STATE, run: str = "run-1") -> dict[str, Any]:
-        made = document(batch, 5 + batch, 9, report("a", str(batch), 1), run=run)
-        made["observedMetrics"][name] = {"state": {"numKeysInState": 0, "buckets": list(sizes)}}
-        return made
+    def state_progress(self, batch: int, *sizes: str, name: str = STATE, run: str = "run-1") -> dict[str, Any]:
+        result = document(batch, 5 + batch, 9, report("a", str(batch), 1), run=run)
+        result["observedMetrics"][name] = {"state": {"numKeysInState": 0, "buckets": list(sizes)}}
+        return result
 
     def sizes(self, tracker: Tracker) -> tuple[int | None, int | None]:
-        return shown(tracker).num_keys_in_state, shown(tracker).state_bytes
+        return source_metrics(tracker).num_keys_in_state, source_metrics(tracker).state_bytes
 
     def test_buckets_add_up_and_each_has_its_last_size(self, tracker: Tracker) -> None:
         tracker.add_progress(document(0, 5, 9, report("a", "1", 1)))
         assert self.sizes(tracker) == (None, None), "no state is told of"
-        tracker.add_progress(self.told(1, "0 10 100", "7 2 30"))
+        tracker.add_progress(self.state_progress(1, "0 10 100", "7 2 30"))
         assert self.sizes(tracker) == (12, 130)
-        tracker.add_progress(self.told(2, "7 0 0", "9 1 5"))
+        tracker.add_progress(self.state_progress(2, "7 0 0", "9 1 5"))
         assert self.sizes(tracker) == (11, 105)
 
     def test_a_report_that_comes_again_or_late_changes_no_bucket_that_has_a_later_one(self, tracker: Tracker) -> None:
-        one, two, three = self.told(1, "0 1 10", "1 1 10"), self.told(2, "0 2 20", "2 5 50"), self.told(3, "1 3 30")
-        for told in (one, three, two, one):
-            tracker.add_progress(told)
+        one, two, three = (
+            self.state_progress(1, "0 1 10", "1 1 10"),
+            self.state_progress(2, "0 2 20", "2 5 50"),
+            self.state_progress(3, "1 3 30"),
+        )
+        for message in (one, three, two, one):
+            tracker.add_progress(message)
 
         assert self.sizes(tracker) == (10, 100)
 
     def test_two_reads_of_one_table_in_a_query_have_two_states(self, tracker: Tracker) -> None:
-        told = self.told(1, "0 1 10")
-        told["observedMetrics"] |= self.told(1, "0 2 20", name=new_name(READ))["observedMetrics"]
-        tracker.add_progress(told)
+        message = self.state_progress(1, "0 1 10")
+        message["observedMetrics"] |= self.state_progress(1, "0 2 20", name=new_name(READ))["observedMetrics"]
+        tracker.add_progress(message)
 
         assert self.sizes(tracker) == (3, 30)
 
     def test_values_that_no_row_before_has_are_counted_as_values_that_were_left_out(self, tracker: Tracker) -> None:
-        tracker.add_progress(self.told(1, "0 1 10 2", "7 2 30 0", "9 1 1 1"))
-        tracker.add_progress(self.told(2, "0 1 10 4"))
+        tracker.add_progress(self.state_progress(1, "0 1 10 2", "7 2 30 0", "9 1 1 1"))
+        tracker.add_progress(self.state_progress(2, "0 1 10 4"))
 
-        assert shown(tracker).num_records_dropped["unavailable"] == 7
+        assert source_metrics(tracker).num_records_dropped["unavailable"] == 7
         assert self.sizes(tracker) == (4, 41)
 
-    def test_a_new_run_does_not_know_the_buckets_that_it_has_not_touched(self, tracker: Tracker) -> None:
-        tracker.add_progress(self.told(1, "0 1 10"))
+    def test_a_new_run_does_not_report_untouched_buckets(self, tracker: Tracker) -> None:
+        tracker.add_progress(self.state_progress(1, "0 1 10"))
         tracker.begin("run-2")
-        tracker.add_progress(self.told(2, "1 2 20", run="run-2"))
+        tracker.add_progress(self.state_progress(2, "1 2 20", run="run-2"))
 
         assert self.sizes(tracker) == (2, 20)
 
@@ -339,7 +343,7 @@ class TestWritten:
         ),
     ],
 )
-def test_the_one_source_that_is_not_there_is_told(query: QueryMetrics, side: str, message: str) -> None:
+def test_a_single_missing_source_is_reported(query: QueryMetrics, side: str, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         getattr(query, side)
 

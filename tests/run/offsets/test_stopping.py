@@ -41,7 +41,7 @@ def test_a_time_ends_before_its_first_record_or_at_the_end(batch: bool) -> None:
     assert end(Stop("timestamp", timestamp=5), known, batch=batch) == End({A: 30, B: 200})
 
 
-def test_a_time_within_an_open_transaction_ends_a_batch_there_and_says_so() -> None:
+def test_a_time_within_an_open_transaction_ends_a_batch_there_and_is_logged() -> None:
     known = attrs.evolve(HELD, stop_at_time={A: 80, B: 30})
     stop = Stop("timestamp", timestamp=5)
 
@@ -78,7 +78,7 @@ def test_specific_offsets_end_before_them() -> None:
     assert end(at((0, 42), (1, 20))) == End({A: 42, B: 20})
 
 
-def test_a_partition_that_is_not_listed_ends_at_the_groups_offset_or_gives_nothing() -> None:
+def test_an_unlisted_partition_ends_at_the_groups_offset_or_returns_nothing() -> None:
     known = attrs.evolve(KNOWN, committed={B: 33})
 
     assert end(at((0, 42)), known) == End(

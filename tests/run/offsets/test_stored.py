@@ -40,33 +40,33 @@ def offsets(draw: st.DrawFn) -> Offsets:
 
 
 @given(offsets())
-def test_offsets_read_back_as_they_were_written(given: Offsets) -> None:
-    assert Offsets.from_json(json.loads(json.dumps(given.to_json()))) == given
+def test_offsets_survive_serialization(value: Offsets) -> None:
+    assert Offsets.from_json(json.loads(json.dumps(value.to_json()))) == value
 
 
 @given(offsets(), st.randoms())
-def test_equal_offsets_have_equal_texts(given: Offsets, chance: Random) -> None:
-    places = list(given.positions)
+def test_equal_offsets_have_equal_strings(value: Offsets, chance: Random) -> None:
+    places = list(value.positions)
     chance.shuffle(places)
     again = Offsets(
-        {place: given.positions[place] for place in places},
-        dict(reversed(list(given.ids.items()))),
-        given.startup,
-        given.begin,
-        given.lost,
-        given.read,
-        given.stop,
-        initial=given.initial,
-        packing=given.packing,
+        {place: value.positions[place] for place in places},
+        dict(reversed(list(value.ids.items()))),
+        value.startup,
+        value.begin,
+        value.lost,
+        value.read,
+        value.stop,
+        initial=value.initial,
+        packing=value.packing,
     )
 
-    assert json.dumps(again.to_json()) == json.dumps(given.to_json())
+    assert json.dumps(again.to_json()) == json.dumps(value.to_json())
 
 
 def test_the_document_is_readable_and_sorted() -> None:
-    given = Offsets({("b", 0): 1, ("a", 10): 7, ("a", 2): 5}, {"b": "idB", "a": "idA"}, "earliest", {("a", 2): 3})
+    sample = Offsets({("b", 0): 1, ("a", 10): 7, ("a", 2): 5}, {"b": "idB", "a": "idA"}, "earliest", {("a", 2): 3})
 
-    assert json.dumps(given.to_json()) == (
+    assert json.dumps(sample.to_json()) == (
         '{"version": 1, "startup": "earliest", "topics": {"a": {"id": "idA", "offsets": {"2": 5, "10": 7}}, '
         '"b": {"id": "idB", "offsets": {"0": 1}}}, "begin": {"a": {"2": 3}}}'
     )
@@ -86,12 +86,12 @@ def test_offsets_of_the_version_before_have_no_packing() -> None:
 
 
 def test_a_packing_of_a_newer_version_is_refused() -> None:
-    given = Offsets({("a", 0): 5}, {"a": "x"}, packing=Packing("size", 8, 1_000, 20_000)).to_json()
+    result = Offsets({("a", 0): 5}, {"a": "x"}, packing=Packing("size", 8, 1_000, 20_000)).to_json()
 
     with pytest.raises(
         OffsetFormatError, match=r"packed into tasks by 'weight'.* packs by size or order; use the kdsl"
     ):
-        Offsets.from_json({**given, "packing": {**given["packing"], "kind": "weight"}})
+        Offsets.from_json({**result, "packing": {**result["packing"], "kind": "weight"}})
 
 
 def test_a_batch_reads_from_the_end_of_the_one_before() -> None:
@@ -101,7 +101,7 @@ def test_a_batch_reads_from_the_end_of_the_one_before() -> None:
     assert end.ranges_from(start) == (Range("a", 0, 5, 9),)
 
 
-def test_the_first_batch_reads_from_the_start_that_its_end_has_kept() -> None:
+def test_the_first_batch_reads_from_the_start_stored_with_its_end() -> None:
     evaluated_again = Offsets({("a", 0): 100}, {"a": "x"}, initial=True)
     end = Offsets({("a", 0): 9}, {"a": "x"}, begin={("a", 0): 5})
 
@@ -114,7 +114,7 @@ def test_a_batch_that_ends_where_it_starts_reads_nothing() -> None:
     assert end.ranges_from(end) == ()
 
 
-def test_new_partitions_and_gaps_begin_where_the_end_says() -> None:
+def test_new_partitions_and_gaps_start_where_the_end_declares() -> None:
     start = Offsets({("a", 0): 5}, {"a": "x"})
     end = Offsets({("a", 0): 12, ("a", 1): 3, ("a", 2): 0}, {"a": "x"}, begin={("a", 0): 10, ("a", 1): 1, ("a", 2): 0})
 
@@ -122,10 +122,10 @@ def test_new_partitions_and_gaps_begin_where_the_end_says() -> None:
 
 
 @given(offsets())
-def test_positions_of_either_transport_are_read_from_text_or_document(given: Offsets) -> None:
-    ours, sparks = given.to_json(), nest_by_topic(given.positions)
+def test_positions_of_either_transport_are_read_from_a_string_or_document(value: Offsets) -> None:
+    ours, sparks = value.to_json(), nest_by_topic(value.positions)
 
-    assert positions_of(ours) == positions_of(sparks) == given.positions
+    assert positions_of(ours) == positions_of(sparks) == value.positions
     for document in (ours, sparks):
         assert offset_document(json.dumps(document)) == offset_document(document) == document
 
@@ -135,6 +135,6 @@ def test_offsets_of_a_source_that_is_not_kafka_have_no_positions(document: dict[
     assert positions_of(document) is None
 
 
-def test_positions_that_a_newer_kdsl_wrote_are_told() -> None:
+def test_positions_of_a_newer_kdsl_are_reported() -> None:
     with pytest.raises(OffsetFormatError, match="has version 9"):
         positions_of({"version": 9, "topics": {}})

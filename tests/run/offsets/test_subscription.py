@@ -20,7 +20,7 @@ class OldBrokers:
         return {name: Topic("", 1) for name in names}
 
 
-def test_brokers_without_topic_ids_are_told_to_be_too_old_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_brokers_without_topic_ids_are_reported_as_too_old_once(caplog: pytest.LogCaptureFixture) -> None:
     subscription = Subscription(read_plan("orders"), Cluster("b:9092"), cast("Any", OldBrokers()))
     for _ in range(2):
         subscription.topics()

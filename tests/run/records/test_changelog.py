@@ -73,7 +73,7 @@ ROWS = [
 ]
 
 
-def decoded(plan: ReadPlan, *records: dict[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
+def decode(plan: ReadPlan, *records: dict[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
     rows = RecordDecoder(plan, zone).decode(raw(records))
     assert rows.schema == arrow_schema(plan.columns)
     rows.validate(full=True)
@@ -98,8 +98,8 @@ class TestReading:
         assert next(iter(rows[0])) == ROW_KIND
 
     def test_metadata_of_the_format_is_cast_like_kafkas(self) -> None:
-        (first, *_) = decoded(reading(), ROWS[1])
-        (there, *_) = decoded(reading(), ROWS[1], zone="Asia/Tokyo")
+        (first, *_) = decode(reading(), ROWS[1])
+        (there, *_) = decode(reading(), ROWS[1], zone="Asia/Tokyo")
 
         assert first["types"] == [("id", "4")]
         assert (str(first["day"]), str(first["at"])) == ("2020-05-13", "2020-05-13 12:39:20.798000")
@@ -108,7 +108,7 @@ class TestReading:
     def test_metadata_that_a_message_lacks_is_null(self) -> None:
         there = ROWS[1]
         absent = {"key": b"k", "value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
-        rows = decoded(reading(), there, absent, there)
+        rows = decode(reading(), there, absent, there)
 
         assert [row["types"] for row in rows] == [[("id", "4")]] * 2 + [None] + [[("id", "4")]] * 2
         assert {rows[2][name] for name in ("origin", "day", "at")} == {None}
@@ -118,7 +118,7 @@ class TestReading:
         (table,) = read_tables(text.replace("  key.format: raw\n  key.fields: k\n", ""))
         named = b'{"data":[{"id":"1"}],"pkNames":["id"],"type":"INSERT"}'
         plain = {"value": b'{"data":[{"id":"1"}],"type":"INSERT"}'}
-        rows = decoded(read_plan(resolve(table, "read")), plain, {"value": named}, plain)
+        rows = decode(read_plan(resolve(table, "read")), plain, {"value": named}, plain)
 
         assert [row["types"] for row in rows] == [None, ["id"], None]
 
@@ -126,26 +126,26 @@ class TestReading:
         plan = reading("name")
         broken = message("INSERT", '{"id":"no number","name":"a"}', more=',"ts":"no number"')
 
-        assert decoded(plan, broken, ROWS[2]) == [
+        assert decode(plan, broken, ROWS[2]) == [
             {ROW_KIND: kind, "name": name} for kind, name in (("+I", "a"), ("-U", "a"), ("+U", "b"))
         ]
 
     def test_no_column_at_all_still_has_row_kinds(self) -> None:
-        assert decoded(reading(ROW_KIND), ROWS[2]) == [{ROW_KIND: "-U"}, {ROW_KIND: "+U"}]
-        assert decoded(reading("offset"), ROWS[3]) == [{ROW_KIND: "-D", "offset": "100"}]
+        assert decode(reading(ROW_KIND), ROWS[2]) == [{ROW_KIND: "-U"}, {ROW_KIND: "+U"}]
+        assert decode(reading("offset"), ROWS[3]) == [{ROW_KIND: "-D", "offset": "100"}]
 
     def test_not_null_is_enforced_for_each_row_of_a_message(self) -> None:
         records = [ROWS[1], message("INSERT", '{"id":"3"}', '{"name":"x"}', '{"id":"4"}')]
         with pytest.raises(RecordError, match=r"offset 101.*'id' is NULL, but it is declared NOT NULL"):
-            decoded(reading(), *records)
+            decode(reading(), *records)
         lenient = RecordDecoder(reading(**{"value.canal-json.ignore-parse-errors": "true"}))
 
         assert [r["id"] for r in lenient.decode(raw(records)).to_pylist()] == [1, 2, 3, 4]
         assert lenient.dropped == {"not-null": 1}
 
-    def test_a_bad_message_is_told_with_its_place_and_its_reason(self) -> None:
+    def test_a_bad_message_is_reported_with_its_location_and_reason(self) -> None:
         with pytest.raises(RecordError) as caught:
-            decoded(reading(), ROWS[1], message("TRUNCATE"))
+            decode(reading(), ROWS[1], message("TRUNCATE"))
 
         assert "partition 3, offset 101" in str(caught.value)
         assert "the value cannot be decoded: unknown 'type' value 'TRUNCATE'" in str(caught.value)
@@ -155,7 +155,7 @@ class TestReading:
         marked = [{**r, "headers": [{"key": "op", "value": b"yes" if i else b"no"}]} for i, r in enumerate(ROWS)]
         marked[0]["value"] = b"{broken"
 
-        assert [row[ROW_KIND] for row in decoded(plan, *marked)] == ["+I", "+I", "-U", "+U", "-D"]
+        assert [row[ROW_KIND] for row in decode(plan, *marked)] == ["+I", "+I", "-U", "+U", "-D"]
 
 
 class TestWriting:
@@ -168,7 +168,7 @@ class TestWriting:
         loose = pa.schema([f.with_nullable(True) for f in arrow_schema(plan.columns)])
         return pa.RecordBatch.from_pylist(rows, schema=loose)
 
-    def test_what_rows_say_goes_into_the_message_and_the_key_stays(self) -> None:
+    def test_row_kinds_go_into_the_message_and_the_key_is_unchanged(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))
 
         assert records.column("key").to_pylist() == [b"k0", b"k1", b"k2", b"k3"]
@@ -180,20 +180,20 @@ class TestWriting:
         ]
 
     @pytest.mark.parametrize(
-        ("kind", "told"),
+        ("kind", "error_text"),
         [
             ("x", "the row kind 'x' is not one of '+I', '-U', '+U' and '-D'"),
             (None, "_row_kind is NULL, but declared NOT"),
         ],
     )
-    def test_a_wrong_row_kind_is_told(self, kind: str | None, told: str) -> None:
+    def test_a_wrong_row_kind_is_reported(self, kind: str | None, error_text: str) -> None:
         with pytest.raises(RecordError, match="row 2 of the task") as caught:
             RecordEncoder(writing()).encode(self.batch("+I", kind))
 
-        assert told in str(caught.value)
+        assert error_text in str(caught.value)
 
-    def test_what_is_written_reads_back_as_rows_that_are_there_or_gone(self) -> None:
+    def test_written_changes_are_read_as_upserts_and_deletes(self) -> None:
         records = RecordEncoder(writing()).encode(self.batch("+I", "-U", "+U", "-D"))
-        rows = decoded(reading("id"), *records.to_pylist())
+        rows = decode(reading("id"), *records.to_pylist())
 
         assert [tuple(row.values()) for row in rows] == [("+I", 0), ("-D", 1), ("+I", 2), ("-D", 3)]

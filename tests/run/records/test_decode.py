@@ -32,7 +32,7 @@ def raw(records: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(RAW.items())))
 
 
-def decoded(plan: ReadPlan, *records: Mapping[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
+def decode(plan: ReadPlan, *records: Mapping[str, Any], zone: str = "UTC") -> list[dict[str, Any]]:
     """The rows of some records, with their schema looked at."""
     rows = RecordDecoder(plan, zone).decode(raw(records))
     assert rows.schema == arrow_schema(plan.columns)
@@ -43,7 +43,7 @@ def decoded(plan: ReadPlan, *records: Mapping[str, Any], zone: str = "UTC") -> l
 def metadata(key: str, kind: str, *records: Mapping[str, Any], zone: str = "UTC") -> list[Any]:
     """A metadata column of some records."""
     plan = read_plan(metadata={"shown": key}, types={"shown": kind})
-    return [values["shown"] for values in decoded(plan, *records, zone=zone)]
+    return [values["shown"] for values in decode(plan, *records, zone=zone)]
 
 
 class TestOptionsThatRead:
@@ -108,32 +108,32 @@ class TestOptionsThatRead:
     )
     def test_they_are_named(self, name: str, options: dict[str, Any], message: bytes, python: str, sql: str) -> None:
         value = part(name, {"at": "TIMESTAMP(3)", "a": "INT"}, **options)
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             RecordDecoder(read_plan(value=value)).decode(raw([{"value": message}]))
 
-        assert told.value.fix == f"write {python} to read it, in SQL and YAML {sql}"
-        assert str(told.value).endswith(f"; {told.value.fix}")
+        assert error.value.fix == f"write {python} to read it, in SQL and YAML {sql}"
+        assert str(error.value).endswith(f"; {error.value.fix}")
 
     def test_what_a_number_counts_is_not_guessed_where_anybody_may_have_written_it(self) -> None:
         plan = read_plan(value=part("json", {"at": "TIMESTAMP(3)"}))
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             RecordDecoder(plan).decode(raw([{"value": b'{"at": 1714566600000}'}]))
 
-        assert told.value.fix == ""
+        assert error.value.fix == ""
 
     def test_of_a_key_they_begin_with_key(self) -> None:
         plan = read_plan(key=part("json", {"at": "TIMESTAMP_LTZ(3)"}))
-        with pytest.raises(RecordError) as told:
-            decoded(plan, {"key": b'{"at": "2024-05-01T12:30:00Z"}'})
+        with pytest.raises(RecordError) as error:
+            decode(plan, {"key": b'{"at": "2024-05-01T12:30:00Z"}'})
 
-        assert told.value.fix.endswith(" 'key.json.timestamp-format.standard' = 'ISO-8601'")
+        assert error.value.fix.endswith(" 'key.json.timestamp-format.standard' = 'ISO-8601'")
 
     @pytest.mark.parametrize("message", [b'{"at": "2024-05-01T12:30:00", "a": "x"}', b"{oops", b"\xff"])
     def test_nothing_is_named_where_no_other_options_read_the_message(self, message: bytes) -> None:
-        with pytest.raises(RecordError) as told:
-            decoded(read_plan(value=part("json", {"at": "TIMESTAMP(3)", "a": "INT"})), {"value": message})
+        with pytest.raises(RecordError) as error:
+            decode(read_plan(value=part("json", {"at": "TIMESTAMP(3)", "a": "INT"})), {"value": message})
 
-        assert told.value.fix == ""
+        assert error.value.fix == ""
 
 
 class TestHeaderFilter:
@@ -156,13 +156,13 @@ class TestHeaderFilter:
         assert decoder.filtered == 2
         assert decoder.needs == {"value", "headers"}
 
-    def test_an_error_names_the_record_though_others_before_it_are_left_out(self) -> None:
+    def test_an_error_names_the_record_if_others_before_it_are_dropped(self) -> None:
         plan = read_plan(value=part("json", NUMBER), headers=parse_header_filter("!kind:bad"))
 
         with pytest.raises(RecordError, match="partition 3, offset 101"):
-            decoded(plan, {"value": b"", "headers": [{"key": "kind", "value": b"bad"}]}, {"value": b"{oops"})
+            decode(plan, {"value": b"", "headers": [{"key": "kind", "value": b"bad"}]}, {"value": b"{oops"})
 
-    def test_a_batch_of_which_nothing_matches_gives_no_row(self) -> None:
+    def test_a_batch_without_matches_returns_no_row(self) -> None:
         plan = read_plan(
             key=part("json", {"k": "BIGINT"}),
             value=part("json", NUMBER),
@@ -170,11 +170,11 @@ class TestHeaderFilter:
             headers=parse_header_filter("a:1"),
         )
 
-        assert decoded(plan, {"value": b"{oops"}, {"value": None}) == []
+        assert decode(plan, {"value": b"{oops"}, {"value": None}) == []
 
 
 class TestParts:
-    def test_key_value_and_metadata_stand_in_the_order_of_the_table(self) -> None:
+    def test_key_value_and_metadata_are_in_the_order_of_the_table(self) -> None:
         plan = read_plan(
             key=part("json", {"k_id": "BIGINT"}, ["id"]),
             value=part("json", {"name": "STRING"}),
@@ -182,7 +182,7 @@ class TestParts:
             columns=["name", "at", "k_id"],
         )
 
-        rows = decoded(plan, {"key": b'{"id": 1}', "value": b'{"name": "one"}'})
+        rows = decode(plan, {"key": b'{"id": 1}', "value": b'{"name": "one"}'})
 
         assert rows == [{"name": "one", "at": 100, "k_id": 1}]
         assert list(rows[0]) == ["name", "at", "k_id"]
@@ -190,12 +190,12 @@ class TestParts:
     def test_of_a_column_in_key_and_value_the_values_counts(self) -> None:
         plan = read_plan(key=part("json", NUMBER), value=part("json", NUMBER))
 
-        assert decoded(plan, {"key": b'{"n": 1}', "value": b'{"n": 2}'}) == [{"n": 2}]
+        assert decode(plan, {"key": b'{"n": 1}', "value": b'{"n": 2}'}) == [{"n": 2}]
 
-    def test_a_null_key_gives_null_key_columns(self) -> None:
+    def test_a_null_key_returns_null_key_columns(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
-        rows = decoded(
+        rows = decode(
             plan,
             {"value": b'{"n": 1}'},
             {"key": b'{"k": 7}', "value": b'{"n": 2}'},
@@ -204,7 +204,7 @@ class TestParts:
 
         assert rows == [{"k": None, "n": 1}, {"k": 7, "n": 2}, {"k": None, "n": 3}]
 
-    def test_a_message_whose_value_gives_no_row_is_left_out_and_counted(self) -> None:
+    def test_a_message_whose_value_has_no_row_is_dropped_and_counted(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER), metadata={"at": "offset"})
         decoder = RecordDecoder(plan)
 
@@ -235,7 +235,7 @@ class TestParts:
             metadata={"at": "offset"},
         )
 
-        rows = decoded(plan, {"key": b'{"k": 1}', "value": b"a\nb"}, {"key": b'{"k": 2}', "value": b"c"})
+        rows = decode(plan, {"key": b'{"k": 1}', "value": b"a\nb"}, {"key": b'{"k": 2}', "value": b"c"})
 
         assert rows == [
             {"at": 100, "k": 1, "text": "a"},
@@ -250,7 +250,7 @@ class TestParts:
             metadata={"at": "offset"},
         )
 
-        rows = decoded(
+        rows = decode(
             plan, {"key": b"x,y", "value": b"a\nb"}, {"key": b"", "value": b"c"}, {"key": b"z", "value": b"d"}
         )
 
@@ -263,10 +263,10 @@ class TestParts:
             (102, "z", "d"),
         ]
 
-    def test_metadata_alone_gives_a_row_for_each_record(self) -> None:
+    def test_metadata_alone_returns_a_row_for_each_record(self) -> None:
         plan = read_plan(metadata={"at": "offset", "topic": "topic"})
 
-        rows = decoded(plan, {"value": b"not json"}, {"value": None})
+        rows = decode(plan, {"value": b"not json"}, {"value": None})
 
         assert rows == [{"at": 100, "topic": "orders"}, {"at": 101, "topic": "orders"}]
         assert RecordDecoder(plan).needs == {"offset", "topic"}
@@ -283,7 +283,7 @@ class TestParts:
             metadata={"h": "headers", "l": "header-list", "t": "timestamp", "y": "timestamp-type"},
         )
 
-        assert decoded(plan) == []
+        assert decode(plan) == []
 
 
 class TestBadRecords:
@@ -291,34 +291,34 @@ class TestBadRecords:
         plan = read_plan(value=part("json", NUMBER))
 
         with pytest.raises(RecordError) as raised:
-            decoded(plan, {"value": b'{"n": 1}'}, {"value": b"{oops"}, {"value": b"[1"}, {"value": b'{"n": 4}'})
+            decode(plan, {"value": b'{"n": 1}'}, {"value": b"{oops"}, {"value": b"[1"}, {"value": b'{"n": 4}'})
 
         error = raised.value
         assert (error.topic, error.partition, error.offset, error.data, error.more) == ("orders", 3, 101, b"{oops", 1)
         assert "topic orders, partition 3, offset 101: the value cannot be decoded: " in str(error)
         assert "it has 5 bytes: 7b 6f 6f 70 73" in str(error)
 
-    def test_a_bad_key_is_told_as_the_key(self) -> None:
+    def test_a_bad_key_is_reported_as_the_key(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT"}), value=part("json", NUMBER))
 
         with pytest.raises(RecordError, match=r"offset 100: the key cannot be decoded: .* 6e 6f"):
-            decoded(plan, {"key": b"no", "value": b'{"n": 1}'})
+            decode(plan, {"key": b"no", "value": b'{"n": 1}'})
 
     def test_null_in_a_column_declared_not_null_is_an_error_with_the_way_out(self) -> None:
         plan = read_plan(value=part("json", {"n": "BIGINT NOT NULL"}))
 
         with pytest.raises(RecordError) as raised:
-            decoded(plan, {"value": b'{"n": 1}'}, {"value": b'{"n": null}'}, {"value": b"{}"})
+            decode(plan, {"value": b'{"n": 1}'}, {"value": b'{"n": null}'}, {"value": b"{}"})
 
         assert (raised.value.offset, raised.value.more) == (101, 1)
         assert "column 'n' is NULL, but it is declared NOT NULL" in str(raised.value)
         assert str(raised.value).endswith("declare it nullable: n: … | None (in SQL without NOT NULL)")
 
-    def test_a_missing_message_key_is_said_to_be_the_reason(self) -> None:
+    def test_a_missing_message_key_is_reported_as_the_reason(self) -> None:
         plan = read_plan(key=part("json", {"k": "BIGINT NOT NULL"}), value=part("json", NUMBER))
 
         with pytest.raises(RecordError, match="'k' is NULL, but it is declared NOT NULL, and the message has no key"):
-            decoded(plan, {"value": b'{"n": 1}'})
+            decode(plan, {"value": b'{"n": 1}'})
 
     @pytest.mark.parametrize(
         ("kind", "value", "path"),
@@ -332,7 +332,7 @@ class TestBadRecords:
         plan = read_plan(value=part("json", {"a": kind}))
 
         with pytest.raises(RecordError, match=f"column '{path}' is NULL"):
-            decoded(plan, {"value": value})
+            decode(plan, {"value": value})
 
     def test_a_format_that_ignores_errors_leaves_such_rows_out_and_counts_them(self) -> None:
         plan = read_plan(
@@ -347,7 +347,7 @@ class TestBadRecords:
         assert rows.to_pylist() == [{"at": 100, "n": 1}]
         assert decoder.dropped == {"not-null": 2, "parse-error": 1}
 
-    def test_a_batch_of_another_schema_is_a_fault_that_is_told(self) -> None:
+    def test_a_batch_of_another_schema_is_reported(self) -> None:
         good = pa.schema([pa.field("n", pa.int64())])
         batches = [pa.RecordBatch.from_pydict({"n": [1]}), pa.RecordBatch.from_pydict({"n": ["1"]})]
 
@@ -378,7 +378,7 @@ class TestMetadata:
             "value": b"v",
         }
 
-        assert decoded(read_plan(metadata=names), record) == [
+        assert decode(read_plan(metadata=names), record) == [
             {
                 "topic": "orders",
                 "partition": 3,
@@ -402,15 +402,15 @@ class TestMetadata:
             [("c", b"5")],
         ]
 
-        rows = decoded(plan, *({"headers": [{"key": k, "value": v} for k, v in one]} for one in pairs))
+        rows = decode(plan, *({"headers": [{"key": k, "value": v} for k, v in one]} for one in pairs))
 
         assert [dict(values["h"]) for values in rows] == [{"b": b"2", "a": b"3"}, {}, {"a": None}, {"c": b"5"}]
         assert [[(e["key"], e["value"]) for e in values["l"]] for values in rows] == pairs
 
     def test_timestamp_types_have_kafkas_names(self) -> None:
-        found = metadata("timestamp-type", "STRING", *({"timestamp_type": code} for code in (-1, 0, 1)))
+        result = metadata("timestamp-type", "STRING", *({"timestamp_type": code} for code in (-1, 0, 1)))
 
-        assert found == ["NoTimestampType", "CreateTime", "LogAppendTime"]
+        assert result == ["NoTimestampType", "CreateTime", "LogAppendTime"]
 
     @pytest.mark.parametrize(
         ("kind", "zone", "expected"),
@@ -434,16 +434,16 @@ class TestMetadata:
         assert metadata("timestamp", "STRING", {"timestamp": -1500}) == ["1969-12-31 23:59:58.500"]
 
     def test_a_timestamp_that_is_absent_or_out_of_reach_is_null(self) -> None:
-        found = metadata("timestamp", "TIMESTAMP_LTZ(3)", {"timestamp": -1}, {"timestamp": 2**62}, {"timestamp": 1000})
+        result = metadata("timestamp", "TIMESTAMP_LTZ(3)", {"timestamp": -1}, {"timestamp": 2**62}, {"timestamp": 1000})
 
-        assert found == [None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
+        assert result == [None, None, datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)]
 
-    def test_a_timestamp_that_must_be_there_is_the_nearest_one(self) -> None:
+    def test_a_required_timestamp_is_the_nearest_one(self) -> None:
         plan = read_plan(metadata={"t": "timestamp"}, types={"t": "TIMESTAMP_LTZ(3) NOT NULL"})
 
-        found = RecordDecoder(plan).decode(raw([{"timestamp": -1}, {"timestamp": 2**62}])).column(0).cast(pa.int64())
+        result = RecordDecoder(plan).decode(raw([{"timestamp": -1}, {"timestamp": 2**62}])).column(0).cast(pa.int64())
 
-        assert found.to_pylist() == [-1000, (2**63 - 1) // 1000 * 1000]
+        assert result.to_pylist() == [-1000, (2**63 - 1) // 1000 * 1000]
 
     @pytest.mark.parametrize(
         ("kind", "expected"),
@@ -460,7 +460,7 @@ class TestMetadata:
         assert (raised.value.offset, raised.value.more) == (most + 1, 1)
         assert f"column 'shown': {most + 1} does not fit {kind}, whose largest value is {most}" in str(raised.value)
 
-    def test_raw_bytes_and_headers_show_as_text(self) -> None:
+    def test_raw_bytes_and_headers_are_shown_as_strings(self) -> None:
         assert metadata("__raw_value__", "STRING", {"value": "é".encode()}, {"value": None}) == ["é", None]
         assert metadata("__raw_value__", "STRING", {"value": b"a\xffb"}) == ["a\ufffdb"]
         headers = [{"key": "a", "value": b"1"}, {"key": "b", "value": None}]
@@ -505,7 +505,7 @@ def test_a_choice_of_columns_changes_no_rows(name: str, messages: list[bytes | N
     (table,) = read_tables(CHOSEN.replace("FORMAT", name))
     records = [{"key": b"k", "value": value} for value in messages]
     for columns in (None, ["offset"], ["k", "offset"], ["n", "offset"]):
-        rows = decoded(build.read_plan(resolve(table, "read"), columns), *records)
+        rows = decode(build.read_plan(resolve(table, "read"), columns), *records)
 
         assert [row["offset"] for row in rows] == offsets, columns
 

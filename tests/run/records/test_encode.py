@@ -49,14 +49,14 @@ def loose(kind: t.DataType) -> t.DataType:
             return kind.as_nullable()
 
 
-def encoded(plan: WritePlan, *rows: dict[str, Any]) -> list[dict[str, Any]]:
+def encode(plan: WritePlan, *rows: dict[str, Any]) -> list[dict[str, Any]]:
     records: list[dict[str, Any]] = RecordEncoder(plan).encode(batch(plan, *rows)).to_pylist()
     return records
 
 
 def reason(plan: WritePlan, *rows: dict[str, Any]) -> str:
     with pytest.raises(RecordError) as caught:
-        encoded(plan, *rows)
+        encode(plan, *rows)
     assert caught.value.action == "write"
     return str(caught.value)
 
@@ -88,16 +88,16 @@ def test_null_rows_whose_members_are_not_null_are_written(value: Format, rows: i
     plan = write_plan(types)
     plan = attrs.evolve(plan, value=Part(value, row(types), tuple(types)))
     second = {"x": 2} if isinstance(value, Protobuf) else None
-    given: list[dict[str, Any]] = [{"at": 0, "inner": {"x": 1}, "more": [("a", {"x": 1}), ("b", second)]}, {"at": 0}]
-    given = [given[i % 2] for i in range(rows)]
+    values: list[dict[str, Any]] = [{"at": 0, "inner": {"x": 1}, "more": [("a", {"x": 1}), ("b", second)]}, {"at": 0}]
+    values = [values[i % 2] for i in range(rows)]
     kinds = arrow_schema(plan.columns)
-    columns = [in_spark_layout(pa.array([one.get(f.name) for one in given], f.type)) for f in kinds]
+    columns = [in_spark_layout(pa.array([one.get(f.name) for one in values], f.type)) for f in kinds]
     records = RecordEncoder(plan).encode(pa.RecordBatch.from_arrays(columns, schema=kinds))
     written = value.decoder(row(types)).decode(records.column("value")).rows
     mores = written.field(2).to_pylist()
 
-    assert written.field(1).to_pylist() == [one.get("inner") for one in given]
-    assert mores[::2] == [given[0]["more"]] * len(mores[::2])
+    assert written.field(1).to_pylist() == [one.get("inner") for one in values]
+    assert mores[::2] == [values[0]["more"]] * len(mores[::2])
 
 
 def test_key_and_value_are_written_under_their_wire_names() -> None:
@@ -110,38 +110,38 @@ def test_key_and_value_are_written_under_their_wire_names() -> None:
         value=plan.value,
     )
 
-    assert encoded(plan, {"k_id": 7, "name": "x"}) == [{"key": b'{"id":7}', "value": b'{"name":"x"}'}]
+    assert encode(plan, {"k_id": 7, "name": "x"}) == [{"key": b'{"id":7}', "value": b'{"name":"x"}'}]
 
 
-def test_a_column_may_stand_in_key_and_value() -> None:
+def test_a_column_may_be_in_key_and_value() -> None:
     plan = write_plan({"id": "INT", "name": "STRING"})
     plan = WritePlan("Orders", plan.topics, plan.columns, key=part("csv", {"id": "INT"}), value=plan.value)
 
-    assert encoded(plan, {"id": 1, "name": "x"}) == [{"key": b"1", "value": b'{"id":1,"name":"x"}'}]
+    assert encode(plan, {"id": 1, "name": "x"}) == [{"key": b"1", "value": b'{"id":1,"name":"x"}'}]
 
 
 def test_a_value_without_columns_is_an_empty_row() -> None:
     plan = write_plan(key={"id": "INT"})
     plan = WritePlan("Orders", plan.topics, plan.columns, key=plan.key, value=part("json", {}))
 
-    assert encoded(plan, {"id": 1}, {"id": 2}) == [
+    assert encode(plan, {"id": 1}, {"id": 2}) == [
         {"key": b'{"id":1}', "value": b"{}"},
         {"key": b'{"id":2}', "value": b"{}"},
     ]
 
 
 def test_without_a_key_format_there_is_no_key() -> None:
-    assert encoded(write_plan({"id": "INT"}), {"id": 1}) == [{"key": None, "value": b'{"id":1}'}]
+    assert encode(write_plan({"id": "INT"}), {"id": 1}) == [{"key": None, "value": b'{"id":1}'}]
 
 
 @pytest.mark.parametrize("kind", ["BYTES", "STRING"])
-def test_raw_key_and_value_stand_for_the_whole_key_and_value(kind: str) -> None:
+def test_a_raw_key_and_value_are_the_whole_key_and_value(kind: str) -> None:
     names = {"k": "__raw_key__", "v": "__raw_value__"}
     plan = write_plan(metadata=names, types=dict.fromkeys(names, kind))
     some: Any = b"a" if kind == "BYTES" else "a"
     none: Any = b"" if kind == "BYTES" else ""
 
-    assert encoded(plan, {"k": some, "v": None}, {"k": None, "v": none}) == [
+    assert encode(plan, {"k": some, "v": None}, {"k": None, "v": none}) == [
         {"key": b"a", "value": None},
         {"key": None, "value": b""},
     ]
@@ -150,17 +150,17 @@ def test_raw_key_and_value_stand_for_the_whole_key_and_value(kind: str) -> None:
 def test_a_null_value_of_a_raw_format_is_a_tombstone() -> None:
     plan = write_plan({"payload": "STRING"}, value_format="raw")
 
-    assert encoded(plan, {"payload": None}, {"payload": "x"}) == [
+    assert encode(plan, {"payload": None}, {"payload": "x"}) == [
         {"key": None, "value": None},
         {"key": None, "value": b"x"},
     ]
 
 
-def test_headers_keep_null_values_and_a_null_map_is_no_headers() -> None:
+def test_headers_keep_null_values_and_a_null_map_has_no_headers() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS)
     rows: list[dict[str, Any]] = [{"id": 1, "headers": [("k1", b"\xc0\xff\xee"), ("k2", None), ("k3", b"")]}, {"id": 2}]
 
-    assert [r["headers"] for r in encoded(plan, *rows)] == [
+    assert [r["headers"] for r in encode(plan, *rows)] == [
         [
             {"key": "k1", "value": b"\xc0\xff\xee"},
             {"key": "k2", "value": None},
@@ -183,10 +183,10 @@ def test_headers_of_a_sliced_batch_are_those_of_its_rows() -> None:
     ]
 
 
-def test_headers_may_be_texts() -> None:
+def test_headers_may_be_strings() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS, types={"headers": "MAP<STRING, STRING>"})
 
-    assert encoded(plan, {"id": 1, "headers": [("k", "é")]})[0]["headers"] == [{"key": "k", "value": "é".encode()}]
+    assert encode(plan, {"id": 1, "headers": [("k", "é")]})[0]["headers"] == [{"key": "k", "value": "é".encode()}]
 
 
 def test_a_header_list_keeps_order_and_repeated_names_and_loses_nulls() -> None:
@@ -198,7 +198,7 @@ def test_a_header_list_keeps_order_and_repeated_names_and_loses_nulls() -> None:
         [{"key": "ka", "value": b"\x01"}, None, {"key": "kb", "value": None}],
     ]
 
-    headers = [r["headers"] for r in encoded(plan, *({"id": n, "h": h} for n, h in enumerate(lists)))]
+    headers = [r["headers"] for r in encode(plan, *({"id": n, "h": h} for n, h in enumerate(lists)))]
 
     assert headers == [
         [{"key": "k1", "value": b"\xc0"}, {"key": "k1", "value": b"\xba"}],
@@ -222,10 +222,10 @@ def test_a_header_list_keeps_order_and_repeated_names_and_loses_nulls() -> None:
 def test_timestamps_are_milliseconds(kind: str, value: object, expected: int | None) -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"}, types={"ts": kind})
 
-    assert [r["timestamp"] for r in encoded(plan, {"id": 1, "ts": value})] == [expected]
+    assert [r["timestamp"] for r in encode(plan, {"id": 1, "ts": value})] == [expected]
 
 
-def test_timestamps_that_kafka_cannot_hold_name_row_and_column() -> None:
+def test_the_error_of_a_timestamp_out_of_range_names_row_and_column() -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"})
     early = datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)
 
@@ -235,22 +235,22 @@ def test_timestamps_that_kafka_cannot_hold_name_row_and_column() -> None:
     )
 
 
-def test_texts_that_are_no_timestamps_name_row_and_column() -> None:
+def test_the_error_of_an_invalid_timestamp_names_row_and_column() -> None:
     plan = write_plan({"id": "INT"}, metadata={"ts": "timestamp"}, types={"ts": "STRING"})
 
-    told = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
+    message = reason(plan, {"id": 1, "ts": "2020-03-08 13:12:11"}, {"id": 2, "ts": "soon"}, {"id": 3})
 
-    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in told
+    assert "row 2 of the task: the string 'soon' in the column 'ts' is not a timestamp" in message
 
 
-def test_a_single_topic_is_not_looked_for_in_the_rows() -> None:
+def test_a_single_topic_is_not_read_from_the_rows() -> None:
     assert "topic" not in RecordEncoder(write_plan({"id": "INT"})).schema.names
 
 
 def test_rows_name_their_topic_in_a_list() -> None:
     plan = write_plan({"id": "INT"}, metadata={"topic": "topic"}, topics=("t1", "t2"))
 
-    assert [r["topic"] for r in encoded(plan, {"id": 1, "topic": "t2"}, {"id": 2, "topic": "t1"})] == ["t2", "t1"]
+    assert [r["topic"] for r in encode(plan, {"id": 1, "topic": "t2"}, {"id": 2, "topic": "t1"})] == ["t2", "t1"]
 
 
 def test_a_topic_that_is_not_in_the_list_is_refused() -> None:
@@ -265,9 +265,9 @@ def test_a_topic_that_is_not_in_the_list_is_refused() -> None:
 def test_a_topic_must_match_the_whole_pattern() -> None:
     plan = write_plan({"id": "INT"}, metadata={"to": "topic"}, pattern="topic.")
 
-    assert [r["topic"] for r in encoded(plan, {"id": 1, "to": "topic1"})] == ["topic1"]
-    told = reason(plan, {"id": 1, "to": "topic12"})
-    assert "the topic 'topic12' in the column 'to' does not match the pattern 'topic.'" in told
+    assert [r["topic"] for r in encode(plan, {"id": 1, "to": "topic1"})] == ["topic1"]
+    message = reason(plan, {"id": 1, "to": "topic12"})
+    assert "the topic 'topic12' in the column 'to' does not match the pattern 'topic.'" in message
 
 
 def test_a_missing_topic_is_refused() -> None:
@@ -291,17 +291,17 @@ def test_a_missing_topic_is_refused() -> None:
 def test_not_null_is_enforced_at_any_depth(kind: str, good: object, bad: object, path: str) -> None:
     plan = write_plan({"c": kind, "d": "INT"})
 
-    assert len(encoded(plan, {"c": good}, {"c": good})) == 2
+    assert len(encode(plan, {"c": good}, {"c": good})) == 2
     assert reason(plan, {"c": good}, {"c": bad}, {"c": good}, {"c": bad}) == (
         f"Orders: cannot write the record at topic orders: row 2 of the task: {path} is NULL, but declared NOT NULL; "
         "1 more records of this batch have errors"
     )
 
 
-def test_what_is_null_as_a_whole_has_no_null_members() -> None:
+def test_a_null_struct_has_no_null_members() -> None:
     plan = write_plan({"c": "ROW<a INT NOT NULL>", "d": "ARRAY<INT NOT NULL>"})
 
-    assert [json.loads(r["value"]) for r in encoded(plan, {"c": None, "d": None})] == [{"c": None, "d": None}]
+    assert [json.loads(r["value"]) for r in encode(plan, {"c": None, "d": None})] == [{"c": None, "d": None}]
 
 
 def test_rows_that_a_format_cannot_write_are_named_and_counted() -> None:
@@ -318,23 +318,23 @@ def test_rows_that_a_format_cannot_write_are_named_and_counted() -> None:
     assert "row 12 of the task: the value cannot be encoded: " in str(caught.value)
 
 
-def test_a_plan_that_travelled_encodes_alike() -> None:
+def test_a_serialized_plan_encodes_equally() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS | {"ts": "timestamp"})
     rows = {"id": 1, "headers": [("a", b"b")], "ts": datetime(2024, 1, 1, tzinfo=UTC)}
 
-    assert encoded(read_plan_text(plan_text(plan), WritePlan), rows) == encoded(plan, rows)
+    assert encode(read_plan_text(plan_text(plan), WritePlan), rows) == encode(plan, rows)
 
 
-def test_no_rows_give_no_records() -> None:
+def test_no_rows_result_in_no_records() -> None:
     plan = write_plan({"id": "INT"}, metadata=HEADERS | {"ts": "timestamp", "to": "topic"}, topics=("a", "b"))
 
-    assert encoded(plan) == []
+    assert encode(plan) == []
 
 
 def test_a_null_row_may_have_members_that_are_never_null() -> None:
     plan = write_plan({"place": "ROW<name STRING NOT NULL, tags ARRAY<ROW<x INT NOT NULL>>>"})
 
-    assert encoded(plan, {"place": None}, {"place": {"name": "x", "tags": [None, {"x": 1}]}}) == [
+    assert encode(plan, {"place": None}, {"place": {"name": "x", "tags": [None, {"x": 1}]}}) == [
         {"key": None, "value": b'{"place":null}'},
         {"key": None, "value": b'{"place":{"name":"x","tags":[null,{"x":1}]}}'},
     ]

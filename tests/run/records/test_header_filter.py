@@ -16,7 +16,7 @@ from kdsl.run.records.metadata import HEADERS
 Record = Sequence[tuple[str, bytes | None]]
 
 
-def kept(text: str, *records: Record) -> list[bool]:
+def match(text: str, *records: Record) -> list[bool]:
     return list(match_headers(array(records), parse_header_filter(text)).tolist())
 
 
@@ -24,10 +24,10 @@ def array(records: Sequence[Record]) -> pa.Array:
     return pa.array([[{"key": k, "value": v} for k, v in record] for record in records], HEADERS)
 
 
-def test_the_seeds_example_is_worked_out_from_left_to_right() -> None:
+def test_the_example_is_evaluated_from_left_to_right() -> None:
     text = "depart:toy|depart:book&!env:test"
 
-    assert kept(
+    assert match(
         text,
         [("depart", b"toy")],
         [("depart", b"book"), ("env", b"prod")],
@@ -40,30 +40,30 @@ def test_the_seeds_example_is_worked_out_from_left_to_right() -> None:
 def test_there_is_no_precedence() -> None:
     only_a: Record = [("a", b"1")]
 
-    assert kept("a:1|b:1&c:1", only_a) == [False]
-    assert kept("b:1&c:1|a:1", only_a) == [True]
+    assert match("a:1|b:1&c:1", only_a) == [False]
+    assert match("b:1&c:1|a:1", only_a) == [True]
 
 
 def test_any_occurrence_of_a_header_is_enough_and_one_is_enough_against_it() -> None:
     twice: Record = [("a", b"1"), ("a", b"2")]
 
-    assert [*kept("a:1", twice), *kept("a:2", twice), *kept("a:3", twice)] == [True, True, False]
-    assert [*kept("!a:1", twice), *kept("!a:3", twice)] == [False, True]
+    assert [*match("a:1", twice), *match("a:2", twice), *match("a:3", twice)] == [True, True, False]
+    assert [*match("!a:1", twice), *match("!a:3", twice)] == [False, True]
 
 
 def test_a_null_value_never_matches() -> None:
     null: Record = [("a", None)]
 
-    assert [*kept("a:", null), *kept("!a:", null)] == [False, True]
-    assert kept("a:", [("a", b"")]) == [True]
+    assert [*match("a:", null), *match("!a:", null)] == [False, True]
+    assert match("a:", [("a", b"")]) == [True]
 
 
-def test_values_are_compared_as_utf8_text() -> None:
-    assert kept("city:Zürich", [("city", "Zürich".encode())], [("city", "Zürich".encode("latin-1"))]) == [True, False]
+def test_values_are_compared_as_utf8_strings() -> None:
+    assert match("city:Zürich", [("city", "Zürich".encode())], [("city", "Zürich".encode("latin-1"))]) == [True, False]
 
 
 def test_names_are_case_sensitive() -> None:
-    assert kept("a:1", [("A", b"1")]) == [False]
+    assert match("a:1", [("A", b"1")]) == [False]
 
 
 def test_a_part_of_a_batch_is_judged_by_its_own_headers() -> None:
@@ -82,12 +82,12 @@ CONDITIONS = st.lists(
 
 
 @given(RECORDS, CONDITIONS)
-def test_it_says_what_each_record_says_by_itself(records: list[Record], conditions: list[HeaderCondition]) -> None:
-    def expected(record: Record) -> bool:
+def test_it_equals_the_filter_of_each_single_record(records: list[Record], conditions: list[HeaderCondition]) -> None:
+    def evaluate(record: Record) -> bool:
         result = True
         for c in conditions:
             holds = ((c.name, c.value.encode()) in record) is not c.negated
             result = (result and holds) if c.joined == "&" else (result or holds)
         return result
 
-    assert np.array_equal(match_headers(array(records), conditions), [expected(r) for r in records])
+    assert np.array_equal(match_headers(array(records), conditions), [evaluate(r) for r in records])

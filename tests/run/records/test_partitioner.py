@@ -53,8 +53,8 @@ def spread(plan: WritePlan, *, partitions: int = 4, task: int = 0, rows: pa.Reco
     piece = batch() if rows is None else rows
     records = RecordEncoder(plan).encode(piece)
     places = np.arange(10, 10 + piece.num_rows)
-    found: list[int] = PartitionChooser(plan, task).choose("orders", partitions, records, piece, places).tolist()
-    return found
+    result: list[int] = PartitionChooser(plan, task).choose("orders", partitions, records, piece, places).tolist()
+    return result
 
 
 def murmur2(data: bytes) -> int:
@@ -94,8 +94,8 @@ class TestDefault:
 
         write_rows(plan, cluster, [pa.RecordBatch.from_pydict(rows)])
 
-        found = {m.key() or b"": m.partition() for m in kdsl_kafka.read(topic)}
-        assert found == {key: (murmur2(key) & 0x7FFFFFFF) % 7 for key in keys}
+        results = {m.key() or b"": m.partition() for m in kdsl_kafka.read(topic)}
+        assert results == {key: (murmur2(key) & 0x7FFFFFFF) % 7 for key in keys}
 
 
 class TestBuiltIn:
@@ -108,7 +108,7 @@ class TestBuiltIn:
 
         assert [spread(plan, task=task, partitions=3) for task in (0, 2, 3, 7)] == [[0] * 3, [2] * 3, [0] * 3, [1] * 3]
 
-    def test_round_robin_goes_on_over_batches_and_begins_at_the_task(self) -> None:
+    def test_round_robin_continues_over_batches_and_begins_at_the_task(self) -> None:
         chooser = PartitionChooser(plan := write_plan(VALUE, partitioner="round-robin"), 5)
         piece = batch(5)
         records = RecordEncoder(plan).encode(piece)
@@ -128,11 +128,11 @@ class TestBuiltIn:
         write(df.coalesce(1), write_plan(VALUE, topics=(robin,), partitioner="round-robin"), cluster)
 
         def by_partition(topic: str) -> list[list[int]]:
-            found = sorted(
+            results = sorted(
                 (m.partition(), m.offset(), int((m.value() or b"").split(b":")[1].split(b",")[0]))
                 for m in kdsl_kafka.read(topic)
             )
-            return [[n for p, _, n in found if p == partition] for partition in range(3)]
+            return [[n for p, _, n in results if p == partition] for partition in range(3)]
 
         assert [sorted(p) for p in by_partition(fixed)] == [[0, 1, 2, 9, 10, 11], [3, 4, 5], [6, 7, 8]]
         assert by_partition(robin) == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
@@ -196,11 +196,11 @@ class TestOwn:
             ("failing", "raised ValueError: no partition for orders"),
         ],
     )
-    def test_what_it_gives_wrongly_is_told(self, function: str, reason: str) -> None:
-        with pytest.raises(KdslError) as told:
+    def test_wrong_results_are_reported(self, function: str, reason: str) -> None:
+        with pytest.raises(KdslError) as error:
             spread(custom(function))
 
-        assert str(told.value) == f"Orders: the partitioner '{MODULE}:{function}', for the topic 'orders', {reason}"
+        assert str(error.value) == f"Orders: the partitioner '{MODULE}:{function}', for the topic 'orders', {reason}"
 
     def test_a_failure_in_a_task_names_it(self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster) -> None:
         df = spark.range(3).selectExpr("int(id) AS customer", "int(id) AS n")
@@ -208,7 +208,7 @@ class TestOwn:
         with pytest.raises(KdslError, match=r"partitioners:failing', for the topic '.*raised ValueError"):
             write(df, custom("failing", topics=(kdsl_topic(),)), cluster)
 
-    def test_one_that_cannot_be_imported_is_told_while_planning(self, spark: SparkSession) -> None:
+    def test_a_partitioner_that_cannot_be_imported_is_reported_while_planning(self, spark: SparkSession) -> None:
         nowhere = Cluster("127.0.0.1:1")  # nobody is asked
 
         with pytest.raises(KdslError, match=r"the partitioner 'nothing.here:f' cannot be imported.*--py-files"):
@@ -234,8 +234,8 @@ class TestOwn:
         )
 
         assert query.awaitTermination(120)
-        found = {(m.partition(), (m.value() or b"")[:16]) for m in kdsl_kafka.read(topic)}
-        assert found == {(p, b'{"customer":%d,' % (100 + p)) for p in range(3)}
+        results = {(m.partition(), (m.value() or b"")[:16]) for m in kdsl_kafka.read(topic)}
+        assert results == {(p, b'{"customer":%d,' % (100 + p)) for p in range(3)}
 
 
 class TestNamedPartitions:
@@ -256,11 +256,11 @@ class TestNamedPartitions:
         write_rows(self.plan(topic, partitioner="round-robin"), cluster, [self.rows([3, None, 1, None])])
         write_rows(self.plan(topic), cluster, [self.rows([2, 2, None])])
 
-        found = sorted((m.value(), m.partition()) for m in kdsl_kafka.read(topic))
-        assert [pair for pair in found if pair[0] != b'{"n":2}'] == [
+        results = sorted((m.value(), m.partition()) for m in kdsl_kafka.read(topic))
+        assert [pair for pair in results if pair[0] != b'{"n":2}'] == [
             (b'{"n":0}', 2), (b'{"n":0}', 3), (b'{"n":1}', 0), (b'{"n":1}', 2), (b'{"n":3}', 1),
         ]  # fmt: skip
-        assert (b'{"n":2}', 1) in found
+        assert (b'{"n":2}', 1) in results
 
     @pytest.mark.parametrize("number", [4, -1])
     def test_one_that_the_topic_does_not_have_is_an_error(
@@ -268,13 +268,13 @@ class TestNamedPartitions:
     ) -> None:
         topic = kdsl_topic(partitions=4)
 
-        with pytest.raises(RecordError) as told:
+        with pytest.raises(RecordError) as error:
             write_rows(self.plan(topic), cluster, [self.rows([0, number, number])])
 
-        assert told.value.reason == (
+        assert error.value.reason == (
             f"row 2 of the task: it names the partition {number}, but the topic has the partitions 0 to 3"
         )
-        assert (told.value.topic, told.value.more) == (topic, 1)
+        assert (error.value.topic, error.value.more) == (topic, 1)
 
     def test_they_go_with_headers_and_timestamps(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -297,44 +297,44 @@ class TestNamedPartitions:
         assert (second.partition(), second.headers()) == (0, None)
 
 
-def decorated(function: Callable[[PartitionerInput], np.ndarray]) -> Callable[[PartitionerInput], np.ndarray]:
+def decorate(function: Callable[[PartitionerInput], np.ndarray]) -> Callable[[PartitionerInput], np.ndarray]:
     @functools.wraps(function)
-    def inner(given: PartitionerInput) -> np.ndarray:
-        return function(given)
+    def inner(value: PartitionerInput) -> np.ndarray:
+        return function(value)
 
     return inner
 
 
 class TestArgument:
-    def declared(self, partitioner: Any) -> type[KafkaTable]:
+    def declare(self, partitioner: Any) -> type[KafkaTable]:
         class Orders(KafkaTable, topic="orders", value=Json(), partitioner=partitioner):
             customer: Col[int]
 
         return Orders
 
-    def test_a_function_stands_for_its_name(self) -> None:
-        named = self.declared(f"{MODULE}:by_customer").definition()
+    def test_a_function_is_stored_by_its_name(self) -> None:
+        named = self.declare(f"{MODULE}:by_customer").definition()
 
-        assert self.declared(partitioners.by_customer).definition() == named
+        assert self.declare(partitioners.by_customer).definition() == named
 
     def test_functions_without_a_name_are_refused(self) -> None:
-        def inside(given: PartitionerInput) -> np.ndarray:
-            return np.zeros(len(given), dtype=int)
+        def inside(value: PartitionerInput) -> np.ndarray:
+            return np.zeros(len(value), dtype=int)
 
-        told = {}
-        for function in (inside, lambda given: given.keys, functools.partial(inside), decorated(partitioners.floats)):
+        results = {}
+        for function in (inside, lambda value: value.keys, functools.partial(inside), decorate(partitioners.floats)):
             with pytest.raises(ResolveError) as e:
-                self.declared(function).explain("write")
-            told[str(e.value.problems[0].message).partition(": ")[2]] = e.value.problems[0].where.line
+                self.declare(function).explain("write")
+            results[str(e.value.problems[0].message).partition(": ")[2]] = e.value.problems[0].where.line
 
-        assert [text.partition(" at 0x")[0] for text in told] == [
+        assert [text.partition(" at 0x")[0] for text in results] == [
             "TestArgument.test_functions_without_a_name_are_refused.inside is defined inside a function, "
             "so no other process can import it",
             "a lambda has no name by which another process can import it",
             "functools.partial(<function TestArgument.test_functions_without_a_name_are_refused.<locals>.inside",
             f"{MODULE}:floats is a different object than the given one (was it decorated?)",
         ]
-        assert None not in told.values()
+        assert None not in results.values()
 
     def test_one_of_the_main_program_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(partitioners.by_customer, "__module__", "__main__")
@@ -343,7 +343,7 @@ class TestArgument:
         with pytest.raises(FunctionError, match="by_customer is defined in the main program"):
             import_name(partitioners.by_customer)
 
-    def test_what_is_there_and_what_is_not(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_supported_and_unsupported_partitioners(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (tmp_path / "kdsl_test_broken.py").write_text("1 / 0\n")
         monkeypatch.syspath_prepend(os.fspath(tmp_path))
 
@@ -362,16 +362,16 @@ class TestParallelism:
     def tasks(self, df: DataFrame) -> int:
         return df.rdd.getNumPartitions()
 
-    @pytest.mark.parametrize(("given", "wanted"), [(1, 3), (4, 3), (4, 1)])
-    def test_there_are_exactly_as_many_tasks(self, spark: SparkSession, given: int, wanted: int) -> None:
-        df = spark.range(0, 10, numPartitions=given).selectExpr("int(id) AS customer", "int(id) AS n")
+    @pytest.mark.parametrize(("value", "wanted"), [(1, 3), (4, 3), (4, 1)])
+    def test_there_are_exactly_as_many_tasks(self, spark: SparkSession, value: int, wanted: int) -> None:
+        df = spark.range(0, 10, numPartitions=value).selectExpr("int(id) AS customer", "int(id) AS n")
 
         assert self.tasks(repartition_for_tasks(df, write_plan(VALUE, parallelism=wanted))) == wanted
         assert (
             self.tasks(repartition_for_tasks(df, write_plan({"n": "INT"}, key={"customer": "INT"}, parallelism=wanted)))
             == wanted
         )
-        assert self.tasks(repartition_for_tasks(df, write_plan(VALUE))) == given
+        assert self.tasks(repartition_for_tasks(df, write_plan(VALUE))) == value
 
     def test_records_of_a_key_keep_their_order(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -381,12 +381,12 @@ class TestParallelism:
 
         write(df, write_plan({"n": "INT"}, key={"customer": "INT"}, topics=(topic,), parallelism=3), cluster)
 
-        found: dict[bytes, list[bytes]] = {}
+        results: dict[bytes, list[bytes]] = {}
         for m in sorted(kdsl_kafka.read(topic), key=lambda m: m.offset() or 0):
-            found.setdefault(m.key() or b"", []).append(m.value() or b"")
-        assert found == {b'{"customer":%d}' % key: [b'{"n":%d}' % n for n in range(key, 3000, 7)] for key in range(7)}
+            results.setdefault(m.key() or b"", []).append(m.value() or b"")
+        assert results == {b'{"customer":%d}' % key: [b'{"n":%d}' % n for n in range(key, 3000, 7)] for key in range(7)}
 
-    def test_keys_with_maps_and_raw_keys_are_kept_together(self, spark: SparkSession) -> None:
+    def test_keys_with_maps_and_raw_keys_go_to_one_partition(self, spark: SparkSession) -> None:
         df = spark.range(40).select(
             F.create_map(F.lit("a"), (F.col("id") % 2).cast("int")).alias("m"),
             F.lit(b"k").alias("k"),
@@ -395,11 +395,11 @@ class TestParallelism:
         mapped = write_plan({"n": "INT"}, key={"m": "MAP<STRING, INT>"}, parallelism=3)
         raw = write_plan({"n": "INT"}, metadata={"k": "__raw_key__"}, parallelism=3)
 
-        def places(plan: WritePlan, key: str) -> int:
-            found = repartition_for_tasks(df, plan).select(F.to_json(F.struct(key)), F.spark_partition_id()).distinct()
-            return found.count()
+        def count_partitions(plan: WritePlan, key: str) -> int:
+            result = repartition_for_tasks(df, plan).select(F.to_json(F.struct(key)), F.spark_partition_id()).distinct()
+            return result.count()
 
-        assert (places(mapped, "m"), places(raw, "k")) == (2, 1)
+        assert (count_partitions(mapped, "m"), count_partitions(raw, "k")) == (2, 1)
 
 
 def test_a_partition_column_is_in_the_encoded_records() -> None:

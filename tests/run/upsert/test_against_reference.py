@@ -42,15 +42,15 @@ def engine() -> Iterator[ReferenceEngine]:
 
 
 def ddl(name: str, topic: str, kafka: RunningKafka, formats: str, *, reading: bool, limit: int = 0) -> str:
-    """A table that both engines take, but for a limit of records in a micro-batch."""
+    """A table that both engines take, except a limit of records in a micro-batch."""
     options = {"connector": "upsert-kafka", "topic": topic, **FORMATS[formats]}
     options["properties.bootstrap.servers"] = kafka.bootstrap_servers
     if reading:
         options["scan.bounded.mode"] = "latest-offset"
     if limit:
         options["scan.max-records-per-trigger"] = str(limit)
-    told = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
-    return f"CREATE TABLE `{name}` ({COLUMNS}, {PRIMARY_KEY}) WITH ({told})"
+    message = ", ".join(f"'{key}' = '{value}'" for key, value in options.items())
+    return f"CREATE TABLE `{name}` ({COLUMNS}, {PRIMARY_KEY}) WITH ({message})"
 
 
 def key_bytes(word: str, n: int, formats: str) -> str:
@@ -73,23 +73,23 @@ def value_bytes(row: tuple[Any, ...], formats: str) -> str:
 def records(seed: int, formats: str, count: int = 600) -> list[Record]:
     """Upserts of a few keys: many equal repeats, tombstones, tombstones of unknown keys, keys that come again."""
     chance = random.Random(seed)
-    made = []
+    results = []
     for _ in range(count):
         word, n = chance.choice(WORDS), chance.randrange(3)
         value = None
         if chance.random() < 0.75:
             name, score = chance.choice([None, "x", "y"]), chance.choice([None, 0.5, 1e-7, 12345678.25])
             value = value_bytes((word, n, name, score, chance.random() < 0.5), formats)
-        made.append(Record(value, key_bytes(word, n, formats)))
-    return made
+        results.append(Record(value, key_bytes(word, n, formats)))
+    return results
 
 
 def by_key(changes: list[Change]) -> dict[tuple[Any, Any], list[Change]]:
     """The changes of each key in their order."""
-    found: dict[tuple[Any, Any], list[Change]] = {}
+    results: dict[tuple[Any, Any], list[Change]] = {}
     for change in changes:
-        found.setdefault((change[1], change[2]), []).append(change)
-    return found
+        results.setdefault((change[1], change[2]), []).append(change)
+    return results
 
 
 def rows(df: DataFrame) -> list[Change]:
@@ -98,24 +98,24 @@ def rows(df: DataFrame) -> list[Change]:
 
 def messages(kafka: RunningKafka, topic: str) -> dict[bytes, list[tuple[int | None, bytes | None]]]:
     """The messages of each key, with their partitions."""
-    found: dict[bytes, list[tuple[int | None, bytes | None]]] = {}
+    results: dict[bytes, list[tuple[int | None, bytes | None]]] = {}
     for message in kafka.read(topic):
-        found.setdefault(message.key() or b"", []).append((message.partition(), message.value()))
-    return found
+        results.setdefault(message.key() or b"", []).append((message.partition(), message.value()))
+    return results
 
 
 def changing(
-    found: dict[bytes, list[tuple[int | None, bytes | None]]],
+    actual: dict[bytes, list[tuple[int | None, bytes | None]]],
 ) -> dict[bytes, list[tuple[int | None, bytes | None]]]:
     """The messages that change something: the engine copies repeats and deletes of unknown keys where a sink needs no
     rows before."""
-    made: dict[bytes, list[tuple[int | None, bytes | None]]] = {}
-    for key, of in found.items():
+    outcome: dict[bytes, list[tuple[int | None, bytes | None]]] = {}
+    for key, of in actual.items():
         values = [None, *(value for _, value in of)]
-        kept = [one for one, before in zip(of, values, strict=False) if one[1] != before]
-        if kept:
-            made[key] = kept
-    return made
+        results = [one for one, before in zip(of, values, strict=False) if one[1] != before]
+        if results:
+            outcome[key] = results
+    return outcome
 
 
 def name_of(topic: str) -> str:
@@ -137,8 +137,8 @@ def test_both_read_the_same_changes_of_each_key_in_the_same_order(
     kdsl_kafka.produce(topic, *records(partitions, formats))
     statement = ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True)
 
-    engine.do(statement)
-    theirs = by_key([tuple(row) for row in engine.do(f"SELECT * FROM `{name_of(topic)}`")])
+    engine.run(statement)
+    theirs = by_key([tuple(row) for row in engine.run(f"SELECT * FROM `{name_of(topic)}`")])
     table = sql(statement)
     batch = by_key(rows(table.read(spark)))
     streamed: list[Change] = []
@@ -163,11 +163,11 @@ def test_both_write_the_same_upserts_and_tombstones_and_read_each_others(
     source, theirs, ours = (kdsl_topic(name, partitions=3) for name in ("in", "theirs", "ours"))
     kdsl_kafka.produce(source, *records(7, formats))
     for topic in (theirs, ours):
-        engine.do(ddl(f"{name_of(topic)}_out", topic, kdsl_kafka, formats, reading=False))
+        engine.run(ddl(f"{name_of(topic)}_out", topic, kdsl_kafka, formats, reading=False))
     for topic in (source, theirs, ours):
-        engine.do(ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True))
+        engine.run(ddl(name_of(topic), topic, kdsl_kafka, formats, reading=True))
 
-    engine.do(f"INSERT INTO `{name_of(theirs)}_out` SELECT * FROM `{name_of(source)}`")
+    engine.run(f"INSERT INTO `{name_of(theirs)}_out` SELECT * FROM `{name_of(source)}`")
     read = sql(ddl("source", source, kdsl_kafka, formats, reading=True)).read_stream(spark)
     out = sql(ddl("target", ours, kdsl_kafka, formats, reading=False))
     assert out.write_stream(read, checkpoint=str(tmp_path)).awaitTermination(300)
@@ -176,7 +176,7 @@ def test_both_write_the_same_upserts_and_tombstones_and_read_each_others(
     assert written == changing(messages(kdsl_kafka, theirs))
     assert written == changing(written)
     read_by_us = [sql(ddl("back", topic, kdsl_kafka, formats, reading=True)).read(spark) for topic in (theirs, ours)]
-    read_by_them = [engine.do(f"SELECT * FROM `{name_of(topic)}`") for topic in (theirs, ours)]
-    found = [by_key(rows(df)) for df in read_by_us] + [by_key(list(map(tuple, told))) for told in read_by_them]
-    assert all(one == found[0] for one in found)
-    assert len(found[0]) > 20
+    read_by_them = [engine.run(f"SELECT * FROM `{name_of(topic)}`") for topic in (theirs, ours)]
+    result = [by_key(rows(df)) for df in read_by_us] + [by_key(list(map(tuple, message))) for message in read_by_them]
+    assert all(one == result[0] for one in result)
+    assert len(result[0]) > 20

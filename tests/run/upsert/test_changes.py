@@ -35,31 +35,31 @@ ROWS = st.lists(st.tuples(VALUES, st.booleans()), max_size=30)
 
 
 def upserts(rows: list[tuple[dict[str, Any], bool]], parts: list[int] | None = None) -> KeyedRows:
-    made = [row if not delete else dict.fromkeys(row) | {"k": row["k"]} for row, delete in rows]
+    results = [row if not delete else dict.fromkeys(row) | {"k": row["k"]} for row, delete in rows]
     return KeyedRows(
-        pa.RecordBatch.from_pylist(made, SCHEMA),
+        pa.RecordBatch.from_pylist(results, SCHEMA),
         np.array([delete for _, delete in rows], dtype=bool),
         np.arange(len(rows), dtype=np.int64),
         np.array(parts or [0] * len(rows), dtype=np.int64),
     )
 
 
-def expected(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) -> list[tuple[str, Any]]:
+def normalize(state: dict[int, Any], rows: list[tuple[dict[str, Any], bool]]) -> list[tuple[str, Any]]:
     """What Flink's ChangelogNormalize does, a row at a time; the state is changed."""
-    found: list[tuple[str, Any]] = []
+    results: list[tuple[str, Any]] = []
     for row, delete in rows:
         key, before = row["k"], state.get(row["k"])
         if delete:
             if before is not None:
-                found.append(("-D", before))
+                results.append(("-D", before))
                 del state[key]
         elif before is None:
-            found.append(("+I", row))
+            results.append(("+I", row))
             state[key] = row
         elif before != row:
-            found += [("-U", before), ("+U", row)]
+            results += [("-U", before), ("+U", row)]
             state[key] = row
-    return found
+    return results
 
 
 @settings(deadline=None)
@@ -68,28 +68,28 @@ def test_changes_are_those_of_one_row_after_the_other_also_over_batches(batches:
     truth: dict[int, Any] = {}
     state: pa.RecordBatch | None = None
     for rows in batches:
-        wanted = expected(truth, rows)
+        wanted = normalize(truth, rows)
         if not rows:
             continue
-        found = compute_changes(state, upserts(rows), ["k"])
-        state = found.state
+        result = compute_changes(state, upserts(rows), ["k"])
+        state = result.state
 
-        assert [ROW_KINDS[k] for k in found.kinds] == [kind for kind, _ in wanted]
-        assert found.rows.to_pylist() == [row for _, row in wanted]
-        assert {row["k"]: row for row in found.state.to_pylist()} == truth
+        assert [ROW_KINDS[k] for k in result.kinds] == [kind for kind, _ in wanted]
+        assert result.rows.to_pylist() == [row for _, row in wanted]
+        assert {row["k"]: row for row in result.state.to_pylist()} == truth
 
 
 @settings(deadline=None)
 @given(ROWS)
 def test_the_last_of_each_key_is_the_last(rows: list[Any]) -> None:
-    found, deletes, _ = take_last_changes(upserts(rows), ["k"])
+    result, deletes, _ = take_last_changes(upserts(rows), ["k"])
 
     last = {row["k"]: (row, delete) for row, delete in rows}
-    assert {row["k"]: bool(d) for row, d in zip(found.to_pylist(), deletes, strict=True)} == {
+    assert {row["k"]: bool(d) for row, d in zip(result.to_pylist(), deletes, strict=True)} == {
         k: delete for k, (_, delete) in last.items()
     }
-    assert [row for row, d in zip(found.to_pylist(), deletes, strict=True) if not d] == [
-        row for row in found.to_pylist() if row in [r for r, delete in last.values() if not delete]
+    assert [row for row, d in zip(result.to_pylist(), deletes, strict=True) if not d] == [
+        row for row in result.to_pylist() if row in [r for r, delete in last.values() if not delete]
     ]
 
 
@@ -101,9 +101,9 @@ def test_rows_of_one_key_from_two_partitions_go_by_time_and_each_partition_keeps
     rows = upserts([one(1, "a"), one(1, "late clock"), one(1, "b"), one(1, "between")], parts=[0, 0, 1, 1])
     rows = KeyedRows(rows.rows, rows.deletes, np.array([10, 5, 8, 9]), rows.partitions)
 
-    found = compute_changes(None, rows, ["k"])
+    result = compute_changes(None, rows, ["k"])
 
-    shown = [(ROW_KINDS[k], name) for k, name in zip(found.kinds, found.rows.column("name").to_pylist(), strict=True)]
+    shown = [(ROW_KINDS[k], name) for k, name in zip(result.kinds, result.rows.column("name").to_pylist(), strict=True)]
     assert [name for kind, name in shown if kind != "-U"] == ["b", "between", "a", "late clock"]
 
 
@@ -116,23 +116,23 @@ def test_rows_of_other_keys_keep_the_order_in_which_they_came() -> None:
 
 def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     rows = upserts([one(n % 3, "x" * (1000 if n % 5 == 0 else 10)) for n in range(50)])
-    found = compute_changes(None, rows, ["k"])
+    result = compute_changes(None, rows, ["k"])
 
-    parts = list(found.batches(4000))
+    parts = list(result.batches(4000))
 
     assert len(parts) > 3
     assert max(sum(map(len, part.column("name").to_pylist())) for part, _ in parts) < 5000
-    assert pa.Table.from_batches([part for part, _ in parts]).to_pylist() == found.rows.to_pylist()
-    assert np.concatenate([kinds for _, kinds in parts]).tolist() == found.kinds.tolist()
+    assert pa.Table.from_batches([part for part, _ in parts]).to_pylist() == result.rows.to_pylist()
+    assert np.concatenate([kinds for _, kinds in parts]).tolist() == result.kinds.tolist()
     assert [part.num_rows for part, _ in compute_changes(None, upserts([]), ["k"]).batches(1)] == [0]
 
 
-def test_a_number_that_is_none_equals_nothing_so_that_its_row_changes_each_time() -> None:
+def test_nan_equals_nothing_and_its_row_changes_each_time() -> None:
     row = {"k": 1, "name": None, "score": math.nan, "tags": None, "place": None}
 
-    found = compute_changes(None, upserts([(row, False), (row, False)]), ["k"])
+    result = compute_changes(None, upserts([(row, False), (row, False)]), ["k"])
 
-    assert [ROW_KINDS[k] for k in found.kinds] == ["+I", "-U", "+U"]
+    assert [ROW_KINDS[k] for k in result.kinds] == ["+I", "-U", "+U"]
 
 
 @pytest.mark.parametrize("keys", [["k", "name"], ["name"], ["tags"], ["place"], ["score"]])
@@ -144,20 +144,20 @@ def test_keys_may_be_several_columns_and_of_any_type(keys: list[str]) -> None:
     ]
     rows = upserts([(row, False) for row in values] + [(values[0] | {"k": 0}, False)])
 
-    found = compute_changes(None, rows, keys)
+    result = compute_changes(None, rows, keys)
 
     distinct = {repr([row[key] for key in keys]) for row in values}
-    assert found.state.num_rows == len(distinct)
-    assert sum(ROW_KINDS[k] == "+I" for k in found.kinds) == len(distinct)
+    assert result.state.num_rows == len(distinct)
+    assert sum(ROW_KINDS[k] == "+I" for k in result.kinds) == len(distinct)
 
 
-def test_keys_that_are_no_numbers_are_one_key_and_both_zeros_are_one() -> None:
+def test_nan_is_one_key_and_both_zeros_are_one() -> None:
     nans = np.array([0x7FF8000000000000, 0xFFF8000000000000, 0x7FF8000000000001], dtype=np.uint64).view(np.float64)
     schema = pa.schema([("k", pa.float64()), ("n", pa.int64())])
     rows = pa.RecordBatch.from_arrays([pa.array([*nans, 0.0, -0.0]), pa.array(range(5))], schema=schema)
     some = np.zeros(5, dtype=np.int64)
 
-    found = compute_changes(None, KeyedRows(rows, np.zeros(5, dtype=bool), some, some), ["k"])
+    result = compute_changes(None, KeyedRows(rows, np.zeros(5, dtype=bool), some, some), ["k"])
 
-    assert found.rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]
-    assert found.state.column("n").to_pylist() == [2, 4]
+    assert result.rows.column("n").to_pylist() == [0, 0, 1, 1, 2, 3, 3, 4]
+    assert result.state.column("n").to_pylist() == [2, 4]

@@ -46,19 +46,19 @@ def raw(*records: tuple[int, int, bytes | None, bytes | None]) -> pa.RecordBatch
     return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
 
 
-def packed(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
+def pack(*batches: pa.RecordBatch) -> list[pa.RecordBatch]:
     packer = ChunkOutput(RecordDecoder(plan()), plan().upserts)  # type: ignore[arg-type]
-    return [*(made for batch in batches for made in packer.add(batch)), *packer.finish()]
+    return [*(item for batch in batches for item in packer.add(batch)), *packer.finish()]
 
 
-def gathered(made: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
+def rows_by_bucket(batches: list[pa.RecordBatch]) -> dict[int, KeyedRows]:
     schema = arrow_schema(t.Row(plan().columns.fields[1:], nullable=False))
     by_bucket: dict[int, list[Chunk]] = {}
-    for batch in reversed(made):  # in any order
+    for batch in reversed(batches):  # in any order
         for row in batch.drop_columns(["time"]).to_pylist():
             by_bucket.setdefault(row.pop("bucket"), []).append(Chunk(**row))
-    found = {bucket: read_chunks(of, schema) for bucket, of in by_bucket.items()}
-    return {bucket: rows for bucket, rows in found.items() if rows is not None}
+    results = {bucket: read_chunks(of, schema) for bucket, of in by_bucket.items()}
+    return {bucket: rows for bucket, rows in results.items() if rows is not None}
 
 
 def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,13 +67,13 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
         (n % 2, n // 2, b'{"user_id":%d}' % (n % 7), None if n % 5 == 4 else b'{"name":"n%d"}' % n) for n in range(40)
     ]
 
-    made = packed(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
+    actual = pack(*(raw(*records[at : at + 3]) for at in range(0, 40, 3)))
 
-    assert len(made) > 5
-    found = gathered(made)
+    assert len(actual) > 5
+    result = rows_by_bucket(actual)
     seen = [
         (bucket, row["user_id"], row["name"], bool(delete), int(time) - 1000, row["place"], int(part))
-        for bucket, of in found.items()
+        for bucket, of in result.items()
         for row, delete, time, part in zip(of.rows.to_pylist(), of.deletes, of.times, of.partitions, strict=True)
     ]
     assert len({(bucket, key) for bucket, key, *_ in seen}) == 7, "a key has one bucket"
@@ -81,7 +81,7 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
         (n % 7, "" if n % 5 == 4 else f"n{n}", n // 2) for n in range(40)
     )
     assert all(delete == (name is None) for _, _, name, delete, *_ in seen)
-    for bucket in found:
+    for bucket in result:
         for part in (0, 1):
             places = [place for b, _, _, _, _, place, p in seen if (b, p) == (bucket, part)]
             assert places == sorted(places)
@@ -95,28 +95,28 @@ def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(["+U"] * 4), pa.array([1, 1, 2, 3], pa.int32()), times], schema=schema)
     records = raw(*((0, n, b"", b"") for n in range(4)))
 
-    made = chunks._build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
+    result = chunks._build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
 
-    found = made.column("time").view(pa.int64()).to_pylist()
-    assert found[0] is None, "settings have no time"
-    assert sorted(found[1:], key=str) == [2_000_000, 3_000_000, None]
+    values = result.column("time").view(pa.int64()).to_pylist()
+    assert values[0] is None, "settings have no time"
+    assert sorted(values[1:], key=str) == [2_000_000, 3_000_000, None]
 
 
 def test_a_record_without_a_key_is_an_error_that_names_it() -> None:
     with pytest.raises(
         RecordError, match=r"'user_id' is NULL, but it is declared NOT NULL, and the message has no key"
     ) as e:
-        packed(raw((3, 17, None, b'{"name":"a"}')))
+        pack(raw((3, 17, None, b'{"name":"a"}')))
     assert "topic users, partition 3, offset 17" in str(e.value)
     assert "read the topic with a KafkaTable" in str(e.value)
 
 
-def test_a_value_that_lacks_what_is_declared_is_an_error_and_a_delete_is_none() -> None:
-    assert len(packed(raw((0, 0, b'{"user_id":1}', None)))) == 1
+def test_a_null_in_a_required_column_is_an_error_except_in_a_delete() -> None:
+    assert len(pack(raw((0, 0, b'{"user_id":1}', None)))) == 1
     with pytest.raises(RecordError, match="column 'name' is NULL, but it is declared NOT NULL"):
-        packed(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))
+        pack(raw((0, 0, b'{"user_id":1}', None), (0, 1, b'{"user_id":1}', b"{}")))
 
 
 def test_a_key_that_cannot_be_read_is_an_error() -> None:
     with pytest.raises(RecordError, match="the key cannot be decoded"):
-        packed(raw((0, 0, b"{", None)))
+        pack(raw((0, 0, b"{", None)))

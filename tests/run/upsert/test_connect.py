@@ -49,8 +49,8 @@ def test_changelogs_are_read_and_written(
 ) -> None:
     places = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), str(tmp_path / "checkpoint"))
 
-    found = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
+    document = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
 
-    assert found["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
-    assert found["left"] == [[1, "c"]]
-    assert found["keys"] == 1
+    assert document["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
+    assert document["left"] == [[1, "c"]]
+    assert document["keys"] == 1

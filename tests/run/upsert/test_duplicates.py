@@ -37,7 +37,7 @@ def ours(kind: str, messages: list[str], size: int) -> list[list[Any]]:
     assert plan.upserts is not None
     decoder, schema = RecordDecoder(plan), arrow_schema(t.Row(plan.columns.fields[1:], nullable=False))
     state: pa.RecordBatch | None = None
-    made: list[list[Any]] = []
+    results: list[list[Any]] = []
     for at in range(0, len(messages), size):
         part = messages[at : at + size]
         columns: dict[str, list[Any]] = {
@@ -53,11 +53,11 @@ def ours(kind: str, messages: list[str], size: int) -> list[list[Any]]:
         rows = [row for batch in packed for row in batch.drop_columns(["time", "bucket"]).to_pylist()]
         upserts = read_chunks((Chunk(**row) for row in rows), schema, events=True)
         assert upserts is not None
-        found = compute_changes(state, upserts, plan.upserts.keys)
-        state = found.state
-        pairs = zip(found.kinds, found.rows.to_pylist(), strict=True)
-        made += [[ROW_KINDS[kind], *row.values()] for kind, row in pairs]
-    return made
+        result = compute_changes(state, upserts, plan.upserts.keys)
+        state = result.state
+        pairs = zip(result.kinds, result.rows.to_pylist(), strict=True)
+        results += [[ROW_KINDS[kind], *row.values()] for kind, row in pairs]
+    return results
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -71,9 +71,9 @@ def test_changes_are_those_of_the_reference(name: str, size: int) -> None:
 @pytest.mark.parametrize("name", [name for name in CASES if "key change" in name])
 def test_an_update_of_the_key_deletes_the_row_that_the_reference_leaves(name: str) -> None:
     case = ANSWERS[name]
-    found = ours(case["format"], case["messages"][:2], 1000)
+    result = ours(case["format"], case["messages"][:2], 1000)
 
-    assert {f"{kind} {key}" for kind, key, *_ in found} == KEY_CHANGE
+    assert {f"{kind} {key}" for kind, key, *_ in result} == KEY_CHANGE
     theirs = [f"{kind} {key}" for kind, key, *_ in case["changes"]]
     assert theirs == ["+I 1", "+I 2", "-D 1"], "the delete is that of the last message"
 

@@ -36,11 +36,11 @@ each_format = pytest.mark.parametrize("value", FORMATS, ids=lambda value: value.
 
 
 def plan_of(value: Format, **arguments: Any) -> ReadPlan:
-    given: dict[str, Any] = {"cdc_events_duplicate": True, "changelog_buckets": 4, **arguments}
-    if not given["cdc_events_duplicate"]:
-        del given["changelog_buckets"]
+    sample: dict[str, Any] = {"cdc_events_duplicate": True, "changelog_buckets": 4, **arguments}
+    if not sample["cdc_events_duplicate"]:
+        del sample["changelog_buckets"]
 
-    class Users(KafkaTable, topic="users", key=Json(), value=value, **given):
+    class Users(KafkaTable, topic="users", key=Json(), value=value, **sample):
         id: PrimaryKey[int]
         name: Col[str]
         note: Col[str | None]
@@ -61,7 +61,7 @@ def raw(records: list[Record], first: int = 0, partition: int = 0) -> pa.RecordB
     return pa.RecordBatch.from_arrays([pa.array(v, RAW[n]) for n, v in columns.items()], list(columns))
 
 
-def written(value: Format, operation: str, before: Row | None, after: Row | None) -> bytes:
+def encode_change(value: Format, operation: str, before: Row | None, after: Row | None) -> bytes:
     """A change as the tool of a format writes it.
 
     Args:
@@ -103,21 +103,21 @@ class State:
 
     def upserts(self, *batches: pa.RecordBatch) -> dict[int, KeyedRows]:
         packer = ChunkOutput(self._decoder, self._upserts)
-        made = [*(each for batch in batches for each in packer.add(batch)), *packer.finish()]
+        actual = [*(each for batch in batches for each in packer.add(batch)), *packer.finish()]
         chunks: dict[int, list[Chunk]] = {}
-        for batch in made:
+        for batch in actual:
             for row in batch.drop_columns(["time"]).to_pylist():
                 chunks.setdefault(row.pop("bucket"), []).append(Chunk(**row))
-        found = {bucket: read_chunks(of, self._schema, events=True) for bucket, of in chunks.items()}
-        return {bucket: rows for bucket, rows in found.items() if rows is not None}
+        results = {bucket: read_chunks(of, self._schema, events=True) for bucket, of in chunks.items()}
+        return {bucket: rows for bucket, rows in results.items() if rows is not None}
 
     def run(self, *batches: pa.RecordBatch) -> list[tuple[str, Row]]:
         """The changes of a batch."""
         shown: list[tuple[str, Row]] = []
         for bucket, upserts in self.upserts(*batches).items():
-            found = compute_changes(self.buckets.get(bucket), upserts, self._upserts.keys)
-            self.buckets[bucket] = found.state
-            shown += [(ROW_KINDS[k], row) for k, row in zip(found.kinds, found.rows.to_pylist(), strict=True)]
+            result = compute_changes(self.buckets.get(bucket), upserts, self._upserts.keys)
+            self.buckets[bucket] = result.state
+            shown += [(ROW_KINDS[k], row) for k, row in zip(result.kinds, result.rows.to_pylist(), strict=True)]
         return shown
 
     def rows(self) -> dict[int, Row]:
@@ -125,10 +125,10 @@ class State:
 
 
 def by_key(changed: list[tuple[str, Row]]) -> dict[int, list[tuple[str, Row]]]:
-    found: dict[int, list[tuple[str, Row]]] = {}
+    results: dict[int, list[tuple[str, Row]]] = {}
     for kind, row in changed:
-        found.setdefault(row["id"], []).append((kind, row))
-    return found
+        results.setdefault(row["id"], []).append((kind, row))
+    return results
 
 
 class Model:
@@ -151,7 +151,7 @@ class Model:
         if before is not None:
             self.changes.append(("-D", before))
 
-    def taken(self) -> list[tuple[str, Row]]:
+    def take_changes(self) -> list[tuple[str, Row]]:
         changed, self.changes = self.changes, []
         return changed
 
@@ -191,11 +191,11 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
                     model.delete(number)
                 case "d":
                     shown = old if full_only or image == "full" else {"id": number}
-                    records.append((key_of(number), written(value, "d", shown, None)))
+                    records.append((key_of(number), encode_change(value, "d", shown, None)))
                     model.delete(number)
                 case "key change":
-                    said = {"id": number} if image == "key" and not full_only else old
-                    records.append((key_of(other), written(value, "u", said, new | {"id": other})))
+                    message = {"id": number} if image == "key" and not full_only else old
+                    records.append((key_of(other), encode_change(value, "u", message, new | {"id": other})))
                     if other != number:
                         model.delete(number)
                     model.set(new | {"id": other})
@@ -208,14 +208,14 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
                     # an insert or a delete that comes again changes nothing; an update sets its row once more
                     continue
                 case _:
-                    records.append((key_of(number), written(value, "u" if what == "u" else "c", before, new)))
+                    records.append((key_of(number), encode_change(value, "u" if what == "u" else "c", before, new)))
                     model.set(new)
         if not records:
             continue
-        found = state.run(raw(records, offset))
+        output = state.run(raw(records, offset))
         offset += len(records)
 
-        assert by_key(found) == by_key(model.taken())
+        assert by_key(output) == by_key(model.take_changes())
         assert state.rows() == model.rows
 
 
@@ -223,10 +223,10 @@ def test_messages_become_the_changes_between_rows(value: Format, batches: list[A
 def test_events_that_come_again_change_nothing(value: Format) -> None:
     state = State(plan_of(value))
     records: list[Record] = [
-        (key_of(1), written(value, "c", None, row(1, "a"))),
-        (key_of(1), written(value, "u", row(1, "a"), row(1, "b"))),
-        (key_of(2), written(value, "c", None, row(2, "x"))),
-        (key_of(2), written(value, "d", row(2, "x"), None)),
+        (key_of(1), encode_change(value, "c", None, row(1, "a"))),
+        (key_of(1), encode_change(value, "u", row(1, "a"), row(1, "b"))),
+        (key_of(2), encode_change(value, "c", None, row(2, "x"))),
+        (key_of(2), encode_change(value, "d", row(2, "x"), None)),
     ]
 
     first, again = state.run(raw(records)), state.run(raw(records[2:], 4))
@@ -242,44 +242,46 @@ def test_events_that_come_again_change_nothing(value: Format) -> None:
 def test_a_row_before_with_another_key_is_deleted_by_the_update() -> None:
     """Flink leaves it: its ChangelogNormalize drops rows before updates (docs/differences-cdc.md)."""
     state = State(plan_of(DebeziumJson()))
-    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+    state.run(raw([(key_of(1), encode_change(DebeziumJson(), "c", None, row(1, "a")))]))
 
-    found = state.run(raw([(key_of(2), written(DebeziumJson(), "u", {"id": 1}, row(2, "a")))], 1))
+    output = state.run(raw([(key_of(2), encode_change(DebeziumJson(), "u", {"id": 1}, row(2, "a")))], 1))
 
-    assert sorted(found, key=str) == [("+I", row(2, "a")), ("-D", row(1, "a"))]
+    assert sorted(output, key=str) == [("+I", row(2, "a")), ("-D", row(1, "a"))]
 
 
 def test_for_a_delete_only_the_key_counts() -> None:
     """`name` is NOT NULL, and the delete has no name."""
     state = State(plan_of(DebeziumJson()))
-    state.run(raw([(key_of(1), written(DebeziumJson(), "c", None, row(1, "a")))]))
+    state.run(raw([(key_of(1), encode_change(DebeziumJson(), "c", None, row(1, "a")))]))
 
-    assert state.run(raw([(key_of(1), written(DebeziumJson(), "d", {"id": 1}, None))], 1)) == [("-D", row(1, "a"))]
+    assert state.run(raw([(key_of(1), encode_change(DebeziumJson(), "d", {"id": 1}, None))], 1)) == [
+        ("-D", row(1, "a"))
+    ]
 
 
 @each_format
 def test_a_row_that_lacks_what_is_declared_is_an_error(value: Format) -> None:
     with pytest.raises(RecordError, match=r"offset 7.*column 'name' is NULL, but it is declared NOT NULL"):
-        State(plan_of(value)).run(raw([(key_of(1), written(value, "c", None, {"id": 1}))], 7))
+        State(plan_of(value)).run(raw([(key_of(1), encode_change(value, "c", None, {"id": 1}))], 7))
 
 
-def test_a_row_before_without_the_key_is_an_error_that_says_which_key_is_needed() -> None:
+def test_a_before_image_without_the_key_is_an_error_that_names_the_key() -> None:
     message = b'{"op":"u","before":{"id":null,"name":"a"},"after":{"id":1,"name":"b"}}'
 
-    with pytest.raises(RecordError) as told:
+    with pytest.raises(RecordError) as error:
         State(plan_of(DebeziumJson())).run(raw([(key_of(1), message)], 3))
 
-    assert "topic users, partition 0, offset 3" in str(told.value)
-    assert "column 'id' is NULL" in str(told.value)
-    assert "set the REPLICA IDENTITY to FULL" in str(told.value)
+    assert "topic users, partition 0, offset 3" in str(error.value)
+    assert "column 'id' is NULL" in str(error.value)
+    assert "set the REPLICA IDENTITY to FULL" in str(error.value)
 
 
-def test_a_tombstone_whose_message_key_is_another_says_what_to_declare() -> None:
-    with pytest.raises(RecordError) as told:
+def test_a_tombstone_with_another_message_key_is_reported_with_a_fix() -> None:
+    with pytest.raises(RecordError) as error:
         RecordDecoder(plan_of(DebeziumJson())).decode(raw([(b'{"schema":{},"payload":{"id":1}}', None)], 5))
 
-    assert "offset 5: column 'id' is NULL" in str(told.value)
-    assert "a message without a value deletes the row of its message key" in str(told.value)
+    assert "offset 5: column 'id' is NULL" in str(error.value)
+    assert "a message without a value deletes the row of its message key" in str(error.value)
 
 
 def test_a_delete_that_names_no_row_is_an_error() -> None:
@@ -294,7 +296,7 @@ def test_a_tombstone_without_a_message_key_is_left_out_and_counted() -> None:
     assert decoder.dropped == {"tombstone": 1}
 
 
-def test_a_tombstone_is_left_out_where_the_message_key_does_not_say_the_row() -> None:
+def test_a_tombstone_is_dropped_if_the_message_key_does_not_identify_the_row() -> None:
     class Users(
         KafkaTable, topic="users", key=Json(), value=DebeziumJson(), cdc_events_duplicate=True, primary_key=["id"]
     ):
@@ -307,7 +309,7 @@ def test_a_tombstone_is_left_out_where_the_message_key_does_not_say_the_row() ->
     assert decoder.dropped == {"tombstone": 1}
 
 
-def test_the_primary_key_may_stand_in_the_message_key_alone() -> None:
+def test_the_primary_key_may_be_in_the_message_key_alone() -> None:
     plan = plan_of(DebeziumJson(), value_fields="EXCEPT_KEY")
     state = State(plan)
     state.run(raw([(key_of(1), b'{"op":"c","after":{"name":"a"}}'), (key_of(2), b'{"op":"c","after":{"name":"b"}}')]))
@@ -319,12 +321,12 @@ def test_the_primary_key_may_stand_in_the_message_key_alone() -> None:
     assert by_key(deleted) == {2: [("-D", row(2, "b"))], 1: [("-D", row(1, "c"))]}
 
 
-def test_the_mode_without_state_gives_the_last_change_of_each_key() -> None:
+def test_the_stateless_mode_returns_the_last_change_of_each_key() -> None:
     value = DebeziumJson()
     records: list[Record] = [
-        (key_of(1), written(value, "c", None, row(1, "a"))),
-        (key_of(2), written(value, "u", {"id": 1}, row(2, "b"))),
-        (key_of(2), written(value, "u", None, row(2, "c"))),
+        (key_of(1), encode_change(value, "c", None, row(1, "a"))),
+        (key_of(2), encode_change(value, "u", {"id": 1}, row(2, "b"))),
+        (key_of(2), encode_change(value, "u", None, row(2, "c"))),
     ]
     shown = []
     for upserts in State(plan_of(value, changelog="upsert")).upserts(raw(records)).values():
@@ -337,8 +339,8 @@ def test_the_mode_without_state_gives_the_last_change_of_each_key() -> None:
 TRUNCATE = b'{"op":"t","before":null,"after":null}'
 
 
-def inserted(*numbers: int) -> list[Record]:
-    return [(key_of(n), written(DebeziumJson(), "c", None, row(n, f"n{n}"))) for n in numbers]
+def make_inserts(*numbers: int) -> list[Record]:
+    return [(key_of(n), encode_change(DebeziumJson(), "c", None, row(n, f"n{n}"))) for n in numbers]
 
 
 class TestTruncates:
@@ -348,54 +350,56 @@ class TestTruncates:
         return State(plan_of(DebeziumJson(truncate="apply")))
 
     @pytest.mark.parametrize("many", [False, True], ids=["alone", "among many"])
-    def test_each_row_that_is_there_is_deleted(self, many: bool) -> None:
+    def test_each_existing_row_is_deleted(self, many: bool) -> None:
         state = self.state()
-        state.run(raw(inserted(*range(50))))
-        more = inserted(*range(100, 160)) if many else []
+        state.run(raw(make_inserts(*range(50))))
+        more = make_inserts(*range(100, 160)) if many else []
 
-        found = state.run(raw([*more, (None, TRUNCATE), *inserted(1, 2)], 50))
+        output = state.run(raw([*more, (None, TRUNCATE), *make_inserts(1, 2)], 50))
 
-        deleted = [row["id"] for kind, row in found if kind == "-D"]
+        deleted = [row["id"] for kind, row in output if kind == "-D"]
         assert sorted(deleted) == [*range(50), *(range(100, 160) if many else ())]
-        assert by_key(found)[1] == [("-D", row(1, "n1")), ("+I", row(1, "n1"))]
+        assert by_key(output)[1] == [("-D", row(1, "n1")), ("+I", row(1, "n1"))]
         assert state.rows() == {1: row(1, "n1"), 2: row(2, "n2")}
 
     def test_several_in_one_batch(self) -> None:
         state = self.state()
 
-        found = state.run(raw([*inserted(1), (None, TRUNCATE), *inserted(1, 2), (None, TRUNCATE), (None, TRUNCATE)]))
+        output = state.run(
+            raw([*make_inserts(1), (None, TRUNCATE), *make_inserts(1, 2), (None, TRUNCATE), (None, TRUNCATE)])
+        )
 
-        assert by_key(found) == {
+        assert by_key(output) == {
             1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))] * 2,
             2: [("+I", row(2, "n2")), ("-D", row(2, "n2"))],
         }
         assert state.rows() == {}
 
-    def test_between_partitions_the_timestamps_say_what_came_before(self) -> None:
+    def test_timestamps_order_records_of_different_partitions(self) -> None:
         state = self.state()
 
-        found = state.run(raw(inserted(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(inserted(2), 9, 2))
+        output = state.run(raw(make_inserts(1), 0, 0), raw([(None, TRUNCATE)], 5, 1), raw(make_inserts(2), 9, 2))
 
-        assert by_key(found) == {1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))], 2: [("+I", row(2, "n2"))]}
+        assert by_key(output) == {1: [("+I", row(1, "n1")), ("-D", row(1, "n1"))], 2: [("+I", row(2, "n2"))]}
 
     def test_a_value_that_a_message_lacks_does_not_come_from_before(self) -> None:
         state = self.state()
-        state.run(raw(inserted(1)))
-        update = (key_of(1), written(DebeziumJson(), "u", None, row(1, "a", "__debezium_unavailable_value")))
+        state.run(raw(make_inserts(1)))
+        update = (key_of(1), encode_change(DebeziumJson(), "u", None, row(1, "a", "__debezium_unavailable_value")))
 
-        with pytest.raises(UnavailableError) as told:
+        with pytest.raises(UnavailableError) as error:
             state.run(raw([(None, TRUNCATE), update], 1))
-        assert told.value.record == ("users", 0, 2)
+        assert error.value.record == ("users", 0, 2)
         assert state.run(raw([update], 2)) == [("-U", row(1, "n1")), ("+U", row(1, "a"))]
 
-    def test_it_is_no_record_that_was_left_out(self) -> None:
+    def test_it_is_not_a_dropped_record(self) -> None:
         decoder = RecordDecoder(plan_of(DebeziumJson(truncate="apply")))
-        placed = decoder.decode_with_records(raw([*inserted(1), (None, TRUNCATE)]))
+        placed = decoder.decode_with_records(raw([*make_inserts(1), (None, TRUNCATE)]))
 
         assert (placed.truncates, placed.rows.num_rows, dict(decoder.dropped)) == ((1,), 1, {})
 
     def test_it_is_an_error_by_default_and_may_be_skipped(self) -> None:
-        with pytest.raises(RecordError, match="the table was emptied"):
+        with pytest.raises(RecordError, match="empties the table"):
             RecordDecoder(plan_of(DebeziumJson())).decode(raw([(None, TRUNCATE)]))
         decoder = RecordDecoder(plan_of(DebeziumJson(truncate="skip")))
         assert decoder.decode_with_records(raw([(None, TRUNCATE)])).truncates == ()
@@ -453,43 +457,43 @@ class TestUnavailable:
     def test_the_value_in_state_stays(self) -> None:
         state = compute_changes(None, lacking([(1, "a1", "b1"), (2, "a2", "b2")]), ["k"]).state
 
-        found = compute_changes(
+        result = compute_changes(
             state, lacking([(2, None, "B2"), (1, "A1", None), (1, None, "B1"), (2, None, "B2")]), ["k"]
         )
 
         shown = [
-            (ROW_KINDS[k], tuple(row.values())) for k, row in zip(found.kinds, found.rows.to_pylist(), strict=True)
+            (ROW_KINDS[k], tuple(row.values())) for k, row in zip(result.kinds, result.rows.to_pylist(), strict=True)
         ]
         assert [one for one in shown if one[0] != "-U"] == [
             ("+U", (2, "a2", "B2")),
             ("+U", (1, "A1", "b1")),
             ("+U", (1, "A1", "B1")),
         ]
-        assert sorted(map(tuple, (row.values() for row in found.state.to_pylist()))) == [
+        assert sorted(map(tuple, (row.values() for row in result.state.to_pylist()))) == [
             (1, "A1", "B1"),
             (2, "a2", "B2"),
         ]
 
     def test_one_of_the_same_batch_stays_too(self) -> None:
-        found = compute_changes(
+        result = compute_changes(
             None, lacking([(1, "a", "b"), (1, None, "B"), (1, None, None), (1, "A", "c")][:2]), ["k"]
         )
 
-        assert found.state.to_pylist() == [{"k": 1, "a": "a", "b": "B"}]
+        assert result.state.to_pylist() == [{"k": 1, "a": "a", "b": "B"}]
 
     def test_of_a_deleted_row_nothing_stays(self) -> None:
         upserts = lacking([(1, "a", "b"), (1, None, None), (1, None, "c")])
 
-        with pytest.raises(UnavailableError) as told:
+        with pytest.raises(UnavailableError) as error:
             compute_changes(None, upserts, ["k"])
-        assert (told.value.column, told.value.record, told.value.required) == ("a", ("t", 0, 102), False)
+        assert (error.value.column, error.value.record, error.value.required) == ("a", ("t", 0, 102), False)
 
     def test_without_a_row_before_the_value_may_be_null_and_is_counted(self) -> None:
         upserts = lacking([(1, None, "b"), (1, None, "c"), (2, "a", "b")])
-        found = compute_changes(None, upserts, ["k"], allow_nulls=True)
+        result = compute_changes(None, upserts, ["k"], allow_nulls=True)
 
-        assert found.nulls == 2
-        assert {row["k"]: row["a"] for row in found.state.to_pylist()} == {1: None, 2: "a"}
+        assert result.nulls == 2
+        assert {row["k"]: row["a"] for row in result.state.to_pylist()} == {1: None, 2: "a"}
         last, _, nulls = take_last_changes(upserts, ["k"], allow_nulls=True)
         assert (last.column("a").to_pylist(), nulls) == ([None, "a"], 1)
 
@@ -505,29 +509,29 @@ class TestUnavailable:
 
         assert list(zip(last.column("k").to_pylist(), deletes.tolist(), strict=True)) == [(1, True), (2, False)]
         assert (last.column("a").to_pylist()[1], nulls) == ("a", 0)
-        with pytest.raises(UnavailableError) as told:
+        with pytest.raises(UnavailableError) as error:
             take_last_changes(lacking([*again, (1, None, "d")]), ["k"])
-        assert told.value.record == ("t", 0, 104)
+        assert error.value.record == ("t", 0, 104)
 
     def test_a_column_that_is_not_null_cannot_be_null(self) -> None:
-        with pytest.raises(UnavailableError) as told:
+        with pytest.raises(UnavailableError) as error:
             compute_changes(None, lacking([(1, "a", None)]), ["k"], allow_nulls=True)
-        assert told.value.required
+        assert error.value.required
 
     def test_what_came_before_from_another_partition_is_what_came_before_in_time(self) -> None:
         rows: list[tuple[int, str | None, str | None]] = [(1, None, "late"), (1, "first", "b"), (2, "x", "y")]
         upserts = lacking(rows, parts=[0, 1, 1], times=[9, 1, 2])
 
-        found = compute_changes(None, upserts, ["k"])
+        result = compute_changes(None, upserts, ["k"])
 
-        assert {row["k"]: (row["a"], row["b"]) for row in found.state.to_pylist()} == {
+        assert {row["k"]: (row["a"], row["b"]) for row in result.state.to_pylist()} == {
             1: ("first", "late"),
             2: ("x", "y"),
         }
 
-    def test_the_record_is_told_in_any_order(self) -> None:
+    def test_the_record_is_named_in_any_order(self) -> None:
         upserts = lacking([(1, "z", "y"), (2, None, "b"), (1, "y", "z")], parts=[0, 0, 1], times=[5, 6, 1])
 
-        with pytest.raises(UnavailableError) as told:
+        with pytest.raises(UnavailableError) as error:
             compute_changes(None, upserts, ["k"])
-        assert told.value.record == ("t", 0, 101)
+        assert error.value.record == ("t", 0, 101)

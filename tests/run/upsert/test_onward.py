@@ -46,15 +46,15 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
 
 
 @pytest.fixture
-def collected(tmp_path: Path) -> Callable[..., list[Any]]:
+def run_and_collect(tmp_path: Path) -> Callable[..., list[Any]]:
     """Runs a stream to the end of what is there; the rows of all its batches."""
 
     def run(df: DataFrame, mode: str = "append") -> list[Any]:
-        found: list[Any] = []
-        writer = df.writeStream.outputMode(mode).foreachBatch(lambda rows, _: found.extend(rows.collect()))
+        results: list[Any] = []
+        writer = df.writeStream.outputMode(mode).foreachBatch(lambda rows, _: results.extend(rows.collect()))
         writer = writer.option("checkpointLocation", str(tmp_path / "collected")).trigger(availableNow=True)
         assert writer.start().awaitTermination(300)
-        return found
+        return results
 
     return run
 
@@ -65,7 +65,12 @@ def upsert(key: int, row: dict[str, Any] | None, **more: Any) -> Record:
 
 class TestStateful:
     def test_a_window_over_the_time_of_the_records(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         """A row before has its own time, so that it takes back what it gave to its window."""
 
@@ -81,9 +86,9 @@ class TestStateful:
 
         signs = Users.read_stream(spark, cluster).selectExpr("at", f"CASE WHEN {AFTER} THEN 1 ELSE -1 END AS one")
         windows = signs.groupBy(sf.expr("window(at, '10 seconds')")).sum("one").toDF("window", "users")
-        found = collected(windows.selectExpr("unix_millis(window.start) AS at", "users"))
+        result = run_and_collect(windows.selectExpr("unix_millis(window.start) AS at", "users"))
 
-        assert sorted((row.at - start, row.users) for row in found) == [(0, 0), (10_000, 2), (100_000_000, 0)]
+        assert sorted((row.at - start, row.users) for row in result) == [(0, 0), (10_000, 2), (100_000_000, 0)]
 
     def test_users_of_several_regions_with_a_watermark_and_a_computed_column(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -128,8 +133,8 @@ class TestStateful:
         until = sf.expr("lead(modification_time) OVER (PARTITION BY user_id ORDER BY modification_time)")
         versions = table.read(spark).where(AFTER).withColumn("until", until)
         there = sf.expr("user = user_id AND viewtime >= modification_time AND (until IS NULL OR viewtime < until)")
-        found = then.join(versions, there, "left").select("page", "user", "viewtime", "user_name", "upper_region")
-        assert [tuple(row)[3:] for row in found.orderBy("viewtime").collect()] == [
+        result = then.join(versions, there, "left").select("page", "user", "viewtime", "user_name", "upper_region")
+        assert [tuple(row)[3:] for row in result.orderBy("viewtime").collect()] == [
             ("Bob", "BEIJING"), ("Alice", "SHANGHAI"), ("Greg", "BERLIN"), ("Alice", "WUHAN"), (None, None),
             ("Alice", "WUHAN"), ("Tomato", "HONGKONG"),
         ]  # fmt: skip
@@ -149,8 +154,8 @@ class TestStateful:
             users: Col[int]
             visits: Col[int]
 
-        told = [(1, "Ulm", 5), (2, "Ulm", 7), (3, "Bern", 1), (1, "Bern", 6), (3, "Bern", 94), (2, None, 0)]
-        records = [upsert(n, None if where is None else {"region": where, "visits": v}) for n, where, v in told]
+        messages = [(1, "Ulm", 5), (2, "Ulm", 7), (3, "Bern", 1), (1, "Bern", 6), (3, "Bern", 94), (2, None, 0)]
+        records = [upsert(n, None if where is None else {"region": where, "visits": v}) for n, where, v in messages]
         kdsl_kafka.produce(Users.definition().options.topic[0], *records)
         signed = Users.read_stream(spark, cluster).withColumn("sign", sf.expr(f"IF({AFTER}, 1, -1)"))
         groups = signed.groupBy("region").agg(
@@ -166,7 +171,12 @@ class TestStateful:
         }
 
     def test_the_rows_after_of_two_changelogs_join(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic("users"), key=Json(), value=Json(), max_records_per_trigger=1):
             id: PrimaryKey[int]
@@ -182,10 +192,15 @@ class TestStateful:
         users = Users.read_stream(spark, cluster).where(AFTER).selectExpr("id AS user", "name")
         orders = Orders.read_stream(spark, cluster).where(AFTER).select("id", "user")
 
-        assert sorted((r.id, r.name) for r in collected(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
+        assert sorted((r.id, r.name) for r in run_and_collect(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
 
-    def test_a_join_by_time_with_a_table_that_stands_still_and_windows_behind_them(
-        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, collected: Any
+    def test_a_join_by_time_with_an_unchanged_table_and_windows_after_it(
+        self,
+        spark: SparkSession,
+        cluster: Cluster,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        run_and_collect: Any,
     ) -> None:
         """A stream-stream join, a stream-static one and an aggregate; the watermark goes through all of them."""
 
@@ -227,21 +242,21 @@ class TestStateful:
         )
         windows = priced.groupBy(sf.expr("window(at, '10 seconds')"), "name")
         sums = windows.agg(sf.sum("amount").alias("amount"), sf.sum(sf.expr("amount * rate")).alias("priced"))
-        found = collected(sums.selectExpr("unix_millis(window.start) AS at", "name", "amount", "priced"))
+        result = run_and_collect(sums.selectExpr("unix_millis(window.start) AS at", "name", "amount", "priced"))
 
-        assert sorted(((row.at - start) // 1000, row.name, row.amount, row.priced) for row in found) == [
+        assert sorted(((row.at - start) // 1000, row.name, row.amount, row.priced) for row in result) == [
             (0, "EUR", 100, 200), (10, "EUR", 20, 60), (10, "USD", 7, None),
         ]  # fmt: skip
 
-    def test_a_batch_whose_rows_are_used_twice_has_the_same_rows_and_so_has_the_next_one(
+    def test_a_batch_and_the_next_one_have_the_same_rows_if_used_twice(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json(), max_records_per_trigger=2):
             id: PrimaryKey[int]
             name: Col[str]
 
-        told = [(1, {"name": "a"}), (2, {"name": "b"}), (1, {"name": "c"}), (2, None), (1, {"name": "d"})]
-        kdsl_kafka.produce(Users.definition().options.topic[0], *(upsert(*one) for one in told))
+        messages = [(1, {"name": "a"}), (2, {"name": "b"}), (1, {"name": "c"}), (2, None), (1, {"name": "d"})]
+        kdsl_kafka.produce(Users.definition().options.topic[0], *(upsert(*one) for one in messages))
         seen: list[tuple[list[str], list[str], int]] = []
         writer = Users.read_stream(spark, cluster).writeStream.option("checkpointLocation", str(tmp_path))
         writer = writer.foreachBatch(lambda df, _: seen.append((sorted(lines(df)), sorted(lines(df)), df.count())))
@@ -304,7 +319,7 @@ class TestOtherColumns:
 
 
 class TestTopics:
-    def test_a_key_may_stand_in_several_topics_of_a_pattern(
+    def test_a_key_may_be_in_several_topics_of_a_pattern(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         one, two = kdsl_topic("p-one"), kdsl_topic("p-two")
@@ -328,7 +343,7 @@ class TestTopics:
         assert by_key(lines(Users.read(spark, cluster))) == expected
         assert by_key(Stream(tmp_path).run(Users.read_stream(spark, cluster))) == expected
 
-    def test_a_topic_without_records_gives_no_row(
+    def test_a_topic_without_records_returns_no_row(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         class Users(UpsertTable, topic=kdsl_topic(), key=Json(), value=Json()):
@@ -339,8 +354,8 @@ class TestTopics:
 
 
 class TestRecords:
-    def put(self, kafka: RunningKafka, topic: str, given: Iterable[tuple[bytes, bytes | None]]) -> None:
-        kafka.produce(topic, *(Record(value, key) for key, value in given))
+    def put(self, kafka: RunningKafka, topic: str, sample: Iterable[tuple[bytes, bytes | None]]) -> None:
+        kafka.produce(topic, *(Record(value, key) for key, value in sample))
 
     def test_a_record_without_a_value_deletes_its_key_whatever_the_format(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -367,9 +382,9 @@ class TestRecords:
         empty = {Plain: "[]", Cells: "", Packed: "null"}
         for table, first in ((Plain, "[65]"), (Cells, "a"), (Packed, "a")):
             last = empty[table]
-            found = Stream(tmp_path / table.__name__).run(table.read_stream(spark, cluster))
+            output = Stream(tmp_path / table.__name__).run(table.read_stream(spark, cluster))
             expected = [f"+I[1, {first}]", f"-U[1, {first}]", f"+U[1, {last}]", f"-D[1, {last}]"]
-            assert found == expected, table.__name__
+            assert output == expected, table.__name__
             assert lines(table.read(spark, cluster)) == expected, table.__name__
 
     def test_keys_of_any_type_are_found_again(
@@ -407,10 +422,10 @@ class TestRecords:
         table.write(spark.createDataFrame(rows, schema).coalesce(1))
 
         left = [200, *(100 + n for n in range(2, len(keys), 2))]
-        found = lines(table.read(spark))
+        result = lines(table.read(spark))
         assert sorted(row.n for row in table.snapshot(spark).collect()) == sorted(left)
-        assert len(found) == 3 * len(keys) + 2 + len(keys[1::2])
-        assert sorted(Stream(tmp_path).run(table.read_stream(spark))) == sorted(found)
+        assert len(result) == 3 * len(keys) + 2 + len(keys[1::2])
+        assert sorted(Stream(tmp_path).run(table.read_stream(spark))) == sorted(result)
 
     def test_values_of_10_mb_are_read_as_changes_and_written(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -427,8 +442,8 @@ class TestRecords:
             name: PrimaryKey[str]
             data: Col[bytes]
 
-        given = [("a", 1), ("a", 2), ("b", 3)]
-        rows = spark.createDataFrame(given, "name string, n int").selectExpr(
+        values = [("a", 1), ("a", 2), ("b", 3)]
+        rows = spark.createDataFrame(values, "name string, n int").selectExpr(
             "name", f"binary(repeat(n, {size})) AS data"
         )
         Files.write(rows.coalesce(1), cluster)
@@ -438,7 +453,7 @@ class TestRecords:
         assert query.awaitTermination(300)
 
         shown = Copies.read(spark, cluster).selectExpr(ROW_KIND, "name", "length(data) AS size", "md5(data) AS sum")
-        sums = {n: hashlib.md5(str(n).encode() * size).hexdigest() for _, n in given}  # not for safety
+        sums = {n: hashlib.md5(str(n).encode() * size).hexdigest() for _, n in values}  # not for safety
         assert sorted(tuple(row) for row in shown.collect()) == [
             ("+I", "a", size, sums[1]), ("+I", "b", size, sums[3]), ("+U", "a", size, sums[2]),
             ("-U", "a", size, sums[1]),
@@ -465,13 +480,13 @@ class TestRecords:
             name: Col[str | None]
 
         toys: Any = {"headers": [("shop", b"toys")]}
-        given = [
+        values = [
             upsert(1, {"name": "a"}, **toys),
             upsert(1, None),
             upsert(1, {"name": "b"}, **toys),
             upsert(1, None, **toys),
         ]
-        kdsl_kafka.produce(Users.definition().options.topic[0], *given)
+        kdsl_kafka.produce(Users.definition().options.topic[0], *values)
 
-        found = Stream(tmp_path).run(Users.read_stream(spark, cluster))
-        assert found == ["+I[1, a]", "-U[1, a]", "+U[1, b]", "-D[1, b]"]
+        output = Stream(tmp_path).run(Users.read_stream(spark, cluster))
+        assert output == ["+I[1, a]", "-U[1, a]", "+U[1, b]", "-D[1, b]"]

@@ -19,9 +19,9 @@ GIVEN = [{"k": 1, "name": "ann", "visits": 3}, {"k": 2, "name": None, "visits": 
 
 
 def processor(schema: pa.Schema, keys: tuple[str, ...], store: Store, buckets: int = 8) -> UpsertProcessor:
-    made = UpsertProcessor("Users", schema.serialize().to_pybytes(), keys, buckets)
-    made.init(store)  # type: ignore[arg-type]
-    return made
+    actual = UpsertProcessor("Users", schema.serialize().to_pybytes(), keys, buckets)
+    actual.init(store)  # type: ignore[arg-type]
+    return actual
 
 
 def run(of: UpsertProcessor, rows: pa.RecordBatch, deletes: tuple[int, ...] = ()) -> list[dict[str, Any]]:
@@ -30,7 +30,7 @@ def run(of: UpsertProcessor, rows: pa.RecordBatch, deletes: tuple[int, ...] = ()
     return [row for frame in frames for row in frame.to_dict("records")]
 
 
-def kept(schema: pa.Schema = ROWS, keys: tuple[str, ...] = ("k",)) -> Store:
+def make_state(schema: pa.Schema = ROWS, keys: tuple[str, ...] = ("k",)) -> Store:
     """A bucket's state with two rows."""
     store = Store()
     run(processor(schema, keys, store), pa.RecordBatch.from_pylist(GIVEN, schema))
@@ -53,16 +53,16 @@ class TestUnavailable:
         arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
         packed = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes()
         frame = chunk(pa.RecordBatch.from_pylist([{"k": 0}], self.SCHEMA)).assign(rows=[packed])
-        return [row for made in of.handleInputRows((5,), iter([frame]), None) for row in made.to_dict("records")]
+        return [row for item in of.handleInputRows((5,), iter([frame]), None) for row in item.to_dict("records")]
 
     def test_they_are_those_of_the_state(self) -> None:
         store = Store()
         self.run(store, (1, "long", None), nulls=False)
-        (told,) = self.run(store, (1, None, [17, 1]), (2, "x", None), nulls=False)
+        (output,) = self.run(store, (1, None, [17, 1]), (2, "x", None), nulls=False)
 
-        rows = pa.ipc.read_record_batch(pa.py_buffer(told["rows"]), add_row_kind_field(self.SCHEMA)).to_pylist()
+        rows = pa.ipc.read_record_batch(pa.py_buffer(output["rows"]), add_row_kind_field(self.SCHEMA)).to_pylist()
         assert rows == [{"_row_kind": "+I", "k": 2, "note": "x"}]
-        assert told["nulls"] == 0
+        assert output["nulls"] == 0
 
     def test_without_one_they_are_an_error_with_the_record_the_column_and_the_option(self) -> None:
         with pytest.raises(RecordError) as raised:
@@ -75,24 +75,24 @@ class TestUnavailable:
         assert "or write THE OPTION, which makes the value NULL" in str(raised.value)
 
     def test_or_null_and_counted(self) -> None:
-        (told,) = self.run(Store(), (2, "x", None), (1, None, [17, 1]), (3, None, [18, 1]), nulls=True)
+        (output,) = self.run(Store(), (2, "x", None), (1, None, [17, 1]), (3, None, [18, 1]), nulls=True)
 
-        assert (told["keys"], told["nulls"]) == (3, 2)
+        assert (output["keys"], output["nulls"]) == (3, 2)
 
 
 class TestSize:
-    def test_a_bucket_tells_how_many_keys_and_bytes_it_keeps(self) -> None:
+    def test_a_bucket_reports_the_number_of_keys_and_bytes(self) -> None:
         store = Store()
         of = processor(ROWS, ("k",), store)
-        (told,) = run(of, pa.RecordBatch.from_pylist(GIVEN, ROWS))
+        (output,) = run(of, pa.RecordBatch.from_pylist(GIVEN, ROWS))
 
-        assert (told["bucket"], told["keys"], told["bytes"]) == (5, 2, len(store.value[0]))
+        assert (output["bucket"], output["keys"], output["bytes"]) == (5, 2, len(store.value[0]))
 
     def test_a_bucket_without_keys_keeps_nothing(self) -> None:
-        store = kept()
-        (told,) = run(processor(ROWS, ("k",), store), pa.RecordBatch.from_pylist(GIVEN, ROWS), deletes=(0, 1))
+        store = make_state()
+        (output,) = run(processor(ROWS, ("k",), store), pa.RecordBatch.from_pylist(GIVEN, ROWS), deletes=(0, 1))
 
-        assert (told["keys"], told["bytes"], store.value) == (0, 0, None)
+        assert (output["keys"], output["bytes"], store.value) == (0, 0, None)
 
 
 INNER = pa.struct([pa.field("x", pa.int32(), False)])
@@ -102,7 +102,7 @@ WITH_ROWS = pa.schema([pa.field("k", pa.int64(), False), ("inner", INNER), ("tag
 class TestRowsInRows:
     """Nullable rows with NOT NULL members, some of them NULL, as Spark hands them over."""
 
-    def changed(self, inner: pa.DataType) -> list[dict[str, Any]]:
+    def change_type(self, inner: pa.DataType) -> list[dict[str, Any]]:
         """The rows kept by a table that has another type of the inner rows, and a column more."""
         rows: list[dict[str, Any]] = [{"k": 1, "inner": {"x": 1}, "tags": [("a", {"x": 2}), ("b", None)]}, {"k": 2}]
         columns = [in_spark_layout(pa.array([row.get(f.name) for row in rows], f.type)) for f in WITH_ROWS]
@@ -120,8 +120,8 @@ class TestRowsInRows:
         [INNER, pa.struct([pa.field("x", pa.int64(), False)]), pa.struct([pa.field("x", pa.int64())])],
         ids=["as it was", "wider", "nullable"],
     )
-    def test_they_are_kept_when_a_column_comes(self, inner: pa.DataType) -> None:
-        assert self.changed(inner) == [
+    def test_they_are_kept_when_a_column_is_added(self, inner: pa.DataType) -> None:
+        assert self.change_type(inner) == [
             {"k": 1, "inner": {"x": 1}, "tags": [("a", {"x": 2}), ("b", None)], "more": None},
             {"k": 2, "inner": None, "tags": None, "more": None},
             {"k": 9, "inner": None, "tags": None, "more": None},
@@ -134,7 +134,7 @@ class TestRowsInRows:
     )
     def test_another_type_is_refused(self, inner: pa.DataType) -> None:
         with pytest.raises(KdslError, match=r"stores the column 'inner' as struct<x: int32 not null>"):
-            self.changed(inner)
+            self.change_type(inner)
 
     def test_not_null_where_it_was_nullable_is_refused(self) -> None:
         old, new = (pa.schema([("row", pa.struct([pa.field("x", pa.int32(), n)]))]) for n in (True, False))
@@ -144,27 +144,27 @@ class TestRowsInRows:
 
 
 class TestColumns:
-    def changed(self, schema: pa.Schema) -> pa.RecordBatch:
+    def change_columns(self, schema: pa.Schema) -> pa.RecordBatch:
         """The rows kept by a table of other columns."""
-        store = kept()
+        store = make_state()
         of = processor(schema, ("k",), store)
         run(of, pa.RecordBatch.from_pylist([{"k": 9}], schema.remove(0).insert(0, schema.field("k"))))
         with pa.ipc.open_stream(pa.py_buffer(store.value[0])) as stream:
             return stream.read_next_batch()
 
-    def test_a_column_that_came_is_null_and_one_that_is_gone_is_dropped(self) -> None:
-        found = self.changed(pa.schema([ROWS.field("k"), ("region", pa.string()), ROWS.field("name")]))
+    def test_a_new_column_is_null_and_a_removed_one_is_dropped(self) -> None:
+        result = self.change_columns(pa.schema([ROWS.field("k"), ("region", pa.string()), ROWS.field("name")]))
 
-        assert found.to_pylist() == [
+        assert result.to_pylist() == [
             {"k": 1, "region": None, "name": "ann"},
             {"k": 2, "region": None, "name": None},
             {"k": 9, "region": None, "name": None},
         ]
 
     def test_a_wider_type_takes_the_values(self) -> None:
-        found = self.changed(pa.schema([ROWS.field("k"), ROWS.field("name"), ("visits", pa.int64())]))
+        result = self.change_columns(pa.schema([ROWS.field("k"), ROWS.field("name"), ("visits", pa.int64())]))
 
-        assert found.column("visits").to_pylist() == [3, None, None]
+        assert result.column("visits").to_pylist() == [3, None, None]
 
     @pytest.mark.parametrize(
         ("old", "new", "value", "shown"),
@@ -178,9 +178,9 @@ class TestColumns:
     def test_numbers_may_become_wider(self, old: pa.DataType, new: pa.DataType, value: Any, shown: Any) -> None:
         rows = pa.record_batch([pa.array([1]), pa.array([value], old)], names=["k", "v"])
 
-        found = convert_stored_rows(rows, pa.schema([("k", pa.int64()), ("v", new)]), "T")
+        result = convert_stored_rows(rows, pa.schema([("k", pa.int64()), ("v", new)]), "T")
 
-        assert found.column("v").to_pylist() == [shown]
+        assert result.column("v").to_pylist() == [shown]
 
     @pytest.mark.parametrize(
         ("old", "new"),
@@ -199,15 +199,15 @@ class TestColumns:
     def test_another_type_is_an_error_that_names_both(self, old: pa.DataType, new: pa.DataType) -> None:
         rows = pa.record_batch([pa.array([1]), pa.nulls(1, old)], names=["k", "v"])
 
-        with pytest.raises(KdslError, match="the column 'v' as") as told:
+        with pytest.raises(KdslError, match="the column 'v' as") as error:
             convert_stored_rows(rows, pa.schema([("k", pa.int64()), ("v", new)]), "T")
-        assert f"stores the column 'v' as {old}," in str(told.value)
-        assert f"declares it as {new}," in str(told.value)
+        assert f"stores the column 'v' as {old}," in str(error.value)
+        assert f"declares it as {new}," in str(error.value)
 
     @pytest.mark.parametrize("field", [pa.field("region", pa.string(), False), pa.field("name", pa.string(), False)])
-    def test_a_column_that_must_have_a_value_and_has_none_is_an_error(self, field: pa.Field) -> None:
+    def test_a_required_column_without_a_value_is_an_error(self, field: pa.Field) -> None:
         schema = pa.schema([ROWS.field("k"), field])
         rows = pa.RecordBatch.from_pylist([{"k": 9, field.name: "x"}], schema)
 
         with pytest.raises(KdslError, match=f"the column '{field.name}' is declared NOT NULL"):
-            run(processor(schema, ("k",), kept()), rows)
+            run(processor(schema, ("k",), make_state()), rows)

@@ -39,45 +39,45 @@ def batch(*changes: Change) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist([{"_row_kind": kind, "k": k, "v": v} for kind, k, v in changes], SCHEMA)
 
 
-def written(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
+def write(table: type[UpsertTable], *batches: pa.RecordBatch) -> list[list[Change]]:
     return [
-        [(row["_row_kind"], row["k"], row["v"]) for row in made.to_pylist()]
-        for made in convert_to_upserts(batches, plan(table))
+        [(row["_row_kind"], row["k"], row["v"]) for row in item.to_pylist()]
+        for item in convert_to_upserts(batches, plan(table))
     ]
 
 
 def test_each_change_is_written_but_rows_before() -> None:
-    assert written(Plain, batch(("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c"))) == [
+    assert write(Plain, batch(("+I", 1, "a"), ("-U", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c"))) == [
         [("+I", 1, "a"), ("+U", 1, "b"), ("-D", 1, "b"), ("+I", 2, "c")]
     ]
 
 
-def test_an_update_that_gives_another_key_deletes_the_old_one() -> None:
+def test_an_update_to_another_key_deletes_the_old_one() -> None:
     """RULES UP-15."""
-    assert written(Plain, batch(("-U", 1, "a"), ("+U", 2, "a"))) == [[("+U", 2, "a")], [("-D", 1, "a")]]
+    assert write(Plain, batch(("-U", 1, "a"), ("+U", 2, "a"))) == [[("+U", 2, "a")], [("-D", 1, "a")]]
 
 
-def test_a_row_before_whose_row_comes_in_the_next_batch_deletes_nothing() -> None:
-    assert written(Plain, batch(("+I", 1, "a"), ("-U", 1, "a")), batch(("+U", 1, "b"))) == [
+def test_a_before_image_whose_update_follows_in_the_next_batch_deletes_nothing() -> None:
+    assert write(Plain, batch(("+I", 1, "a"), ("-U", 1, "a")), batch(("+U", 1, "b"))) == [
         [("+I", 1, "a")],
         [("+U", 1, "b")],
     ]
 
 
-def test_gathered_rows_leave_when_there_are_enough_keys_and_at_the_end() -> None:
+def test_buffered_rows_are_flushed_when_the_buffer_is_full_and_at_the_end() -> None:
     """As in Flink's ReducingUpsertWriterTest: rows over three keys stay; with a fourth key the last of each leaves."""
     first = batch(("+I", 1001, "a"), ("-U", 1002, "b"), ("+U", 1002, "c"), ("+I", 1004, "d"))
     second = batch(("+U", 1001, "e"), ("-D", 1005, "f"))
 
     assert next(convert_to_upserts([first], plan(Gathering))).num_rows == 3, "at the end, whatever the interval"
-    assert written(Gathering, first, second, batch(("+I", 1, "x"))) == [
+    assert write(Gathering, first, second, batch(("+I", 1, "x"))) == [
         [("+U", 1002, "c"), ("+U", 1004, "d"), ("+U", 1001, "e"), ("-D", 1005, "f")],
         [("+U", 1, "x")],
     ]
 
 
 @pytest.mark.parametrize("table", [Plain, Gathering])
-def test_a_row_kind_that_is_none_is_told_by_its_row(table: type[UpsertTable]) -> None:
+def test_an_invalid_row_kind_is_reported_with_its_row(table: type[UpsertTable]) -> None:
     rows = next(convert_to_upserts([batch(("+I", 1, "a"), ("I", 2, "b"))], plan(table)))
 
     with pytest.raises(RecordError, match=r"row 2 of the task: the row kind 'I' is not one of"):
@@ -87,27 +87,29 @@ def test_a_row_kind_that_is_none_is_told_by_its_row(table: type[UpsertTable]) ->
 def changelogs() -> st.SearchStrategy[list[Change]]:
     """Changes that follow from one another, also with updates of the key."""
 
-    def made(steps: list[tuple[int, int, str]]) -> list[Change]:
+    def random_changes(steps: list[tuple[int, int, str]]) -> list[Change]:
         rows: dict[int, str] = {}
-        found: list[Change] = []
+        results: list[Change] = []
         for k, to, v in steps:
             if k not in rows:
-                found.append(("+I", k, v))
+                results.append(("+I", k, v))
                 rows[k] = v
             elif to == k or to not in rows:
-                found += [("-U", k, rows.pop(k)), ("+U", to, v)]
+                results += [("-U", k, rows.pop(k)), ("+U", to, v)]
                 rows[to] = v
             else:
-                found.append(("-D", k, rows.pop(k)))
-        return found
+                results.append(("-D", k, rows.pop(k)))
+        return results
 
-    return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(made)
+    return st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5), st.sampled_from("abc")), max_size=40).map(
+        random_changes
+    )
 
 
 @settings(deadline=None)
 @given(changelogs(), st.lists(st.integers(0, 40), max_size=6))
 @pytest.mark.parametrize("table", [Plain, Gathering])
-def test_the_records_say_of_each_key_what_the_changes_said(
+def test_the_records_have_the_last_change_of_each_key(
     table: type[UpsertTable], changes: list[Change], cuts: list[int]
 ) -> None:
     truth: dict[int, str | None] = {}
@@ -135,7 +137,7 @@ def test_a_delete_needs_only_its_key() -> None:
         RecordEncoder(plan(Plain)).encode(batch(("-D", 1, None), ("+U", 2, None)))
 
 
-def test_a_value_that_cannot_be_encoded_is_told_by_its_row() -> None:
+def test_a_value_that_cannot_be_encoded_is_reported_with_its_row() -> None:
     class Small(UpsertTable, topic="t", key=Csv(), value=Json(map_null_key_mode="FAIL")):
         k: PrimaryKey[int]
         m: Col[dict[str, str]]

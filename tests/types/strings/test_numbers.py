@@ -20,7 +20,7 @@ def test_integers_are_read(text: str, value: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "+", "--1", "1_0", "0x1", " 1", "1.0", "1e3", "128", "9" * 5000, "\U0001d7d9"])
-def test_other_texts_are_no_integers(text: str) -> None:
+def test_other_strings_are_not_integers(text: str) -> None:
     with pytest.raises(ValueError, match=r"not an integer|out of range"):
         numbers.parse_integer(text, 8)
 
@@ -47,7 +47,7 @@ def test_doubles_are_read(text: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", ".", "1e", "inf", "nan", "NaNf", "0x1", "0xp1", "1_0", "\uff11", "\u00a01"])
-def test_other_texts_are_no_doubles(text: str) -> None:
+def test_other_strings_are_not_doubles(text: str) -> None:
     with pytest.raises(ValueError, match="not a number"):
         numbers.parse_double(text)
 
@@ -97,7 +97,7 @@ def test_decimals_with_too_many_digits_are_null(text: str) -> None:
     "text",
     ["", ".", "1e", " 1", "1d", "NaN", "0x1", "1,5", "--1", "1_0", "1e9999999999", "1e999999999", "1e" + "9" * 30],
 )
-def test_other_texts_are_no_decimals(text: str) -> None:
+def test_other_strings_are_not_decimals(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a decimal number|exponent"):
         numbers.parse_decimal(text, 5, 2)
 

@@ -50,7 +50,7 @@ def test_years_of_any_size_are_read(text: str, days: int) -> None:
         "",
     ],
 )
-def test_other_texts_are_no_dates(text: str) -> None:
+def test_other_strings_are_not_dates(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|no such|no year"):
         temporal.parse_date(text)
 
@@ -65,7 +65,7 @@ def test_times_are_read(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["12:00", "23:59:60", "24:00:01", "25:00:00", "1:00:00", "12:00:00Z", "12:00:00.1234567891", "12:00:00,5"]
 )
-def test_other_texts_are_no_times(text: str) -> None:
+def test_other_strings_are_not_times(text: str) -> None:
     with pytest.raises(ValueError, match=r"expected|no such"):
         temporal.parse_time(text)
 
@@ -107,7 +107,7 @@ def test_timestamps_are_read_and_written(text: str, standard: str, zoned: bool, 
         ("+999999999-12-31 23:59:59", "SQL", False),
     ],
 )
-def test_other_texts_are_no_timestamps(text: str, standard: str, zoned: bool) -> None:
+def test_other_strings_are_not_timestamps(text: str, standard: str, zoned: bool) -> None:
     with pytest.raises(ValueError, match=r"expected|no such|beyond"):
         temporal.parse_timestamp(text, standard, zoned=zoned)
 

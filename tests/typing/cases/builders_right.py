@@ -40,8 +40,8 @@ def last_two(partitions: tuple[TopicPartition, ...], retriever: OffsetsRetriever
     return {place: end - 2 for place, end in retriever.end_offsets(partitions).items()}
 
 
-def by_first(given: PartitionerInput) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.zeros(len(given), dtype=np.int64) % given.partitions
+def by_first(value: PartitionerInput) -> np.ndarray[Any, np.dtype[np.int64]]:
+    return np.zeros(len(value), dtype=np.int64) % value.partitions
 
 
 def words(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -64,7 +64,7 @@ def source(spark: SparkSession) -> None:
     assert_type(KafkaSource.builder(), KafkaSourceBuilder)
     assert_type(KafkaSource.builder().set_topics("a", "b"), KafkaSourceBuilder)
     assert_type(KafkaSource.builder().set_topics(["a", "b"]), KafkaSourceBuilder)
-    made = (
+    built = (
         KafkaSource.builder()
         .set_bootstrap_servers("a:1")
         .set_topic_pattern("a.*")
@@ -87,11 +87,11 @@ def source(spark: SparkSession) -> None:
         .set_client_id_prefix("me")
         .build()
     )
-    assert_type(made, KafkaSource)
+    assert_type(built, KafkaSource)
     assert_type(KafkaSource(cluster=Cluster("a:1"), topics=["a"], deserializer=None), KafkaSource)
-    assert_type(made.read(spark), DataFrame)
-    assert_type(made.read_stream(spark), DataFrame)
-    assert_type(made.explain(), str)
+    assert_type(built.read(spark), DataFrame)
+    assert_type(built.read_stream(spark), DataFrame)
+    assert_type(built.explain(), str)
 
 
 def sink(df: DataFrame) -> None:
@@ -113,7 +113,7 @@ def sink(df: DataFrame) -> None:
     )
     assert_type(serializer, KafkaRecordSerializationSchema)
     assert_type(KafkaRecordSerializationSchema.of(words, topic="t"), KafkaRecordSerializationSchema)
-    made = (
+    result = (
         KafkaSink.builder()
         .set_bootstrap_servers("a:1")
         .set_record_serializer(serializer)
@@ -122,6 +122,6 @@ def sink(df: DataFrame) -> None:
         .set_transactional_id_prefix("p")
         .set_property("linger.ms", 5)
     )
-    assert_type(made, KafkaSinkBuilder)
-    assert_type(made.build().write_stream(df, checkpoint="c"), StreamingQuery)
+    assert_type(result, KafkaSinkBuilder)
+    assert_type(result.build().write_stream(df, checkpoint="c"), StreamingQuery)
     KafkaSink(bootstrap_servers=["a:1"], record_serializer=serializer, parallelism=2).write(df)

@@ -25,8 +25,8 @@ def by_name(topic: str) -> pa.Array:
     return pa.array([len(topic)])
 
 
-def two(batch: pa.RecordBatch, given: PartitionerInput) -> pa.RecordBatch:
-    return batch.slice(0, len(given))
+def two(batch: pa.RecordBatch, value: PartitionerInput) -> pa.RecordBatch:
+    return batch.slice(0, len(value))
 
 
 class Spread(KafkaTable, topic="t", value=Json(), partitioner=by_name):  # type: ignore[arg-type]  # pyright: ignore[reportGeneralTypeIssues, reportArgumentType]

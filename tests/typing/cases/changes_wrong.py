@@ -10,4 +10,4 @@ CanalJson(database_include=["a"])  # type: ignore[arg-type]  # pyright: ignore[r
 MaxwellJson(schema_include=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 OggJson(timestamp_format="sql")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 with_row_kind(product, "D")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
-said: int = row_kind(product)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]
+message: int = row_kind(product)  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

@@ -28,7 +28,7 @@ class OrdersElsewhere(Orders, topic="orders-elsewhere"):
 assert_type(OrdersElsewhere.order_id, Ref[int])
 
 
-def joined(orders: DataFrame, payments: DataFrame) -> DataFrame:
+def join(orders: DataFrame, payments: DataFrame) -> DataFrame:
     assert_type(Orders.order_id == Payments.order_id, Column)
     o, p = aliased(Orders), aliased(Payments, "paid")
     assert_type(o, type[Orders])

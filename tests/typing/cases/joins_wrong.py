@@ -8,7 +8,7 @@ from kdsl import aliased
 from tests.typing.cases.joins_right import Orders, Payments
 
 
-def joined(orders: DataFrame, payments: DataFrame) -> None:
+def join(orders: DataFrame, payments: DataFrame) -> None:
     o, p = aliased(Orders, "o"), aliased(Payments)
     orders.join(payments, p.at > 5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     orders.join(payments, o.order_id == "1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

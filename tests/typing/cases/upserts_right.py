@@ -71,7 +71,7 @@ named: int = Named(id=1, name="x").id
 kinds: list[type[KafkaTable]] = [Users, ByRegion, Waiting]
 
 
-def counted(views: DataFrame, cluster: Cluster) -> StreamingQuery:
+def count(views: DataFrame, cluster: Cluster) -> StreamingQuery:
     counts = views.groupBy(ByRegion.region).agg(F.count("*").alias("views"))
     return ByRegion.write_stream(counts, cluster, checkpoint="/checkpoints/regions", output_mode="update")
 

@@ -1,1 +1,1 @@
-"""Exactly-once: transactions that hold a batch's records and a token that says which batch it was."""
+"""Exactly-once: transactions with the records of a batch and a token that identifies the batch."""

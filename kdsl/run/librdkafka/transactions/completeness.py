@@ -9,14 +9,13 @@ kdsl supports another version, tests must show that a stopped task lacks the mar
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import PurePath
 from typing import Any, TypeVar
 
 from pyspark import TaskContext
 
 from kdsl.errors import ExactlyOnceError, KdslError
+from kdsl.spark_internals.workers import find_task_input
 
 T = TypeVar("T")
 
@@ -44,15 +43,11 @@ def _has_end_mark(stream: Any) -> bool:
 
 
 def _task_input() -> Any:
-    """Return the stream from which Spark's Python worker, which has called this function, reads."""
-    frame = sys._getframe()  # noqa: SLF001  # a writer gets only the rows
-    while (caller := frame.f_back) is not None:
-        frame = caller
-        if frame.f_code.co_name == "main" and PurePath(frame.f_code.co_filename).name == "worker.py":
-            stream = frame.f_locals.get("infile")
-            if hasattr(stream, "peek"):
-                return stream
-    raise KdslError(
-        "with this version of pyspark, a task cannot check that it has received all its rows, which an exactly-once "
-        "write needs; use a version of pyspark that kdsl is tested with"
-    )
+    """The stream from which Spark's Python worker, which has called this function, reads."""
+    stream = find_task_input()
+    if stream is None:
+        raise KdslError(
+            "with this version of pyspark, a task cannot check that it has received all its rows, which an "
+            "exactly-once write needs; use a version of pyspark that kdsl is tested with"
+        )
+    return stream

@@ -186,10 +186,10 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
     Raises:
         ExactlyOnceError: A later run has acquired the ids.
     """
-    brokers = token_admin_of(cluster, spec.writer.table)
-    token = brokers.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
+    admin = token_admin_of(cluster, spec.writer.table)
+    token = admin.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
     if token is not None and token.run != spec.run:  # unless the token of this run is being committed
-        next_step(id_, brokers.token(id_), spec.writer, batch, spec.run)
+        next_step(id_, admin.token(id_), spec.writer, batch, spec.run)
 
 
 def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str]) -> OwnedProducer:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar
 
 import attrs
-from cattrs import structure, unstructure
+from cattrs import Converter
+from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from kdsl.errors import ExactlyOnceError
 
@@ -33,25 +34,31 @@ class Writer:
         query: The id of the query, which is stored in the checkpoint.
         sink: Which of the query's writes it is; empty if there is only one.
         table: The table's name, for error messages.
-        place: The location of the checkpoint, for error messages; empty for a write without a checkpoint.
+        checkpoint: The location of the checkpoint, for error messages; empty for a write without a checkpoint.
         kind: A query or a batch write: batch writes may share a prefix one after another, a query owns its prefix.
     """
 
     query: str
     sink: str = ""
     table: str = ""
-    place: str = ""
+    checkpoint: str = ""
     kind: Kind = "stream"
 
     def __str__(self) -> str:
         what = "the query" if self.kind == "stream" else "the write"
         name = f"{self.query}/{self.sink}" if self.sink else self.query
-        place = f", checkpoint {self.place}" if self.place else ""
-        return f"{what} {name} (table {self.table}{place})"
+        checkpoint = f", checkpoint {self.checkpoint}" if self.checkpoint else ""
+        return f"{what} {name} (table {self.table}{checkpoint})"
 
     def is_same(self, other: Writer) -> bool:
         """Return whether both are the same writer; the names of table and checkpoint may differ."""
         return (self.query, self.sink, self.kind) == (other.query, other.sink, other.kind)
+
+
+_CONVERTER = Converter()
+_PLACE = override(rename="place")  # the name in the tokens of earlier versions
+_CONVERTER.register_unstructure_hook(Writer, make_dict_unstructure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
+_CONVERTER.register_structure_hook(Writer, make_dict_structure_fn(Writer, _CONVERTER, checkpoint=_PLACE))
 
 
 @attrs.frozen
@@ -81,16 +88,16 @@ class Token:
         """Return the token as JSON, without its number, which is the offset; names are shortened to fit."""
         writer = self.writer
         while True:
-            document = {"version": VERSION, **unstructure(attrs.evolve(self, writer=writer))}
+            document = {"version": VERSION, **_CONVERTER.unstructure(attrs.evolve(self, writer=writer))}
             del document["number"]
             text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
             over = len(text.encode()) - MAX_BYTES
-            if over <= 0 or not (writer.place or writer.table):
+            if over <= 0 or not (writer.checkpoint or writer.table):
                 return text
             # A character has at most 6 bytes here, so the loop ends soon and cuts little more than necessary.
             cut = over // 6 + 1
-            if writer.place:
-                writer = attrs.evolve(writer, place=writer.place[cut:])
+            if writer.checkpoint:
+                writer = attrs.evolve(writer, checkpoint=writer.checkpoint[cut:])
             else:
                 writer = attrs.evolve(writer, table=writer.table[: len(writer.table) - min(cut, len(writer.table))])
 
@@ -109,7 +116,7 @@ def read_token(text: str, number: int) -> Token | None:
         raise ExactlyOnceError(
             f"a token has version {version}, but this kdsl reads only up to version {VERSION}; use the newer kdsl"
         )
-    return structure({**document, "number": number}, Token)
+    return _CONVERTER.structure({**document, "number": number}, Token)
 
 
 def _document(text: str) -> dict[str, Any] | None:

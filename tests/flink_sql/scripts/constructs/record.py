@@ -64,8 +64,8 @@ def answer(env: Any, script: str) -> dict[str, Any]:
         for statement in before:
             env.execute_sql(statement)
         there: Counter[str] = Counter()
-        with env.execute_sql(query).collect() as found:
-            for row in found:
+        with env.execute_sql(query).collect() as rows:
+            for row in rows:
                 kind = row.get_row_kind().name
                 there[json.dumps([plain(value) for value in row])] += -1 if kind in ("UPDATE_BEFORE", "DELETE") else 1
     except Exception as e:  # noqa: BLE001  # whatever the planner says

@@ -91,15 +91,15 @@ def test_batches_follow_one_another_through_one_producer(
     (last,) = part.empty_pool()
 
     assert seen(kdsl_kafka, topic) == {b"a": 3, b"b": 3}
-    found = token(cluster, topic)
-    assert found is not None
-    assert (found.batch, found.number) == (2, 4)
+    result = token(cluster, topic)
+    assert result is not None
+    assert (result.batch, result.number) == (2, 4)
     last.begin()  # the one producer of all three, fenced by nobody
     last.abort(120)
     last.close()
 
 
-def test_an_id_whose_producer_nobody_asks_for_is_taken_anew(
+def test_an_id_with_an_idle_producer_is_acquired_again(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = kdsl_topic()
@@ -127,9 +127,9 @@ def test_a_batch_is_written_once_and_one_without_rows_needs_no_transaction(
     assert put(topic, cluster, 1, []).records == 0
 
     assert seen(kdsl_kafka, topic) == {b"a": 1}
-    found = token(cluster, topic)
-    assert found is not None
-    assert found.batch == 0
+    result = token(cluster, topic)
+    assert result is not None
+    assert result.batch == 0
 
 
 def test_an_attempt_that_was_overtaken_is_fenced_and_never_seen(
@@ -155,7 +155,7 @@ def test_an_attempt_that_was_overtaken_is_fenced_and_never_seen(
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_what_became_of_a_commit_that_nobody_answered_is_told_by_the_token(
+def test_the_token_shows_the_outcome_of_an_unanswered_commit(
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     cluster: Cluster,
@@ -167,12 +167,12 @@ def test_what_became_of_a_commit_that_nobody_answered_is_told_by_the_token(
     acquire_ids(work_for(topic, 0), cluster, LogProgress())
     commit = TransactionalProducer.commit
 
-    def unanswered(producer: TransactionalProducer, seconds: float) -> None:
+    def fail_without_answer(producer: TransactionalProducer, seconds: float) -> None:
         if committed:
             commit(producer, seconds)
         raise TransactionError("no answer", KafkaError._TIMED_OUT, retriable=True)
 
-    monkeypatch.setattr(TransactionalProducer, "commit", unanswered)
+    monkeypatch.setattr(TransactionalProducer, "commit", fail_without_answer)
     if committed:
         assert put(topic, cluster, 0, rows(b"a")).records == 1
     else:
@@ -211,7 +211,7 @@ def test_a_token_that_vanishes_while_the_query_runs_is_an_error(
         put(topic, cluster, 0, rows(b"a"))
 
 
-def test_a_writer_goes_on_after_its_tokens_were_refreshed_or_its_rests_aborted(
+def test_a_writer_continues_after_its_tokens_were_refreshed_or_its_remains_aborted(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """Both fence the producer that the worker keeps, which notices before it takes its rows."""
@@ -229,9 +229,7 @@ def test_a_writer_goes_on_after_its_tokens_were_refreshed_or_its_rests_aborted(
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1, b"c": 1}
 
 
-def test_ids_of_more_writers_than_there_are_now_are_found_by_their_tokens(
-    kdsl_topic: MakeTopic, cluster: Cluster
-) -> None:
+def test_ids_of_former_writers_are_found_by_their_tokens(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     """The reference's scenario F8: an earlier run had more writers, and left no checkpoint."""
     topic = kdsl_topic()
     many = TransactionSpec(Writer("q1", table="Orders"), f"{topic}-tx", 3, topic, "abc", 600_000)
@@ -289,9 +287,9 @@ def test_a_late_task_is_refused_through_an_id_of_the_prefix_before(
     topic = kdsl_topic()
     old = work_for(topic, 0)
     new = attrs.evolve(old, prefix=f"{topic}-new", run="another")
-    heirs = dict(zip(old.ids, new.ids, strict=True))
+    successors = dict(zip(old.ids, new.ids, strict=True))
     acquire_ids(old, cluster, LogProgress())
-    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs=heirs)
+    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors=successors)
 
     assert write_transaction(plan_for(topic), cluster, new, rows(b"a")).records == 1
     with pytest.raises(ExactlyOnceError, match="a late task of an earlier run"):
@@ -300,7 +298,7 @@ def test_a_late_task_is_refused_through_an_id_of_the_prefix_before(
     assert seen(kdsl_kafka, topic) == {b"a": 1}
 
 
-def test_what_is_written_stays_known_though_a_driver_dies_in_its_claim(
+def test_written_batches_stay_known_if_a_driver_dies_while_acquiring_ids(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     """It has not noted its new prefix yet, and the next driver asks the ids of the old one again."""
@@ -311,8 +309,9 @@ def test_what_is_written_stays_known_though_a_driver_dies_in_its_claim(
 
     for run in ("dies", "goes on"):
         new = attrs.evolve(old, prefix=f"{topic}-new", run=run)
-        heirs = dict(zip(old.ids, new.ids, strict=True))
-        assert acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs=heirs) == {f"{topic}-new-0": 0}
+        successors = dict(zip(old.ids, new.ids, strict=True))
+        acquired = acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors=successors)
+        assert acquired == {f"{topic}-new-0": 0}
 
     assert write_transaction(plan_for(topic), cluster, new, rows(b"a")).records == 0
     assert seen(kdsl_kafka, topic) == {b"a": 1}
@@ -324,7 +323,7 @@ def test_a_late_task_is_refused_without_fencing_the_writer_that_is_at_work(
     topic = kdsl_topic()
     old, new = work_for(topic, 0), attrs.evolve(work_for(topic, 0), run="another")
     acquire_ids(old, cluster, LogProgress())
-    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, heirs={id_: id_ for id_ in old.ids})
+    acquire_ids(new, cluster, LogProgress(0, -1), before=old.ids, successors={id_: id_ for id_ in old.ids})
     write_transaction(plan_for(topic), cluster, new, rows(b"a"))
     (seat,) = part.empty_pool()
 
@@ -337,7 +336,7 @@ def test_a_late_task_is_refused_without_fencing_the_writer_that_is_at_work(
     seat.close()
 
 
-def test_a_kept_producer_that_cannot_go_on_is_replaced_before_any_row_is_sent(
+def test_a_pooled_producer_that_cannot_continue_is_replaced_before_any_row_is_sent(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where Spark does not try tasks again, as in local mode, an error here would end the query."""
@@ -357,7 +356,7 @@ def test_a_kept_producer_that_cannot_go_on_is_replaced_before_any_row_is_sent(
     assert seen(kdsl_kafka, topic) == {b"a": 1, b"b": 1}
 
 
-def test_a_write_is_recorded_with_its_rows_for_good(
+def test_a_write_is_recorded_permanently_with_its_rows(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
     topic = kdsl_topic()
@@ -386,11 +385,11 @@ def test_a_topic_that_would_forget_writes_is_refused(
     for future in kdsl_kafka.admin().create_topics([NewTopic(log.topic, 1, 1)]).values():
         future.result()
 
-    with pytest.raises(ExactlyOnceError, match=r"must keep them for good, but its cleanup.policy is 'delete'"):
+    with pytest.raises(ExactlyOnceError, match=r"must keep them forever, but its cleanup.policy is 'delete'"):
         log.prepare(topic)
 
 
-def test_a_broker_that_cannot_tell_the_settings_of_the_topic_ends_the_write(
+def test_a_broker_that_cannot_return_the_topic_settings_ends_the_write(
     kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker gives no such error on demand, so that the client gives it here."""

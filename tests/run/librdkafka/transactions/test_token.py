@@ -31,8 +31,8 @@ from kdsl.run.librdkafka.transactions.token import (
 )
 from tests.run.write_plans import part, write_plan
 
-ME = Writer("q1", table="Orders", place="file:/cp")
-OTHER = Writer("q2", table="Orders", place="file:/other")
+ME = Writer("q1", table="Orders", checkpoint="file:/cp")
+OTHER = Writer("q2", table="Orders", checkpoint="file:/other")
 IDS = {"p-0": "p-0", "p-1": "p-1"}
 
 
@@ -44,7 +44,7 @@ def at(batch: int, writer: Writer = ME, run: str = RUN) -> Token:
 
 
 class TestToken:
-    def test_it_comes_back_from_its_text(self) -> None:
+    def test_it_survives_serialization(self) -> None:
         token = Token(ME, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
         assert read_token(token.text(), 12) == token
@@ -53,17 +53,17 @@ class TestToken:
     @pytest.mark.parametrize("member", ["place", "table"])
     def test_it_stays_below_kafkas_limit_however_long_the_checkpoints_path_is(self, letter: str, member: str) -> None:
         text = "file:/" + letter * 10_000 + "end"
-        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, place=text if member == "place" else "file:/cp")
+        writer = attrs.evolve(ME, sink="w" * MAX_WRITE_ID_BYTES, checkpoint=text if member == "place" else "file:/cp")
         writer = attrs.evolve(writer, table=text if member == "table" else "Orders")
         token = Token(writer, 7, "abc", 1_700_000_000_000, 12, RUN, "offsets")
 
         text = token.text()
 
         assert MAX_BYTES - 100 < len(text.encode()) <= MAX_BYTES < 4096
-        found = read_token(text, 12)
-        assert found is not None
-        assert found.writer.is_same(writer)
-        assert member == "table" or found.writer.place.endswith(letter + "end")
+        result = read_token(text, 12)
+        assert result is not None
+        assert result.writer.is_same(writer)
+        assert member == "table" or result.writer.checkpoint.endswith(letter + "end")
 
     def test_one_of_the_version_before_is_read(self) -> None:
         text = (
@@ -74,10 +74,10 @@ class TestToken:
         assert read_token(text, 12) == Token(ME, 7, "abc", 1_700_000_000_000, 12)
 
     @pytest.mark.parametrize("text", ["", "some user's own metadata", "[1]", '{"version": 1}'])
-    def test_a_text_of_somebody_else_is_none(self, text: str) -> None:
+    def test_a_string_of_other_software_is_not_a_token(self, text: str) -> None:
         assert read_token(text, 1) is None
 
-    def test_one_of_a_newer_kdsl_is_told(self) -> None:
+    def test_a_token_of_a_newer_kdsl_is_reported(self) -> None:
         with pytest.raises(ExactlyOnceError, match=r"has version 99, but this kdsl reads only up to version 2"):
             read_token('{"version": 99, "writer": {}}', 1)
 
@@ -89,7 +89,7 @@ class TestNextStep:
         assert next_step("p-0", at(5), ME, 5, RUN) == "skip"
 
     @pytest.mark.parametrize(
-        ("found", "reason"),
+        ("value", "reason"),
         [
             (None, "the token of the transactional id 'p-0' is gone"),
             (at(6), "which has written batch 6 already: a later attempt has overtaken this one"),
@@ -99,9 +99,9 @@ class TestNextStep:
             (at(4, run=""), "late task of an earlier run"),  # the version before wrote none
         ],
     )
-    def test_doubt_is_an_error(self, found: Token | None, reason: str) -> None:
+    def test_doubt_is_an_error(self, value: Token | None, reason: str) -> None:
         with pytest.raises(ExactlyOnceError, match=reason):
-            next_step("p-0", found, ME, 5, RUN)
+            next_step("p-0", value, ME, 5, RUN)
 
 
 class TestSeeds:
@@ -109,9 +109,9 @@ class TestSeeds:
         assert find_start_batches(ME, LogProgress(), {}, IDS, {}) == {"p-0": -1, "p-1": -1}
 
     def test_writers_that_have_written_the_open_batch_do_not_write_it_again(self) -> None:
-        found = {"p-0": at(5), "p-1": at(4)}
+        results = {"p-0": at(5), "p-1": at(4)}
 
-        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}) == {"p-0": 5, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), results, IDS, {}) == {"p-0": 5, "p-1": 4}
 
     def test_writers_that_had_no_rows_for_long_are_as_far_as_the_log(self) -> None:
         assert find_start_batches(ME, LogProgress(5, 5), {"p-0": at(5), "p-1": at(1)}, IDS, {}) == {"p-0": 5, "p-1": 5}
@@ -153,9 +153,9 @@ class TestSeeds:
             find_start_batches(ME, LogProgress(), {}, IDS, {"p-0": None, "p-1": at(9, OTHER)})
 
     def test_all_that_is_taken_over_on_demand(self) -> None:
-        found = {"p-0": at(9), "p-1": at(3, OTHER)}
+        results = {"p-0": at(9), "p-1": at(3, OTHER)}
 
-        assert find_start_batches(ME, LogProgress(5, 4), found, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
+        assert find_start_batches(ME, LogProgress(5, 4), results, IDS, {}, adopt=True) == {"p-0": 4, "p-1": 4}
 
     def test_batches_follow_one_another_and_not_a_query(self) -> None:
         first, second = (Writer(q, table="Orders", kind="batch") for q in ("a", "b"))
@@ -166,7 +166,7 @@ class TestSeeds:
             find_start_batches(second, LogProgress(0, -1), {"p-0": at(0)}, {"p-0": "p-0"}, {})
 
     @pytest.mark.parametrize("kind", ["batch", "stream"])
-    def test_two_writes_under_one_write_id_are_told_apart_by_what_they_write(self, kind: Kind) -> None:
+    def test_two_writes_under_one_write_id_are_distinguished_by_what_they_write(self, kind: Kind) -> None:
         mine = Writer("", "nightly", "Orders", kind=kind)
         other = attrs.evolve(mine, table="Payments")
         done = {"p-0": Token(mine, 0, "records of orders")}
@@ -179,7 +179,7 @@ class TestSeeds:
             "p-0": 0
         }
 
-    def test_another_batch_of_the_same_number_is_not_taken_for_the_one_that_is_written(self) -> None:
+    def test_another_batch_of_the_same_number_is_not_mistaken_for_the_written_one(self) -> None:
         """As there is after the checkpoint was set back by a batch."""
         mine = attrs.evolve(ME, sink="totals")
         done = {"p-0": Token(mine, 5, "abc", offsets="before")}
@@ -201,7 +201,7 @@ class TestSeeds:
 
 
 class TestErrors:
-    def test_missing_rights_are_told_with_the_topic_that_could_not_be_written(self) -> None:
+    def test_missing_rights_are_reported_with_the_topic(self) -> None:
         work = TransactionSpec(ME, "p", 1, "orders", "abc", 60_000, log="p.kdsl-writes")
         code = KafkaError.TOPIC_AUTHORIZATION_FAILED
 
@@ -214,16 +214,18 @@ class TestErrors:
 
 class TestSettings:
     def test_other_timeouts_stay_within_the_transactions(self) -> None:
-        found = add_transaction_settings({"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000)
+        result = add_transaction_settings(
+            {"delivery.timeout.ms": "120000", "socket.timeout.ms": "70000"}, "p-0", 60_000
+        )
 
-        assert found["transaction.timeout.ms"] == "60000"
-        assert found["delivery.timeout.ms"] == "60000"
-        assert found["socket.timeout.ms"] == "60100"
+        assert result["transaction.timeout.ms"] == "60000"
+        assert result["delivery.timeout.ms"] == "60000"
+        assert result["socket.timeout.ms"] == "60100"
 
-    def test_shorter_ones_stay_as_they_are(self) -> None:
-        found = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
+    def test_shorter_ones_are_unchanged(self) -> None:
+        result = add_transaction_settings({"delivery.timeout.ms": "12000", "socket.timeout.ms": "7000"}, "p-0", 60_000)
 
-        assert (found["delivery.timeout.ms"], found["socket.timeout.ms"]) == ("12000", "7000")
+        assert (result["delivery.timeout.ms"], result["socket.timeout.ms"]) == ("12000", "7000")
 
     def test_the_digest_is_of_the_records_whoever_writes_them(self) -> None:
         plan = write_plan({"id": "BIGINT"})
@@ -262,7 +264,7 @@ class TestSettings:
                 mine, start, done, {"p-0": "p-0"}, {}, plan=records_digest(other), former=records_digest_1(other)
             )
 
-    def test_work_travels_as_text(self) -> None:
+    def test_a_transaction_spec_travels_as_a_string(self) -> None:
         work = TransactionSpec(
             ME, "p", 2, "orders", "abc", 60_000, 7, "offsets", "p.kdsl-writes", "def", {"orders": "id"}
         )

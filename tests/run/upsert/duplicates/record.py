@@ -34,51 +34,51 @@ def message(kind: str, operation: str, before: Row | None, after: Row | None) ->
     old = None
     if operation == "u" and before is not None and after is not None:
         old = {name: value for name, value in before.items() if value != after[name]}
-    said = {"c": "insert", "u": "update", "d": "delete"}[operation]
+    error_text = {"c": "insert", "u": "update", "d": "delete"}[operation]
     if kind == "maxwell-json":
-        return json.dumps({"data": row, "type": said} | ({} if old is None else {"old": old}))
-    return json.dumps({"data": [row], "old": None if old is None else [old], "type": said.upper()})
+        return json.dumps({"data": row, "type": error_text} | ({} if old is None else {"old": old}))
+    return json.dumps({"data": [row], "old": None if old is None else [old], "type": error_text.upper()})
 
 
 def events(kind: str, seed: int) -> list[str]:
     """Changes of a table of a few rows; about every third message, and sometimes several, come again."""
     chance = random.Random(seed)
     rows: dict[int, Row] = {}
-    made: list[str] = []
+    results: list[str] = []
     for _ in range(60):
         number = chance.randrange(4)
         new = {"id": number, "name": chance.choice(["a", "b"]), "note": chance.choice([None, "n"])}
         old = rows.get(number)
         if old is None:
-            made.append(message(kind, "c", None, new))
+            results.append(message(kind, "c", None, new))
             rows[number] = new
         elif chance.random() < 0.3:
-            made.append(message(kind, "d", old, None))
+            results.append(message(kind, "d", old, None))
             del rows[number]
         else:
-            made.append(message(kind, "u", old, new))
+            results.append(message(kind, "u", old, new))
             rows[number] = new
         if chance.random() < 0.3:
-            made += made[-chance.randrange(1, 4) :]
-    return made
+            results += results[-chance.randrange(1, 4) :]
+    return results
 
 
 def cases() -> dict[str, tuple[str, list[str]]]:
     """The format and the messages of each case."""
-    found = {f"{kind} {seed}": (kind, events(kind, seed)) for kind in FORMATS for seed in (1, 2)}
+    results = {f"{kind} {seed}": (kind, events(kind, seed)) for kind in FORMATS for seed in (1, 2)}
     for kind in FORMATS:
         one, two = (dict[str, Any](id=n, name="a", note=None) for n in (1, 2))
         moved = [message(kind, "c", None, one), message(kind, "u", one, two), message(kind, "d", one, None)]
-        found[f"{kind} key change"] = kind, moved
+        results[f"{kind} key change"] = kind, moved
     unknown: list[Row] = [{"id": 1, "name": None, "note": None}, {"id": 2, "name": "b", "note": None}]
-    found["debezium-json unknown"] = (
+    results["debezium-json unknown"] = (
         "debezium-json",
         [
             message("debezium-json", "d", unknown[0], None),
             message("debezium-json", "u", unknown[1], unknown[1]),
         ],
     )
-    return found
+    return results
 
 
 def main() -> None:
@@ -112,7 +112,7 @@ def answer(table: Any, path: Path, kind: str, messages: list[str], key: str = KE
         lines = [line.strip() for line in str(e).splitlines() if "Exception: " in line]
         return {"format": kind, "messages": messages, "changes": lines[-1] if lines else str(e)[:500]}
     kinds = {"INSERT": "+I", "UPDATE_BEFORE": "-U", "UPDATE_AFTER": "+U", "DELETE": "-D"}
-    shown = [[kinds.get(said.rpartition(".")[2], said), *values] for said, *values in changes]
+    shown = [[kinds.get(error_text.rpartition(".")[2], error_text), *values] for error_text, *values in changes]
     return {"format": kind, "messages": messages, "changes": shown}
 
 

@@ -1,7 +1,7 @@
 """Every CREATE TABLE of the product's sources, as it is printed there: it is a table, or its error says why not.
 
 In the folder data each file holds one example. The pages print some of them in one line, in which a comment swallows
-what follows; they have their lines back here, but for one.
+what follows; they have their lines back here, except one.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def script(name: str) -> tuple[list[DeclaredTable], list[Problem]]:
 
 
 def codes(table: DeclaredTable, direction: Direction) -> list[str]:
-    found = problems(table.definition(), direction)
-    return [p.code for p in found if p.severity == "error" and p.code not in PLACEHOLDERS]
+    actual = problems(table.definition(), direction)
+    return [p.code for p in actual if p.severity == "error" and p.code not in PLACEHOLDERS]
 
 
 @pytest.mark.parametrize(
@@ -76,17 +76,17 @@ def test_a_print_table_serves_scripts(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "told"),
+    ("name", "table", "messages"),
     [
         ("000-example-2", "sync_kafka", ["sql-not-yet", "connector-unknown"]),
         ("000-example-4", "sync_kafka", ["sql-not-yet", "connector-unknown"]),
     ],
 )
-def test_what_is_not_there_yet_says_so(name: str, table: str, told: list[str]) -> None:
+def test_missing_features_are_reported_as_such(name: str, table: str, messages: list[str]) -> None:
     tables, wrong = script(name)
 
     assert wrong == []
-    assert [codes(t, "read") for t in tables if t.name == table] == [told]
+    assert [codes(t, "read") for t in tables if t.name == table] == [messages]
 
 
 def test_a_table_without_a_with_clause_names_what_it_lacks() -> None:
@@ -134,14 +134,14 @@ def test_the_stray_bracket_of_the_third_example() -> None:
         ("001-metadata-template-3", [(8, 26)]),
     ],
 )
-def test_a_template_is_told_at_its_dots(name: str, places: list[tuple[int, int]]) -> None:
+def test_a_template_is_reported_at_its_dots(name: str, places: list[tuple[int, int]]) -> None:
     _, wrong = script(name)
 
     assert [(p.where.line, p.where.position) for p in wrong] == places
     assert all(p.message.startswith("... is a placeholder for something that is missing") for p in wrong)
 
 
-def test_a_template_that_gives_options_several_times_is_told_at_each() -> None:
+def test_a_template_with_duplicate_options_is_reported_at_each() -> None:
     _, wrong = script("000-startup-template")
 
     dots = [p for p in wrong if p.code == "sql"]
@@ -154,7 +154,7 @@ def test_a_template_that_gives_options_several_times_is_told_at_each() -> None:
 
 
 @pytest.mark.parametrize("name", ["001-syntax-template", "004-syntax-template"])
-def test_the_template_of_the_syntax_is_told_at_its_first_word_that_is_no_type(name: str) -> None:
+def test_the_template_of_the_syntax_is_reported_at_its_first_word_that_is_not_a_type(name: str) -> None:
     _, wrong = script(name)
 
     assert wrong[0].message.startswith("there is no type 'attr_type'")

@@ -1,0 +1,157 @@
+"""The checkpoint folder of each INSERT of a script.
+
+A folder is named after the number of the INSERT when it first ran. Statements move when others are added or removed
+before them; a document beside the folders says which INSERT each of them belongs to.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import attrs
+
+from kdsl.errors import CheckpointError, listing
+from kdsl.flink_sql.scripts.script_plan import Job
+from kdsl.run.checkpoint.checkpoint import FOLDER
+from kdsl.run.checkpoint.folder import explain_failure, open_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_INDEX = f"{FOLDER}/inserts.json"
+
+
+@attrs.frozen
+class Insert:
+    """What identifies an INSERT, or a query whose rows are shown.
+
+    Attributes:
+        digest: A digest of its query, with that of views, and of what is written.
+        sink: The table that is written; empty where rows are shown.
+        reads: The topics that it reads, sorted; the name of the table where that is not one of Kafka.
+    """
+
+    digest: str
+    sink: str
+    reads: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: Job) -> Insert:
+        """That of a job."""
+        options = {name: table.declared.options for name, table in job.tables.items()}
+        reads = sorted(of.get("topic") or of.get("topic-pattern") or name for name, of in options.items())
+        sink = job.sink.name if job.sink else ""
+        columns = [(column.name, column.index, column.constant) for column in job.columns]
+        text = repr([[(view.name, view.query.text) for view in job.views], job.query.text, columns, sink, reads])
+        return cls(hashlib.sha256(text.encode()).hexdigest()[:32], sink, tuple(reads))
+
+    def is_edited(self, other: Insert) -> bool:
+        """Whether one can be the other after a change of its query: both read and write the same."""
+        return (self.sink, self.reads) == (other.sink, other.reads)
+
+    def __str__(self) -> str:
+        return f"{f'INSERT INTO {self.sink}' if self.sink else 'SELECT'} from {listing(self.reads)}"
+
+
+def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
+    """Assign a folder to each INSERT: its own of the runs before, or a new one.
+
+    Args:
+        inserts: The INSERTs by the names of their jobs, which have their present numbers.
+        stored: The INSERTs to which folders belong.
+        base: Where the folders are, for messages.
+
+    Returns:
+        The folders' names, by the names of the jobs.
+
+    Raises:
+        CheckpointError: The folder that an INSERT would get is that of another one.
+    """
+    free, folders = dict(stored), dict[str, str]()
+
+    def take(job: str, folder: str) -> None:
+        folders[job] = folder
+        free.pop(folder, None)
+
+    for in_place in (True, False):  # INSERTs that are as they were
+        for job, insert in inserts.items():
+            same = [folder for folder, other in free.items() if other.digest == insert.digest]
+            if job not in folders and same and (not in_place or job in same):
+                take(job, job if job in same else same[0])
+    for job, insert in inserts.items():
+        if job in folders:
+            continue
+        edited = [folder for folder, other in free.items() if insert.is_edited(other)]
+        if job in edited or len(edited) == 1:
+            take(job, job if job in edited else edited[0])
+        elif edited:
+            raise CheckpointError(
+                f"{job}: {insert} has changed and moved, and may be that of any of the checkpoints {listing(edited)} "
+                f"in {base}; make one of the changes at a time, or use another folder for the checkpoints"
+            )
+        elif job in free:
+            raise CheckpointError(
+                f"{job}: the checkpoint {base}/{job} is that of {free[job]}, and this statement is {insert}, which "
+                "would go on at the progress of the other; put the statement where it was, use another folder for the "
+                "checkpoints, or remove this one to start anew"
+            )
+        else:
+            take(job, f"{job}-{insert.digest[:8]}" if job in stored else job)
+    return folders
+
+
+def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[str, str]:
+    """The checkpoint folders of jobs that run as streams, by the names of the jobs.
+
+    Args:
+        spark: The session.
+        base: The folder of the checkpoints.
+        jobs: The jobs.
+
+    Raises:
+        CheckpointError: A folder is that of another INSERT, or the folder cannot be read and written.
+    """
+    folder = open_folder(spark, base)
+    with explain_failure(folder.path(_INDEX), "read"):
+        text = folder.read(_INDEX)
+    inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
+    if text is None:
+        stored: dict[str, Insert] = {}
+        _check_numbers(spark, base, list(inserts.items()))
+    else:
+        documents = json.loads(text)["inserts"]
+        stored = {
+            name: Insert(document["digest"], document["sink"], tuple(document["reads"]))
+            for name, document in documents.items()
+        }
+    folders = assign_folders(inserts, stored, base)
+    stored |= {folders[job]: insert for job, insert in inserts.items()}
+    document = {"version": 1, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
+    with explain_failure(folder.path(_INDEX), "written"):
+        folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
+    return {job: f"{base}/{name}" for job, name in folders.items()}
+
+
+def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
+    """Refuse INSERTs that were moved since a version of kdsl that knew them by their numbers alone.
+
+    Raises:
+        CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink.
+    """
+    names = dict(inserts)
+
+    def is_used(name: str) -> bool:
+        return open_folder(spark, f"{base}/{name}").read("metadata") is not None
+
+    for name, insert in inserts:
+        kind = name.partition("-")[0]
+        others = [f"{kind}-{n}" + (f"-{insert.sink}" if insert.sink else "") for n in range(1, len(inserts) + 2)]
+        left = [other for other in others if other not in names and is_used(other)]
+        if left and not is_used(name):
+            raise CheckpointError(
+                f"{name} has no checkpoint in {base}, but there is {left[0]}, which no statement of the script has any "
+                f"more: if that is its checkpoint, rename it to {name}; otherwise remove it, or use another folder"
+            )

@@ -1,0 +1,53 @@
+"""The micro-batch of a task or of a thread, and what Spark's Python workers hide from the code that they run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import PurePath
+from typing import Any, Protocol
+
+BATCH_ID = "streaming.sql.batchId"
+"""The local property of Spark that contains the id of a micro-batch."""
+_QUERY_ID = "sql.streaming.queryId"
+_CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
+
+
+class _Context(Protocol):
+    """A task's context, or the context of a classic session, with its local properties."""
+
+    def getLocalProperty(self, key: str) -> str | None: ...  # noqa: N802
+
+
+def current_query_id(context: _Context) -> str | None:
+    """The id of the streaming query that a task or a thread belongs to; None outside of one.
+
+    A thread that ``foreachBatch`` starts has it only if it inherits local properties (``pyspark.InheritableThread``).
+    """
+    return context.getLocalProperty(_QUERY_ID)
+
+
+def current_batch_id(context: _Context) -> int | None:
+    """The id of the micro-batch that a task or a thread belongs to; None outside of one."""
+    batch = context.getLocalProperty(BATCH_ID)
+    return None if batch is None else int(batch)
+
+
+def runs_foreach_batch_for_connect() -> bool:
+    """Whether this process is the worker in which Spark Connect runs the function of ``foreachBatch``."""
+    main = getattr(sys.modules["__main__"], "__spec__", None)
+    return main is not None and main.name == _CONNECT_WORKER
+
+
+def find_task_input() -> Any | None:
+    """The stream from which the Python worker of the running task reads its rows; None if it cannot be found.
+
+    A task's code gets only the rows. The stream is a local variable of pyspark's ``worker.main``, which has called it.
+    """
+    frame = sys._getframe()  # noqa: SLF001
+    while (caller := frame.f_back) is not None:
+        frame = caller
+        if frame.f_code.co_name == "main" and PurePath(frame.f_code.co_filename).name == "worker.py":
+            stream = frame.f_locals.get("infile")
+            if hasattr(stream, "peek"):
+                return stream
+    return None
