@@ -10,6 +10,8 @@ from kdsl.callbacks import (
     OffsetsRetriever as OffsetsRetriever,
     PartitionerInput as PartitionerInput,
 )
+from kdsl.catalog.declared import infer_columns as infer_columns
+from kdsl.catalog.kafka import KafkaCatalog as KafkaCatalog
 from kdsl.changelog.changes import Changelog as Changelog
 from kdsl.cluster import Cluster as Cluster, Registry as Registry
 from kdsl.datastream.offsets import (
@@ -57,6 +59,7 @@ from kdsl.errors import (
     CheckpointError as CheckpointError,
     DeadLetterError as DeadLetterError,
     ExactlyOnceError as ExactlyOnceError,
+    InferenceError as InferenceError,
     KafkaReadError as KafkaReadError,
     KdslError as KdslError,
     LeaseHeldError as LeaseHeldError,
@@ -107,6 +110,7 @@ from kdsl_formats.cdc_json import (
 from kdsl_formats.csv import Csv as Csv
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent as DebeziumAvroConfluent
 from kdsl_formats.json import Json as Json
+from kdsl_formats.json_schema_confluent import JsonSchemaConfluent as JsonSchemaConfluent
 from kdsl_formats.protobuf import Protobuf as Protobuf, ProtobufConfluent as ProtobufConfluent
 from kdsl_formats.raw import Raw as Raw
 

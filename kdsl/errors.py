@@ -18,6 +18,7 @@ KdslError
 ├── WriteError               a task of a batch write failed
 ├── ExactlyOnceError         an exactly-once write cannot be guaranteed
 ├── CheckpointError          the files of a checkpoint do not fit the table
+├── InferenceError           the columns of a table cannot be inferred
 ├── ChangelogError           a changelog cannot be applied to its target
 ├── RowError                 typed rows and a DataFrame do not fit each other
 └── (other errors are defined by the parts that raise them; catch them as KdslError)
@@ -271,6 +272,10 @@ class ExactlyOnceError(KdslError):
 
 class CheckpointError(KdslError):
     """The files that kdsl stores in a checkpoint cannot be read or written, or no longer fit the table."""
+
+
+class InferenceError(KdslError):
+    """The columns of a table cannot be inferred from its records or from the subjects of a schema registry."""
 
 
 class ChangelogError(KdslError):

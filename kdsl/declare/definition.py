@@ -116,6 +116,21 @@ def _rules_by_name(rules: tuple[RowRuleDef, ...]) -> object:
 
 
 @attrs.frozen
+class Inferred:
+    """What was inferred of a table, and from what.
+
+    Attributes:
+        columns: The names of the columns that were not declared.
+        source: What they were inferred from, as "the newest 300 records of 3 partitions".
+        notes: What a reader should know about it.
+    """
+
+    columns: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class TableDef:
     """A declared table; two are equal if they mean the same, however they were declared.
 
@@ -141,6 +156,7 @@ class TableDef:
         option_locations: The location of each option by its Flink key, if it is known.
         layout: Clauses of DDL that lay out rows in partitions or buckets, which a topic does not have, with their
             locations.
+        inferred: What was inferred, where not all columns were declared.
         message_key: The columns of the message key in order; some may not exist.
     """
 
@@ -162,6 +178,7 @@ class TableDef:
     complete: bool = attrs.field(default=True, eq=False)
     option_locations: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+    inferred: Inferred | None = attrs.field(default=None, eq=False)
     message_key: tuple[str, ...] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: _message_key(self), takes_self=True)
     )

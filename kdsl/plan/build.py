@@ -92,6 +92,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             last=last,
         ),
         dead_letters=resolved.dead_letters,
+        inferred=table.inferred,
         properties=table.properties,
     )
 

@@ -14,6 +14,7 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
+from kdsl.declare.definition import Inferred
 from kdsl.resolve.model import DeadLetterTopic, HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
@@ -21,6 +22,7 @@ __all__ = [
     "Computed",
     "DeadLetterTopic",
     "HeaderCondition",
+    "Inferred",
     "MetadataColumn",
     "OutputMode",
     "Part",
@@ -159,6 +161,7 @@ class ReadPlan:
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
+        inferred: The inferred columns, and what they were inferred from; None if all were declared.
         upserts: How records by key become changes; None if each record becomes its own row.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
@@ -193,6 +196,7 @@ class ReadPlan:
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
     dead_letters: DeadLetterTopic | None = None
+    inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 
 

@@ -12,6 +12,7 @@ from kdsl.durations import duration_text
 from kdsl.plan.model import (
     DeadLetterTopic,
     HeaderCondition,
+    Inferred,
     MetadataColumn,
     Part,
     ReadPlan,
@@ -68,6 +69,8 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
+    if plan.inferred:
+        yield _step("inferred", list(lines_of_inference(plan.inferred, plan.output)))
     yield _step("output", _columns(plan.output))
 
 
@@ -87,6 +90,19 @@ def _write(plan: WritePlan) -> Iterator[str]:
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
     lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
     yield _step("sink", lines)
+
+
+def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
+    """What was inferred of a table, and from what.
+
+    Args:
+        inferred: What was inferred.
+        row: The columns of the table that are read.
+    """
+    names = set(inferred.columns)
+    yield f"from {inferred.source}:"
+    yield ", ".join(f"{f.name} {f.type}" for f in row.fields if f.name in names) or "no columns"
+    yield from inferred.notes
 
 
 def _upserts(upserts: Upserts) -> Iterator[str]:

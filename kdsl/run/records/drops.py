@@ -27,6 +27,7 @@ class Reason(StrEnum):
     UNAVAILABLE = "unavailable"
     UNDECLARED = "undeclared"
     DEAD_LETTER = "dead-letter"
+    LOSSY = "lossy"
 
     @property
     def doc(self) -> str:
@@ -44,8 +45,9 @@ _DOCS = {
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
     Reason.DEAD_LETTER: "that cannot be read, or that a rule rejects, which were written to the dead-letter topic",
     Reason.UNDECLARED: "of columns that the table does not declare",
+    Reason.LOSSY: "that lost digits: integers beyond 2^53 in inferred columns of DOUBLE",
 }
-VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
+VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED, Reason.LOSSY))
 """The reasons why single values are left out, and not records."""
 _UNDECLARED, _RULE = "undeclared:", "rule:"
 _DONE = {
