@@ -15,7 +15,7 @@ from kdsl.codegen.model import CodegenError
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.diagnostics.doctor.admin import NotAnsweredError
-from kdsl.diagnostics.doctor.java_admin import open_admin
+from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
 from kdsl.formats import Format, Side, Use
@@ -209,4 +209,4 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
-    return open_admin(cluster, "catalog").topic_settings(topic)
+    return open_inspector(cluster, "catalog").topic_settings(topic)

@@ -168,10 +168,14 @@ class KafkaCatalog:
         """A table with the client properties of the cluster, and its registry."""
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
-        formats = {side: _with_registry(f, cluster.registry) for side, f in (
-            ("key_format", definition.key_format), ("value_format", definition.value_format)
-        )}  # fmt: skip
-        return Table(attrs.evolve(definition, properties=properties, **formats))
+        return Table(
+            attrs.evolve(
+                definition,
+                properties=properties,
+                key_format=_with_registry(definition.key_format, cluster.registry),
+                value_format=_with_registry(definition.value_format, cluster.registry),
+            )
+        )
 
     def _infer(self, topic: str) -> TopicSchema:
         options, cluster = self.options.valid(), self.cluster

@@ -75,8 +75,10 @@ def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:
     match a, b:
         case t.Time(precision=p), t.Time(precision=q):
             return t.Time(max(p, q))
-        case (t.Char(length=m), t.Char(length=n)) | (t.Binary(length=m), t.Binary(length=n)):
-            return attrs.evolve(a, length=max(m, n))
+        case t.Char(length=m), t.Char(length=n):
+            return t.Char(max(m, n))
+        case t.Binary(length=m), t.Binary(length=n):
+            return t.Binary(max(m, n))
         case ((t.Char(length=m) | t.VarChar(length=m)), (t.Char(length=n) | t.VarChar(length=n))):
             return t.VarChar(max(m, n))
         case ((t.Binary(length=m) | t.VarBinary(length=m)), (t.Binary(length=n) | t.VarBinary(length=n))):

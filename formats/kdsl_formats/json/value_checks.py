@@ -93,8 +93,8 @@ def are_held(
             return held if held.all() else held | are_null(buffer, values)
         case t.Binary() | t.VarBinary() if not coerced:
             texts = slices(buffer.data, spans.start, spans.end, text, pa.string())
-            result: Mask = (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
-            return result
+            decoded: Mask = (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
+            return decoded
         case _:
             return are_null(buffer, values)
 
@@ -114,10 +114,8 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
     """Which values a STRING holds: all that are JSON."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
-        result: Mask = held | (values.form == ABSENT)
-        return result
-    result: Mask = held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.form == ABSENT)
-    return result
+        return np.asarray(held | (values.form == ABSENT))
+    return np.asarray(held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.form == ABSENT))
 
 
 def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits: int, *, fraction: bool) -> Mask:
@@ -210,7 +208,7 @@ def _are_moments(buffer: MessageBuffer, spans: Spans, which: Mask, kind: t.DataT
     good &= _are_days(first, rest)
     days = good & (size == 10)
     if isinstance(kind, t.Date):
-        return days
+        return np.asarray(days)
     assert isinstance(kind, (t.Timestamp, t.TimestampLtz))
     good &= size >= 19
     if not good.any():
@@ -255,7 +253,7 @@ def _are_days(first: Words, rest: Words) -> Mask:
         leap = (year % np.uint64(4) == 0) & ((year % np.uint64(100) != 0) | (year % np.uint64(400) == 0))
         months = month[late]
         good[late] = day[late] <= _MONTH_LENGTHS[months] + (leap & (months == np.uint64(2)))
-    return good
+    return np.asarray(good)
 
 
 def _are_clocks(words: Words) -> Mask:

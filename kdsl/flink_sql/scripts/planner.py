@@ -555,19 +555,19 @@ class _Planner:
         lacking, changed = key_mismatch(query_key, indices, images=images)
         shown, where = listing(primary), statement.table.where
         if lacking:
-            names = [query_key.columns[p] for p in lacking if p >= 0]
-            more = f" (which lacks {listing(names)})" if names else ""
+            missing = [query_key.columns[p] for p in lacking if p >= 0]
+            more = f" (which lacks {listing(missing)})" if missing else ""
             message = f"several rows of the query can have the same primary key {shown} of {job.sink.name}{more}, and "
             message += "would replace and delete each other"
             fix = "select all columns that the query groups by, or the primary key of the table that it reads, and "
             self.add_problem("upsert-key-query", message, f"{fix}declare them as PRIMARY KEY", where)
         elif changed:
-            names = [c.name for c in job.columns if c.index in changed and c.name in primary]
-            message = f"an update of the query may change {listing(names)} in the primary key {shown} of "
+            updated = [c.name for c in job.columns if c.index in changed and c.name in primary]
+            message = f"an update of the query may change {listing(updated)} in the primary key {shown} of "
             message += (
                 f"{job.sink.name}, and the row under the old key would remain, because the query does not return it"
             )
-            fix = f"remove {listing(names)} from the PRIMARY KEY"
+            fix = f"remove {listing(updated)} from the PRIMARY KEY"
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
