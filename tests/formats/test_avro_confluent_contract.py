@@ -192,7 +192,7 @@ class TestDebeziumAvroConfluent(WithRegistry):
 
         assert [re.split("[,;]", reason)[0] for reason in messages] == [
             "the envelope has no 'op'",
-            "the message empties the table ('op' is 't')",
+            "the message empties the table ('op' is 't') without naming the deleted rows",
             "the envelope has the 'op' 'C'",
             "'before' is null in an update ('u')",
             "'after' is null in an envelope with the 'op' 'u'",

@@ -346,7 +346,7 @@ class TestWithARegistry:
     def test_a_registry_without_editions_is_reported(self, registry: Registry) -> None:
         confluent = ProtobufConfluent(message_class_name="contract.Record", proto_text=plain.PROTO)
         row = t.row(id=t.BigInt())
-        with pytest.raises(IncompatibleSchemaError, match="of an edition, which this registry may not know"):
+        with pytest.raises(IncompatibleSchemaError, match="uses an edition, which this registry may not support"):
             confluent.encoder(row, use(registry)).encode(rows(row, {"id": 1}))
 
     def test_a_schema_that_does_not_go_with_those_before_is_refused(self, registry: Registry) -> None:

@@ -91,7 +91,7 @@ DECLARED: dict[str, Declared] = {
         {
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauthbearer.token.provider": "tests.security.conftest:unsecured_token",
+            "sasl.oauthbearer.token.provider": "tests.security.conftest:make_unsecured_token",
         },
     ),
 }

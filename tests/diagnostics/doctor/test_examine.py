@@ -228,7 +228,7 @@ class TestTables:
             (
                 {"cleanup.policy": "delete", "retention.ms": "-1"},
                 "warning",
-                "cleanup.policy is delete without an end: every record stays",
+                "cleanup.policy is delete without a limit: all records are kept",
             ),
         ],
     )

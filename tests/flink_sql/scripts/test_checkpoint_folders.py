@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import attrs
 import pytest
 
+from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.checkpoint_folders import Insert, assign_folders, open_folders
@@ -70,7 +71,8 @@ FROM_A, FROM_B, TWICE = (
 
 class TestOpenFolders:
     def open_checkpoints(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
-        jobs = plan_script(read_script(TABLES + "".join(inserts)), None, checkpoint=str(folder)).jobs
+        script = read_script(TABLES + "".join(inserts))
+        jobs = plan_script(script, Cluster("broker:9092"), checkpoint=str(folder)).jobs
         return [path.removeprefix(f"{folder}/") for path in open_folders(spark, str(folder), jobs).values()]
 
     def test_statements_are_known_in_the_next_run_wherever_they_are(self, spark: SparkSession, tmp_path: Path) -> None:

@@ -546,11 +546,11 @@ def test_no_rows_write_nothing(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, 
 def test_a_worker_process_ends_while_producers_are_pooled(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic()
     program = f"""
-from tests.run.librdkafka.test_sink import raw_plan, rows, numbered
+from tests.run.librdkafka.test_sink import raw_plan, rows, number_records
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka.sink import write_rows
 plan = raw_plan({topic!r})
-write_rows(plan, Cluster({kdsl_kafka.bootstrap_servers!r}), [rows(plan, numbered(10))])
+write_rows(plan, Cluster({kdsl_kafka.bootstrap_servers!r}), [rows(plan, number_records(10))])
 """
 
     ended = subprocess.run(
