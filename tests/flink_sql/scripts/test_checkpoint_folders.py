@@ -73,7 +73,8 @@ class TestOpenFolders:
     def open_checkpoints(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
         script = read_script(TABLES + "".join(inserts))
         jobs = plan_script(script, Cluster("broker:9092"), checkpoint=str(folder)).jobs
-        return [path.removeprefix(f"{folder}/") for path in open_folders(spark, str(folder), jobs).values()]
+        folders = open_folders(spark, str(folder), jobs)
+        return [folders[job.name].removeprefix(f"{folder}/") for job in jobs]
 
     def test_statements_are_known_in_the_next_run_wherever_they_are(self, spark: SparkSession, tmp_path: Path) -> None:
         assert self.open_checkpoints(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
