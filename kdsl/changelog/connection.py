@@ -52,7 +52,7 @@ class Connection:
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
-        """Run a statement.
+        """Run a SQL statement in the connection's transaction.
 
         Args:
             statement: The statement.

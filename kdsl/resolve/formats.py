@@ -35,7 +35,7 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The options of the formats are valid, and the formats support the columns."""
+    """Yield a problem for each invalid option of the formats, and for each column that a format does not support."""
     options = table.options
     by_name = {c.name: c for c in table.physical}
     keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]

@@ -221,7 +221,7 @@ _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": 
 
 
 def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A warning if metrics of the client are configured that Spark does not pass on."""
+    """Warn if metrics of Kafka's client are configured, which Spark's own connector does not make available."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"

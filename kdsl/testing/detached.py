@@ -196,7 +196,7 @@ def start(
         known = find(name)
         alive = known.running() if known else ()
         if known is not None and len(alive) == len(known.brokers):
-            return (known if registry is None else _with_registry(known, registry)), False
+            return (known if registry is None else _start_registry(known, registry)), False
         if known is not None and alive:
             raise LocalKafkaError(
                 f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} still run; run 'kdsl kafka stop' first"
@@ -236,8 +236,8 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
         return known if ran else None
 
 
-def _with_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
-    """Add a registry to a running Kafka."""
+def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
+    """Start a registry for a running Kafka and record it, unless it has one that runs."""
     if known.registry is not None:
         if known.registry.running:
             return known

@@ -17,7 +17,7 @@ from kdsl.testing.tokens import TokenService
 
 
 def main() -> None:
-    """Serve tokens as standard input describes."""
+    """Serve OAuth tokens until the process is killed; standard input is JSON: users, key, port, lifetime."""
     arguments = json.loads(sys.stdin.read())
     key = load_pem_private_key(arguments["key"].encode(), None)
     assert isinstance(key, rsa.RSAPrivateKey)

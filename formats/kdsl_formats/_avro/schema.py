@@ -308,7 +308,9 @@ class _ColumnTypes:
         match kind.kind:
             case "record":
                 if kind in around:
-                    raise AvroTypeError(path, f"the record {kind.name!r} contains itself, which no column type can")
+                    raise AvroTypeError(
+                        path, f"the record {kind.name!r} contains itself, but a column type cannot contain itself"
+                    )
                 return t.Row(
                     tuple(
                         t.Field(

@@ -404,7 +404,7 @@ def _is_event_time(value: TypedSql, relations: tuple[Relation, ...]) -> bool:
 
 
 def _find_replaced_instant(value: TypedSql, relations: tuple[Relation, ...]) -> Instants | None:
-    """The instant that has the watermark metadata of a value, where that is an event-time column without it."""
+    """Find the column of instants that carries the watermark of an event-time column; None for any other value."""
     marked = ((r.get(r.instants.column), r.instants) for r in relations if r.instants is not None)
     return next((instants for known, instants in marked if known is not None and known.text == value.text), None)
 

@@ -296,7 +296,10 @@ def _only(tables: tuple[_T, ...], what: str, query: QueryMetrics) -> _T:
         names = listing(table.table for table in tables)
         raise ValueError(f"the query {name!r} has {len(tables)} {what}s, of {names}; use .{what}s")
     if query.batch is None and what == "source":
-        raise ValueError(f"the query {name!r} has finished no batch yet, so its sources are not known; .sources is ()")
+        raise ValueError(
+            f"the query {name!r} has finished no batch yet, so its sources are not known; "
+            "wait for its first batch, or use .sources, which is empty until then"
+        )
     raise ValueError(f"the query {name!r} has no {what} that is a table of kdsl; .{what}s is ()")
 
 

@@ -357,7 +357,8 @@ class TestWritten:
         (
             QueryMetrics("id", "run", name="orders"),
             "source",
-            "the query 'orders' has finished no batch yet, so its sources are not known; .sources is ()",
+            "the query 'orders' has finished no batch yet, so its sources are not known; wait for its first batch, "
+            "or use .sources, which is empty until then",
         ),
         (
             QueryMetrics("id", "run", batch=0),
