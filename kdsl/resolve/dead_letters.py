@@ -84,7 +84,7 @@ def _without_topic(table: TableDef) -> Iterator[Problem]:
         "dead_letter_max_count": options.dead_letter_max_count != NO_LIMIT,
         "dead_letter_properties": bool(options.dead_letter_properties),
     }
-    for attribute in (name for name, given in without_effect.items() if given):
+    for attribute in (name for name, is_set in without_effect.items() if is_set):
         key = table.option_name("dead_letter_topic")
         message = f"{table.option_name(attribute)} has no effect without {key}"
         yield problem(table, "dead-letter-unused", message, f"add {key}, or remove it", option=attribute)

@@ -264,7 +264,7 @@ def _over_jvm(
 
 @attrs.frozen
 class _Letters:
-    """Where the tasks of a read over the JVM write dead letters.
+    """Where tasks on the JVM transport write dead letters.
 
     Attributes:
         cluster: The cluster; its secrets are references.
@@ -399,12 +399,9 @@ class _Decode:
         task, letters = TaskContext.get(), self._letters
         name = f"partition {0 if task is None else task.partitionId()}"
         plan = read_plan_text(self._plan, ReadPlan)
-        with LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator) as writer:
-            decoder.dead_letters = writer
-            try:
-                yield
-            finally:
-                decoder.dead_letters = None
+        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
+        with writer, decoder.rejecting(writer):
+            yield
 
     def _output(self, decoder: RecordDecoder) -> TaskOutput:
         return _CheckedRows(decoder)

@@ -71,8 +71,8 @@ def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataF
     records = read(spark, letters, at)
 
     def text(name: str) -> Column:
-        found = F.filter("headers", lambda header: header["key"] == name)
-        return F.try_element_at(found, F.lit(-1))["value"].cast("string")
+        matching = F.filter("headers", lambda header: header["key"] == name)
+        return F.try_element_at(matching, F.lit(-1))["value"].cast("string")
 
     def is_own(header: Column) -> Column:
         return header["key"].startswith(CONNECT) | header["key"].startswith(OWN)

@@ -8,7 +8,7 @@ removed.
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
@@ -51,6 +51,8 @@ COUNTS = f"{FOLDER}/dead-letters"
 """The folder of a checkpoint with a file for each batch that has letters."""
 VERSION = 1
 _LAST_BATCHES = 3
+UNKNOWN = -2
+"""The limit of a read before its tasks have reported it."""
 _KEPT_FILES = 100
 """How many files are kept: as many batches as Spark keeps by default (``spark.sql.streaming.minBatchesToRetain``)."""
 _EARLIER = -1
@@ -85,6 +87,7 @@ class _QueryCounts:
         query: Its id.
         folder: Its checkpoint.
         stored: What the checkpoint has, by read and batch.
+        stored_reasons: The reasons of the last batch that the checkpoint has, by read.
         letters: What this run has written, by read and batch.
     """
 
@@ -92,6 +95,7 @@ class _QueryCounts:
     query: str
     folder: Folder
     stored: dict[str, dict[int, int]]
+    stored_reasons: dict[str, tuple[str, ...]]
     letters: dict[str, dict[int, _Letters]] = attrs.field(factory=dict)
 
     def counts(self, read: str) -> dict[int, int]:
@@ -100,9 +104,10 @@ class _QueryCounts:
         return {**self.stored.get(read, {}), **present}
 
     def reasons(self, read: str) -> tuple[str, ...]:
-        """The first reasons of the last batches of a read."""
+        """The first reasons of the last batches of a read; for a query that starts again, those that are stored."""
         batches = sorted(self.letters.get(read, {}).items(), reverse=True)
-        return tuple(reason for _, letters in batches for reason in letters.reasons)[:FEW]
+        present = tuple(reason for _, letters in batches for reason in letters.reasons)[:FEW]
+        return present or self.stored_reasons.get(read, ())
 
     def document(self, number: int) -> dict[str, Any]:
         """What the file of a batch says: the letters of the batch and of those before it, by read."""
@@ -116,6 +121,7 @@ class _QueryCounts:
                 for read, counts in all_counts.items()
                 if (earlier := sum(count for batch, count in counts.items() if batch < number))
             },
+            "reasons": {read: of_read[number].reasons for read, of_read in self.letters.items() if number in of_read},
         }
 
     def forget_before(self, number: int) -> list[int]:
@@ -124,8 +130,8 @@ class _QueryCounts:
         for read in {*self.stored, *self.letters}:
             counts = self.counts(read)
             old = {batch for batch in counts if batch < number}
-            kept = {batch: count for batch, count in counts.items() if batch >= number}
-            self.stored[read] = {_EARLIER: sum(counts[batch] for batch in old), **kept}
+            recent = {batch: count for batch, count in counts.items() if batch >= number}
+            self.stored[read] = {_EARLIER: sum(counts[batch] for batch in old), **recent}
             self.letters[read] = {b: one for b, one in self.letters.get(read, {}).items() if b >= number}
             gone |= old - {_EARLIER}
         return sorted(gone)
@@ -153,11 +159,11 @@ class LetterCounts:
         allow_all(query.id)
         checkpoint = Checkpoint.open(query.session, RunningQuery(query.session, query.id).checkpoint)
         _, done = checkpoint.last_batches()
-        counts = _QueryCounts(query.session, query.id, checkpoint.folder, _read_counts(checkpoint.folder, done))
+        counts = _QueryCounts(query.session, query.id, checkpoint.folder, *_read_counts(checkpoint.folder, done))
         with self._lock:
             self._queries[query.id] = counts
         for read in counts.stored:
-            self._tell_tasks(counts, read, NO_LIMIT)
+            self._tell_tasks(counts, read, UNKNOWN)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Wait until the letters of the batch are stored."""
@@ -215,7 +221,8 @@ class LetterCounts:
         batches = sorted(counts.counts(read).items())
         earlier, last = batches[:-_LAST_BATCHES], batches[-_LAST_BATCHES:]
         total = sum(count for _, count in batches)
-        reasons = counts.reasons(read) if limit != NO_LIMIT and total > limit else ()
+        is_over = limit == UNKNOWN or (limit != NO_LIMIT and total > limit)
+        reasons = counts.reasons(read) if is_over else ()
         text = Committed(sum(count for _, count in earlier), tuple(last), reasons).to_text()
         set_in_query_session(counts.session, counts.query, f"{PROPERTY}{read}", text)
 
@@ -273,8 +280,8 @@ def check_letters(batch: DataFrame) -> None:
         check_refusal(refusals(), BatchId(query, int(number)))
 
 
-def _read_counts(folder: Folder, done: int) -> dict[str, dict[int, int]]:
-    """The stored letters, by read and batch.
+def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], dict[str, tuple[str, ...]]]:
+    """The stored letters by read and batch, and the last reasons by read.
 
     Args:
         folder: The checkpoint.
@@ -292,7 +299,7 @@ def _read_counts(folder: Folder, done: int) -> dict[str, dict[int, int]]:
         try:
             document = orjson.loads(folder.read(f"{COUNTS}/{name}") or "")
             version = document["version"]
-            documents[int(number)] = {part: Counter(document[part]) for part in ("counts", "earlier")}
+            documents[int(number)] = {part: dict(document[part]) for part in ("counts", "earlier", "reasons")}
         except (ValueError, KeyError, TypeError) as e:
             raise DeadLetterError(f"{path} cannot be read: {e}; remove or restore it") from e
         if version != VERSION:
@@ -303,4 +310,5 @@ def _read_counts(folder: Folder, done: int) -> dict[str, dict[int, int]]:
             stored.setdefault(read, {})[batch] = count
     for read, count in documents[min(documents)]["earlier"].items() if documents else ():
         stored.setdefault(read, {})[_EARLIER] = count
-    return stored
+    reasons = documents[max(documents)]["reasons"] if documents else {}
+    return stored, {read: tuple(of_read) for read, of_read in reasons.items()}

@@ -26,7 +26,7 @@ _WORDS = frozenset(
     (
         *("op", "before", "after", "source", "payload", "schema", "ts_ms", "ts_us", "ts_ns", "r", "c", "u", "d", "t"),
         *("data", "old", "type", "database", "table", "ts", "sql", "pkNames", "op_type", "op_ts", "INSERT", "UPDATE"),
-        *("DELETE", "insert", "update", "delete", "true", "false", "null", ",", ";", "|", "\\t", "\\n"),
+        *("DELETE", "insert", "update", "delete", "true", "false", "null", ",", ":", ";", "|", "\\t", "\\n"),
     )
 )
 """What formats name themselves: the members of change data, and what messages say was expected."""

@@ -197,12 +197,13 @@ def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> Dead
         reasons: The first reasons.
     """
     assert limit != NO_LIMIT
-    each = "".join(f"\n  {reason}" for reason in reasons[:FEW])
-    more = f"\n  and {count - FEW} more" if count > FEW else ""
+    shown = reasons[:FEW]
+    each = "".join(f"\n  {reason}" for reason in shown)
+    more = f"\n  and {count - len(shown)} more" if count > len(shown) else ""
     return DeadLetterError(
-        f"{table}: {count} records could not be read, and {limit} dead letters are allowed; correct the table or the "
-        "records, or raise max_count ('scan.dead-letter.max-count') and start again; the first "
-        f"{'reason is' if count == 1 else 'reasons are'}:{each}{more}"
+        f"{table}: {count} records could not be read, and the limit of dead letters is {limit}; correct the table or "
+        "the records, or raise max_count ('scan.dead-letter.max-count') and start again"
+        + (f"; the first {'reason is' if len(shown) == 1 else 'reasons are'}:{each}{more}" if shown else "")
     )
 
 

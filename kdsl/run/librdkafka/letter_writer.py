@@ -243,7 +243,7 @@ class LetterWriter:
 
 _PLACE = ("topic", "partition", "offset")
 _UNSENDABLE = (0, NO_TIMESTAMP)
-"""Timestamps in place of which librdkafka sends the present time."""
+"""Timestamps that librdkafka cannot send: it sends the present time instead."""
 
 
 def _bytes(records: pa.RecordBatch, name: str) -> list[bytes | None]:
@@ -313,15 +313,15 @@ class RecordReader:
         ranges = _ranges(records)
         consumer = borrow_consumer(self._cluster, self._key, choose_size(max(map(len, ranges))), self._names)
         wanted = _place_keys(records)
-        found: list[pa.RecordBatch] = []
+        wanted_batches: list[pa.RecordBatch] = []
         try:
             batches = Fetcher(consumer, self._table, NEEDS, self._timeout).read(ranges)
-            found.extend(batch.filter(pc.is_in(_place_keys(batch), wanted)) for batch in batches)
+            wanted_batches.extend(batch.filter(pc.is_in(_place_keys(batch), wanted)) for batch in batches)
         except BaseException:
             discard(consumer)
             raise
         consumer.pause()
-        again = pa.concat_batches(found)
+        again = pa.concat_batches(wanted_batches)
         order = pc.index_in(wanted, _place_keys(again))
         if order.null_count:
             missing = order.is_null().index(True).as_py()

@@ -188,12 +188,8 @@ def _dead_letters(
         read_again,
         None if accumulator is None else int(accumulator),
     )
-    with letters:
-        decoder.dead_letters = letters
-        try:
-            yield
-        finally:
-            decoder.dead_letters = None
+    with letters, decoder.rejecting(letters):
+        yield
 
 
 def _read_with_reports(

@@ -6,7 +6,8 @@ The source calls it in each task, ``decode`` through ``mapInArrow``, and ``peek`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import attrs
 import numpy as np
@@ -126,7 +127,7 @@ class RecordDecoder:
 
     Attributes:
         dead_letters: Takes the records that cannot be decoded, or that violate a row rule with this action, which are
-            then left out. Each task sets its own; None (the default) means that such records are errors.
+            then left out (`rejecting`); None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
         filtered: How many records the header filter has left out so far.
@@ -172,6 +173,21 @@ class RecordDecoder:
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
+
+    @contextmanager
+    def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
+        """Give the records that cannot be decoded to an output while the body runs.
+
+        Args:
+            dead_letters: The output of one task. The decoder is used by one task after the other, and a task that Spark
+                abandoned may end after the next one has begun.
+        """
+        self.dead_letters = dead_letters
+        try:
+            yield
+        finally:
+            if self.dead_letters is dead_letters:
+                self.dead_letters = None
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Decode a batch of records.
