@@ -55,7 +55,7 @@ class Violation:
     def reason(self) -> str:
         """Why a row is not valid, without its values."""
         failed = f", which cannot be computed for it: {self.failed}" if self.failed else ""
-        return f"the row violates the rule {self.rule.name!r}: {' '.join(self.rule.condition.split())}{failed}"
+        return f"the row violates the rule {self.rule.name}: {' '.join(self.rule.condition.split())}{failed}"
 
 
 @attrs.frozen(eq=False)

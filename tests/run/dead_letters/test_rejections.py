@@ -116,7 +116,7 @@ def test_a_row_rule_rejects_records() -> None:
     assert letters.rejections[1].column == "id"
     assert letters.values == [b"bad", rows[1]]
     decoder.dead_letters = None
-    with pytest.raises(RecordError, match="offset 0: the row violates the rule 'positive': id >= 0"):
+    with pytest.raises(RecordError, match="offset 0: the row violates the rule positive: id >= 0"):
         decoder.decode(raw([rows[1]]))
 
 
