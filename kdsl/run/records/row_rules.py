@@ -55,7 +55,7 @@ class Violation:
     def reason(self) -> str:
         """Why a row is not valid, without its values."""
         failed = f", which cannot be computed for it: {self.failed}" if self.failed else ""
-        return f"the row violates the rule {self.rule.name!r}: {' '.join(self.rule.condition.split())}{failed}"
+        return f"the row violates the rule {self.rule.name}: {' '.join(self.rule.condition.split())}{failed}"
 
 
 @attrs.frozen(eq=False)
@@ -144,8 +144,10 @@ class RowRules:
                 continue
             gone |= violation.rows if self._judges_before else judged
             if violation.rule.on_fail == "dead_letter":
+                used = violation.rule.columns
+                column = used[0] if len(used) == 1 else None
                 for message in np.flatnonzero(judged) if messages is None else np.unique(messages[judged]):
-                    rejection = Rejection(int(message), violation.reason, stage="TRANSFORMATION")
+                    rejection = Rejection(int(message), violation.reason, column=column, stage="TRANSFORMATION")
                     letters.setdefault(int(message), rejection)
         if letters and messages is not None:  # a letter contains all rows of its record
             of_letters = np.isin(messages, list(letters))

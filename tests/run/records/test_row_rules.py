@@ -105,7 +105,7 @@ class TestRows:
 
         assert str(caught.value) == (
             "orders: cannot read the record at topic orders, partition 3, offset 101: the row violates the rule "
-            "'positive': amount > 0; so do orders[3] at 103, orders[3] at 104, orders[3] at 105, orders[3] at 106; 7 "
+            "positive: amount > 0; so do orders[3] at 103, orders[3] at 104, orders[3] at 105, orders[3] at 106; 7 "
             "more records of this batch have errors; correct the data, or declare the rule with on_fail='drop' or "
             "'dead_letter'"
         )
@@ -117,8 +117,8 @@ class TestRows:
 
         assert [row["id"] for row in decoder.decode(raw(ORDERS)).to_pylist()] == [1, 3]
         assert [(offset, one.reason, one.stage) for offset, one in letters.taken] == [
-            (101, "the row violates the rule 'positive': amount > 0", "TRANSFORMATION"),
-            (103, "the row violates the rule 'positive': amount > 0", "TRANSFORMATION"),
+            (101, "the row violates the rule positive: amount > 0", "TRANSFORMATION"),
+            (103, "the row violates the rule positive: amount > 0", "TRANSFORMATION"),
         ]
         assert count_violations(decoder.dropped) == {("dead_letter", "positive"): 2}
 
@@ -133,7 +133,7 @@ class TestRows:
         assert count_violations(decoder.dropped) == {("dead_letter", "positive"): 2}
 
     def test_without_dead_letters_it_is_an_error(self) -> None:
-        with pytest.raises(RecordError, match=r"offset 101: the row violates the rule 'positive': amount > 0; 1 more"):
+        with pytest.raises(RecordError, match=r"offset 101: the row violates the rule positive: amount > 0; 1 more"):
             RecordDecoder(reading(table_text(**rules("dead_letter")))).decode(raw(ORDERS))
 
     def test_a_record_of_several_rows_is_one_letter(self) -> None:
@@ -268,7 +268,7 @@ class TestWrites:
             list(keep_valid_rows(batches, plan, Counter()))
 
         assert str(caught.value) == (
-            "orders: cannot write a record: row 3 of the task: the row violates the rule 'positive': amount > 0; so do "
+            "orders: cannot write a record: row 3 of the task: the row violates the rule positive: amount > 0; so do "
             "the rows 5; 1 more records of this batch have errors; correct the data, or declare the rule with "
             "on_fail='drop'"
         )
