@@ -113,6 +113,7 @@ class Decoded:
             not have the value (boolean, without null). The row has NULL there.
         undeclared: Names of columns that the messages hold and the row type does not, and how often each was met, at
             least. Formats of change data say them.
+        lossy: By the names of inferred DOUBLE columns that have any: how many integers in the messages lost digits.
         truncates: The indexes of messages, ascending, that say that the table was emptied; they give no rows. A decoder
             says them only for a table that is read by key (`Use.keyed`).
     """
@@ -126,6 +127,7 @@ class Decoded:
     unavailable: Mapping[str, pa.BooleanArray] = attrs.field(factory=dict)
     undeclared: Mapping[str, int] = attrs.field(factory=dict)
     truncates: tuple[int, ...] = ()
+    lossy: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)

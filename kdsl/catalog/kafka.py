@@ -168,10 +168,8 @@ class KafkaCatalog:
         """A table with the client properties of the cluster, and its registry."""
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
-        formats = {side: _with_registry(f, cluster.registry) for side, f in (
-            ("key_format", definition.key_format), ("value_format", definition.value_format)
-        )}  # fmt: skip
-        return Table(attrs.evolve(definition, properties=properties, **formats))
+        key, value = (_with_registry(one, cluster.registry) for one in (definition.key_format, definition.value_format))
+        return Table(attrs.evolve(definition, properties=properties, key_format=key, value_format=value))
 
     def _infer(self, topic: str) -> TopicSchema:
         options, cluster = self.options.valid(), self.cluster

@@ -130,9 +130,7 @@ class CatalogOptions(Options):
     def about_inference(self) -> dict[str, str]:
         """The options that what is inferred depends on, by their keys."""
         names = ("format", "key_prefix", "value_prefix", "timestamp_format", "flatten", "primitive_as_string")
-        chosen = CatalogOptions(
-            **{name: getattr(self, name) for name in (*names, "key_column", "compacted_as_upsert")}  # type: ignore[arg-type]
-        )
+        chosen = CatalogOptions(**{name: getattr(self, name) for name in (*names, "key_column", "compacted_as_upsert")})
         return chosen.to_strings()
 
 

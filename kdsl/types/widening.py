@@ -76,7 +76,7 @@ def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:
         case t.Time(precision=p), t.Time(precision=q):
             return t.Time(max(p, q))
         case (t.Char(length=m), t.Char(length=n)) | (t.Binary(length=m), t.Binary(length=n)):
-            return type(a)(max(m, n))  # type: ignore[call-arg]
+            return attrs.evolve(a, length=max(m, n))
         case ((t.Char(length=m) | t.VarChar(length=m)), (t.Char(length=n) | t.VarChar(length=n))):
             return t.VarChar(max(m, n))
         case ((t.Binary(length=m) | t.VarBinary(length=m)), (t.Binary(length=n) | t.VarBinary(length=n))):
@@ -120,14 +120,14 @@ def join_columns(a: Sequence[t.Field], b: Sequence[t.Field]) -> tuple[t.Field, .
         if one is not None and other is not None:
             joined.append(attrs.evolve(one, type=join(one.type, other.type), comment=one.comment or other.comment))
         else:
-            found = one or other
-            assert found is not None
-            joined.append(attrs.evolve(found, type=found.type.as_nullable()))
+            only = one or other
+            assert only is not None
+            joined.append(attrs.evolve(only, type=only.type.as_nullable()))
     return tuple(joined)
 
 
 def join_schemas(a: TableSchema | None, b: TableSchema | None) -> TableSchema | None:
-    """The schema of a table that two schemas describe; None stands for a table of which nothing is known yet.
+    """The schema of a table that two schemas describe; None stands for a table that is not known yet.
 
     Raises:
         PrimaryKeyError: They have different primary keys.

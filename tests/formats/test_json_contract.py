@@ -20,6 +20,10 @@ class TestJson(FormatContract):
         Json(ignore_null_fields=True, json_parser=False, null_is_tombstone=True),
         Json(schema_include=True, decimal_handling_mode="precise", time_precision_mode="microseconds"),
         Json(decimal_handling_mode="string", time_precision_mode="isostring", binary_handling_mode="hex"),
+        Json(
+            inferred_columns=True, infer_primitive_as_string=True, infer_fixed_types="id BIGINT, `a.b` DECIMAL(10, 2)"
+        ),
+        Json(infer_flatten=True, table_id_fields="app,event"),
     )
     row = t.row(
         id=t.BigInt(),

@@ -12,15 +12,20 @@ from kdsl.errors import Problem
 from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
+from kdsl_formats._connect.wires import Modes
 from kdsl_formats._debezium import DebeziumFormat
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.encoder import ChangeEncoder
+from kdsl_formats.cdc_json.metadata import metadata_type
+from kdsl_formats.cdc_json.observer import ChangeObserver
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Include
 from kdsl_formats.cdc_json.reference_observer import ChangeReader, DeclaredTypes, jdbc_code
 from kdsl_formats.cdc_json.source_types import MySqlTypes, type_of_jdbc
 from kdsl_formats.json.format import ConnectJson, JsonFormat
 from kdsl_formats.json.inference import InferenceOptions, InferenceRules, parse_fixed_types
+from kdsl_formats.json.lossy import LossCountingDecoder
 from kdsl_formats.json.reference_observer import ReferenceObserver
 
 
@@ -32,7 +37,10 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return ChangeDecoder(self.change_rules(row, use))
+        rules = self.change_rules(row, use)
+        if self.inferred_columns:
+            return LossCountingDecoder(ChangeDecoder(rules), row, ChangeReader(rules))
+        return ChangeDecoder(rules)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -52,15 +60,16 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
     def reading_observed(self) -> Self:
         """The format with columns that are inferred."""
-        return attrs.evolve(self, inferred_columns=True)
+        return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
         """An observer of changes."""
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
-        reader = ChangeReader(rules, self.declared_types())
-        return ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        reader = ChangeReader(rules, self.type_declarations())
+        reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        return ChangeObserver(reference, reader)
 
-    def declared_types(self) -> DeclaredTypes | None:
+    def type_declarations(self) -> DeclaredTypes | None:
         """How messages say the types of columns; None where these are inferred from values."""
         return None
 
@@ -100,10 +109,17 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+        if not (self.schema_include and self.inferred_columns):
+            return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+
+        def make(of: t.Row, modes: Modes) -> Decoder:
+            return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
+
+        metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
+        return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer; strings are no times where times have another form."""
+        """What the options mean for the observer; with a connector's setting of times, strings are not times."""
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -156,7 +172,7 @@ class CanalJson(ChangeJson):
         side="read",
     )
 
-    def declared_types(self) -> DeclaredTypes | None:
+    def type_declarations(self) -> DeclaredTypes | None:
         """How messages say the types of columns."""
         strategy = self.infer_strategy.upper()
         if strategy == "SQL_TYPE":
@@ -176,7 +192,7 @@ class CanalJson(ChangeJson):
         if direction == "write":
             return
         if str(self.infer_strategy).upper() != "MYSQL_TYPE":
-            yield from self._ignored_options()
+            yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
                 re.compile(pattern or "")
@@ -188,9 +204,9 @@ class CanalJson(ChangeJson):
         """How the options say that messages are read."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
-        return attrs.evolve(super().change_rules(row, use), include=include, texts=self.inferred_columns)
+        return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
-    def _ignored_options(self) -> Iterable[Problem]:
+    def _options_without_effect(self) -> Iterable[Problem]:
         """A warning of each option of the strategy MYSQL_TYPE that is set without it."""
         for name in ("mysql_timestamp_as_datetime", "mysql_tinyint1_as_boolean"):
             if getattr(self, name) is False:

@@ -56,7 +56,7 @@ class ChangeReadingRules:
         apply_truncate: Whether it gives the one kind `TRUNCATE` without a row.
         placeholder: What stands in place of a value that the writer does not have; None where nothing does.
         inferred: Whether columns were inferred (`ReadingRules.inferred`); messages of DDL statements give no row then.
-        texts: See `ReadingRules.texts`.
+        as_texts: See `ReadingRules.as_texts`.
     """
 
     dialect: Dialect
@@ -72,7 +72,7 @@ class ChangeReadingRules:
     apply_truncate: bool = False
     placeholder: str | None = None
     inferred: bool = False
-    texts: bool = False
+    as_texts: bool = False
 
     @property
     def deletes_need_row(self) -> bool:
@@ -99,7 +99,7 @@ class ChangeReadingRules:
             streaming=False,
             modes=self.modes,
             inferred=self.inferred,
-            texts=self.texts,
+            as_texts=self.as_texts,
         )
 
     @property

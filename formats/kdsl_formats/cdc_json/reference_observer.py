@@ -14,7 +14,7 @@ from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Referenc
 from kdsl_formats.json.document import Integer, parse_only
 from kdsl_formats.json.errors import FieldError
 from kdsl_formats.json.reference_decoder import PAYLOAD
-from kdsl_formats.json.reference_observer import Shown
+from kdsl_formats.json.reference_observer import SchemaReader, Shown
 
 Row = dict[str, Any]
 
@@ -42,9 +42,10 @@ class ChangeReader:
 
     def __init__(self, rules: ChangeReadingRules, types: DeclaredTypes | None = None) -> None:
         key = t.Row(tuple(t.Field(name, t.STRING) for name in rules.keyed))
-        self._structure = ReferenceChangeDecoder(attrs.evolve(rules, row=key, metadata=(), ignore_parse_errors=False))
-        self._rules = rules
-        self._types = types
+        self.rules = attrs.evolve(rules, row=key, metadata=(), ignore_parse_errors=False)
+        self._structure = ReferenceChangeDecoder(self.rules)
+        self.types = types
+        self.schemas = SchemaReader(rules.dialect.members) if rules.payload else None
 
     def __call__(self, message: bytes) -> Shown | None:
         """The rows of a message, before and after its changes."""
@@ -52,20 +53,21 @@ class ChangeReader:
         if not list(self._structure.read_document(document)):
             return None
         change = self._structure.single_element(document)
-        if self._rules.payload:
+        schema_types = None
+        if self.schemas is not None:
+            schema_types = self.schemas.read(message, change)
             change = change[PAYLOAD]
         whole, parts = self._images(change)
-        return Shown(
-            self.table_of(change),
-            [*whole, *parts],
-            None if self._types is None else self._declared_types(self._types, change, [*whole, *parts]),
-            self._primary_key(change),
-            len(whole),
-        )
+        rows = [*whole, *parts]
+        table = self.table_of(change)
+        if schema_types is not None:
+            return Shown(table, rows, schema_types.types, modes=schema_types.modes)
+        types = self.read_types(change, rows)
+        return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
-        """The rows of a change that are whole, and those of which only some members may be there."""
-        dialect = self._rules.dialect
+        """The rows of a change that are whole, and those that may have only some members."""
+        dialect = self.rules.dialect
         first, second = (change.get(member) for member in dialect.members)
         match dialect.images:
             case "before and after":
@@ -78,7 +80,7 @@ class ChangeReader:
 
     def table_of(self, change: Row) -> TableId:
         """The table of a change."""
-        dialect = self._rules.dialect
+        dialect = self.rules.dialect
         parts = []
         for path in dialect.table_id:
             outer, _, inner = path.rpartition(".")
@@ -91,9 +93,9 @@ class ChangeReader:
             parts.append(value)
         return tuple(parts[0].split(".")) if len(dialect.table_id) == 1 else tuple(parts)
 
-    def _primary_key(self, change: Row) -> tuple[str, ...]:
+    def primary_key_of(self, change: Row) -> tuple[str, ...]:
         """The names of the primary key, where the change says them."""
-        member = self._rules.dialect.primary_key
+        member = self.rules.dialect.primary_key
         names = None if member is None else change.get(member)
         if names is None:
             return ()
@@ -101,21 +103,24 @@ class ChangeReader:
             raise FieldError("it is not a list of names").inside(str(member))
         return tuple(names)
 
-    def _declared_types(self, types: DeclaredTypes, change: Row, rows: list[Row]) -> Mapping[str, t.DataType]:
-        """The types that a change says: of the columns of its rows, and then of others."""
+    def read_types(self, change: Row, rows: list[Row]) -> Mapping[str, t.DataType] | None:
+        """The types that a change says: of the columns of its rows, and then of others; None where it need not."""
+        types = self.types
+        if types is None:
+            return None
         declared = change.get(types.member)
         if not isinstance(declared, dict):
             raise FieldError("is absent, but says the types of columns (infer-schema.strategy)").inside(types.member)
         names = dict.fromkeys([*(name for row in rows for name in row), *declared])
-        found = {}
+        types_by_name = {}
         for name in names:
             if name not in declared:
                 continue
             kind = types.read(declared[name])
             if kind is None:
                 raise FieldError(f"{shorten(repr(declared[name]))} is not a type").inside(name).inside(types.member)
-            found[name] = kind
-        return found
+            types_by_name[name] = kind
+        return types_by_name
 
 
 def _objects(values: list[Any]) -> Iterator[Row]:

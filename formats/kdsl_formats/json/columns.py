@@ -161,7 +161,7 @@ class ColumnReader:
         """Read strings as values of a type that JSON has in quotes."""
         match self.kind:
             case t.Binary() | t.VarBinary():
-                return reading.latin_bytes(texts) if self.rules.texts else reading.base64(texts)
+                return reading.latin_bytes(texts) if self.rules.as_texts else reading.base64(texts)
             case t.Date():
                 return reading.dates(texts)
             case t.Time(precision=precision):
@@ -178,7 +178,7 @@ class ColumnReader:
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
-        if self.rules.texts:
+        if self.rules.as_texts:
             one = (size == 1) & (words & _ONE_BYTE == _ONE)
             known |= present & (one | ((size == 1) & (words & _ONE_BYTE == _ZERO)))
             true |= one

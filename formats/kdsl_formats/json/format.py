@@ -14,11 +14,13 @@ from kdsl.errors import Problem, Where
 from kdsl.formats import ALONE, MAX_COLUMNS, Decoder, Direction, Encoder, Format, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
 from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
+from kdsl_formats.json.lossy import LossCountingDecoder
 from kdsl_formats.json.observer import JsonObserver
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
@@ -269,7 +271,13 @@ class Json(RowInferenceOptions, ConnectJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(JsonDecoder(row, self.reading_rules()), row)
+        rules = self.reading_rules()
+        if self.schema_include and self.inferred_columns:
+            return SchemaReadingDecoder(row, lambda of, modes: JsonDecoder(of, attrs.evolve(rules, modes=modes)))
+        if self.inferred_columns:
+            read = RowReader(InferenceRules(), rules, null_is_tombstone=self.null_is_tombstone)
+            return LossCountingDecoder(JsonDecoder(row, rules), row, read)
+        return self.check_schemas_of(JsonDecoder(row, rules), row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -291,7 +299,7 @@ class Json(RowInferenceOptions, ConnectJson):
 
     def reading_observed(self) -> Self:
         """The format with columns that are inferred."""
-        return attrs.evolve(self, inferred_columns=True)
+        return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
         """An observer of rows."""

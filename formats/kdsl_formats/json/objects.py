@@ -42,6 +42,13 @@ class ValueSpans:
         """Some of the values."""
         return ValueSpans(self.spans.pick(which), self.what[which], None if self.first is None else self.first[which])
 
+    def spread(self, places: Positions, count: int) -> ValueSpans:
+        """The values at some places among as many as the count says; absent ones at the others."""
+        start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        what = np.zeros(count, dtype=np.int8)
+        start[places], end[places], what[places] = self.spans.start, self.spans.end, self.what
+        return ValueSpans(Spans(start, end), what)
+
 
 @attrs.frozen(eq=False)
 class FoundMembers:

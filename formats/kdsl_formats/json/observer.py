@@ -9,16 +9,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
-from kdsl.types.widening import TableSchema
+from kdsl.types.widening import TableSchema, holds
 from kdsl_formats._columns.arrays import Mask, Positions, bounds, slices
+from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
+from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.decoder import MIN_BATCH
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
@@ -26,10 +30,10 @@ from kdsl_formats.json.objects import ABSENT, ObjectFinder, ValueSpans
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.value_checks import are_held, are_null
 
+AT_ONCE = 16384  # messages that are looked at together: few enough to stay in the processor's cache
 FIRST_LOOK = 32  # messages that the reference looks at, before the rest is tried again
 _REMEMBERED = 4096  # tables
 _VALUE_TYPES = (t.Boolean, t.BigInt, t.Double, t.VarChar, t.Date, t.Time, t.Timestamp, t.TimestampLtz)
-Kinds = Mapping[str, t.DataType | None]
 
 
 class ObjectLevel:
@@ -70,15 +74,15 @@ class ObjectLevel:
             check: Checks the values of a column.
         """
         settled = np.zeros(len(objects), dtype=bool)
-        found = self._finder.find(buffer, objects, first)
+        found_members = self._finder.find(buffer, objects, first)
         while self._learn_names():
-            found = self._finder.find(buffer, objects, first)
+            found_members = self._finder.find(buffer, objects, first)
         if len(self._names) > self._most:
             return settled
-        good = np.ones(len(found.which), dtype=bool)
-        for name, values in zip(self._names, found.columns, strict=True):
+        good = np.ones(len(found_members.which), dtype=bool)
+        for name, values in zip(self._names, found_members.columns, strict=True):
             good &= self._settle_member(buffer, name, values, check)
-        settled[found.which] = good
+        settled[found_members.which] = good
         return settled
 
     def _settle_member(
@@ -131,6 +135,7 @@ class TableLane:
         min_batch: See `ObjectFinder`.
         declared: The types that the messages say; None where they are inferred from values.
         required: The columns in which no value may be null.
+        modes: How the values of declared types look.
     """
 
     def __init__(
@@ -140,9 +145,16 @@ class TableLane:
         min_batch: int,
         declared: Mapping[str, t.DataType] | None = None,
         required: tuple[str, ...] = (),
+        modes: Modes = NO_MODES,
     ) -> None:
+        rules = attrs.evolve(reference.rules, modes=modes)
+        self._wired = {
+            name: ColumnReader(kind, rules, min_batch=min_batch)
+            for name, kind in (declared or {}).items()
+            if wire_of(kind, modes) is not None
+        }
         self._fixed = reference.inference.fixed
-        self._flags = reference.rules.texts
+        self._flags = reference.rules.as_texts
         self._declared = declared
         self._required = required
         self._level = ObjectLevel(
@@ -166,7 +178,10 @@ class TableLane:
         def check(column: str, values: ValueSpans) -> Mask:
             seen.add(column)
             held = self._are_held(buffer, values, column, growth)
-            return held & ~are_null(buffer, values) if whole and column in self._required else held
+            if column not in self._required:
+                return held
+            held &= ~are_null(buffer, values) | ((values.what == ABSENT) & (not whole))
+            return held
 
         settled = self._level.settle(buffer, objects, first, check)
         if whole and not seen.issuperset(self._required):
@@ -179,7 +194,10 @@ class TableLane:
         if column in self._fixed or self._declared is not None:
             coerced = True
             named = self._fixed.get(column) or (self._declared or {}).get(column)
-            kind = None if kind is None else named
+            kind = named if kind is not None and named is not None and holds(kind, named) else None
+            wired = self._wired.get(column)
+            if wired is not None and wired.kind == kind:
+                return ~wired.read(buffer, values)[1]
         elif kind is not None and kind != growth.known_types.get(column) and not isinstance(kind, _VALUE_TYPES):
             kind = None
         if kind is None:
@@ -193,10 +211,12 @@ class JsonObserver:
     Args:
         reference: Looks at single messages, and says how columns are inferred.
         min_batch: Fewer messages of a table than this are looked at one by one.
+        at_once: How many messages of one table are looked at together.
     """
 
-    def __init__(self, reference: ReferenceObserver, *, min_batch: int = MIN_BATCH) -> None:
+    def __init__(self, reference: ReferenceObserver, *, min_batch: int = MIN_BATCH, at_once: int = AT_ONCE) -> None:
         self.reference = reference
+        self._at_once = at_once
         self._min_batch = min_batch
         self._scratch = Scratch()
         self._lanes: dict[TableId, TableLane] = {}
@@ -208,14 +228,26 @@ class JsonObserver:
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
-            self._observe_together(observation, messages, left)
+            count = self._at_once if self._ids is None else len(messages)
+            for begin in range(0, len(messages), count):
+                self._observe_together(observation, messages.slice(begin, count), messages, left, begin)
         look_at_each(self.reference, observation, messages, np.flatnonzero(left))
-        return observation.result()
+        return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
-    def _observe_together(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
-        """Settle what can be settled without the reference, and take it out of what is left."""
-        buffer = MessageBuffer.of(messages, self._scratch)
-        spans, good = trim_documents(buffer, left)
+    def _observe_together(
+        self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
+    ) -> None:
+        """Settle what can be settled without the reference, and take it out of what is left.
+
+        Args:
+            observation: What is found.
+            some: The messages that are looked at.
+            messages: All messages.
+            left: Which of all are not settled; changed.
+            begin: The place of the first of `some` among all.
+        """
+        buffer = MessageBuffer.of(some, self._scratch)
+        spans, good = trim_documents(buffer, left[begin : begin + len(some)])
         indexes = find_enclosed(buffer, spans, good, b"{")
         groups: list[tuple[TableId, Positions]] = (
             [((), indexes)] if self._ids is None else self._split_by_table(buffer, spans, indexes)
@@ -229,6 +261,7 @@ class JsonObserver:
             def settle(which: Positions, growth: TableGrowth, lane: TableLane = lane, objects: Spans = objects) -> Mask:
                 return lane.settle(buffer, objects if len(which) == len(objects) else objects.pick(which), None, growth)
 
+            group = group + begin
             settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _lane(self, table: TableId) -> TableLane:
@@ -248,15 +281,15 @@ class JsonObserver:
         assert self._ids is not None
         if len(indexes) < self._min_batch:
             return []
-        found = self._ids.find(buffer, spans.pick(indexes))
-        good = np.ones(len(found.which), dtype=bool)
+        id_members = self._ids.find(buffer, spans.pick(indexes))
+        good = np.ones(len(id_members.which), dtype=bool)
         parts = []
-        for values in found.columns:
+        for values in id_members.columns:
             good &= (values.what == TEXT) & (values.spans.end > values.spans.start)
             good &= ~buffer.find_escaped(values.spans)
             parts.append(slices(buffer.data, values.spans.start, values.spans.end, None, pa.binary()))
         return [
-            (tuple(part.decode() for part in table), indexes[found.which[which]])
+            (tuple(part.decode() for part in table), indexes[id_members.which[which]])
             for table, which in group_rows(parts, good)
         ]
 
@@ -301,7 +334,7 @@ def settle_in_rounds(
         min_batch: So few are not worth another round.
     """
     growth = observation.growth(table)
-    places = np.arange(len(group))
+    places: Positions = np.arange(len(group))
     if growth.types or growth.known is not None:
         places = _settle_once(observation, table, group, settle, left, places)
     while len(places) >= max(min_batch, FIRST_LOOK):
@@ -333,27 +366,25 @@ def _settle_once(
     return places[~settled]
 
 
-def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[bytes, ...], Positions]]:
+def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Positions]]:
     """The distinct rows of some columns, and for each the places of those asked for that have it, ascending."""
     code = np.zeros(len(which), dtype=np.int64)
-    dictionaries = []
+    values: list[list[Any]] = []
     for column in columns:
         coded = column.dictionary_encode()
-        dictionaries.append(coded.dictionary)
-        code = code * max(len(coded.dictionary), 1) + np.asarray(pc.fill_null(coded.indices, 0))
+        values.append([None, *coded.dictionary.to_pylist()])
+        code = code * len(values[-1]) + np.asarray(pc.fill_null(pc.add(coded.indices, 1), 0))
     places = np.flatnonzero(which)
     if not places.size:
         return []
-    if len(dictionaries) and all(len(d) == 1 for d in dictionaries):
-        return [(tuple(d[0].as_py() for d in dictionaries), places)]
     codes, inverse = np.unique(code[places], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
-    groups = []
+    groups: list[tuple[tuple[Any, ...], Positions]] = []
     for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
         row = []
-        for dictionary in reversed(dictionaries):
-            number, place = divmod(number, max(len(dictionary), 1))
-            row.append(dictionary[place].as_py())
+        for known in reversed(values):
+            number, place = divmod(number, len(known))
+            row.append(known[place])
         groups.append((tuple(reversed(row)), members))
     return groups

@@ -57,7 +57,7 @@ class ReadingRules:
         inferred: Whether columns were inferred: times have any form, and numbers in strings are spelled as they were.
         flat: The names of objects that stay whole where the members of all others are columns (`flatten_members`); None
             where none are.
-        texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes values of MySQL.
+        as_texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes them.
     """
 
     fail_on_missing_field: bool = False
@@ -68,7 +68,7 @@ class ReadingRules:
     payload: bool = False
     inferred: bool = False
     flat: frozenset[str] | None = None
-    texts: bool = False
+    as_texts: bool = False
 
 
 def missing_payload() -> FieldError:
@@ -92,7 +92,8 @@ class ReferenceDecoder:
         self._exact = any(isinstance(kind, t.Decimal) for kind in t.walk_types(row))
         convert = self.converter(row)
         flat = rules.flat
-        self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat))
+        names = frozenset(row.names)
+        self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat, names))
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """The rows of a message.
@@ -187,7 +188,7 @@ class ReferenceDecoder:
             return self._wire_converter(wire)
         match kind:
             case t.Boolean():
-                return _read_flag if self.rules.texts else _read_boolean
+                return _read_flag if self.rules.as_texts else _read_boolean
             case t.TinyInt():
                 return self._scalar_converter(kind, lambda v: numbers.parse_integer(numbers.trim(v), 8))
             case t.SmallInt():
@@ -321,7 +322,7 @@ class ReferenceDecoder:
         return numbers.format_double(float(value))
 
     def _bytes_converter(self, kind: t.DataType) -> Convert:
-        name, parse_bytes = kind.spelling, _latin_bytes if self.rules.texts else parse_base64
+        name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
             if type(value) is not str:

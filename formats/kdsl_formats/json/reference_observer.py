@@ -7,6 +7,7 @@ the type that it shows, or with the known type that holds it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 import attrs
@@ -19,6 +20,8 @@ from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
 from kdsl_formats._columns.arrays import Positions
+from kdsl_formats._connect.by_schema import SchemaTypes, head_of, types_of_schema
+from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
 from kdsl_formats._text.shorten import shorten
 from kdsl_formats.json.document import Empty, Fractional, Integer, parse_only
@@ -28,12 +31,10 @@ from kdsl_formats.json.inference import InferenceRules
 from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder
 
 LONG = 1 << 63
-EXACT_DOUBLE = 1 << 53
-EXACT_FLOAT = 1 << 24
+_MAX_SCHEMAS = 64
 NO_TABLE = -1
 _BIGINT, _DOUBLE, _WIDE = t.BigInt(), t.Double(), t.Decimal(t.MAX_DECIMAL, 0)
-_BITS: dict[type[t.DataType], int] = {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}
-_SCALARS_ONLY = (t.Array, t.Map, t.Multiset, t.Row)
+_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
 
 
 @attrs.frozen
@@ -46,6 +47,7 @@ class Shown:
         types: The types of columns, where the message says them; it says those of all its columns then.
         primary_key: The names of the key columns, where the message says them.
         keyed_rows: How many of the rows, the first ones, must have a primary key.
+        modes: How values look, where the message holds its schema, by which it is read; None of other messages.
     """
 
     table: TableId
@@ -53,48 +55,65 @@ class Shown:
     types: Mapping[str, t.DataType] | None = None
     primary_key: tuple[str, ...] = ()
     keyed_rows: int = 0
+    modes: Modes | None = None
 
 
 class TableGrowth:
     """The columns of a table, as they grow in one batch.
 
+    Messages may be added in any order, as long as `in_any_order` stays true.
+
     Attributes:
         known: The schema that was known before the batch.
         known_types: The types of its columns, by name.
-        types: The types of all columns, by name and in order.
-        first: For each column that is not as it was known the first message that showed it.
+        types: The types of all columns, by name.
+        first: For each column that is not as it was known the first message that showed it, and its place there.
         primary_key: The names of the key columns.
+        in_any_order: Whether the result is the same for every order of the messages.
     """
 
     def __init__(self, known: TableSchema | None) -> None:
         self.known = known
         self.known_types = {} if known is None else {f.name: f.type for f in known.columns}
         self.types: dict[str, t.DataType] = dict(self.known_types)
-        self.first: dict[str, int] = {}
+        self.first: dict[str, tuple[int, int]] = {}
         self.primary_key = () if known is None else known.primary_key
+        self.in_any_order = True
+
+    @property
+    def known_key(self) -> tuple[str, ...]:
+        """The names of the key columns that were known before the batch."""
+        return () if self.known is None else self.known.primary_key
 
     def widen(self, index: int, shown: Mapping[str, t.DataType], primary_key: tuple[str, ...]) -> None:
         """Add the columns of one message."""
-        for name, kind in shown.items():
-            before = self.types.get(name)
-            kind = kind.as_nullable(name not in primary_key or self.known is not None)
-            wider = kind if before is None else join(before, kind)
-            if wider != before:
-                self.types[name] = wider
-                self.first.setdefault(name, index)
+        if self.first and primary_key != self.primary_key and self.primary_key != self.known_key:
+            self.in_any_order = False
+        if self.first and primary_key and not self.primary_key:
+            self.in_any_order = False
         self.primary_key = self.primary_key or primary_key
+        for place, (name, kind) in enumerate(shown.items()):
+            known = self.known_types.get(name)
+            if known is None:
+                kind = kind.as_nullable(name not in self.primary_key or self.known is not None)
+            elif holds(known, kind):
+                continue
+            else:
+                kind = kind.as_nullable(known.nullable)
+            before = self.types.get(name)
+            self.types[name] = kind if before is None else join(before, kind)
+            self.first[name] = min(self.first.get(name, (index, place)), (index, place))
 
     def delta(self, table: TableId) -> SchemaDelta | None:
         """What is beyond the known schema; None where nothing is."""
-        before = () if self.known is None else self.known.primary_key
-        if not self.first and self.primary_key == before:
+        if not self.first and self.primary_key == self.known_key:
             return None
         fields = {} if self.known is None else {f.name: f for f in self.known.columns}
-        columns = tuple(
-            attrs.evolve(fields[name], type=kind) if name in fields else t.Field(name, kind)
-            for name, kind in self.types.items()
-        )
-        return SchemaDelta(table, TableSchema(columns, self.primary_key), dict(self.first))
+        first = sorted(self.first.items(), key=lambda item: item[1])
+        columns = [attrs.evolve(field, type=self.types[name]) for name, field in fields.items()]
+        columns += [t.Field(name, self.types[name]) for name, _ in first if name not in fields]
+        schema = TableSchema(tuple(columns), self.primary_key)
+        return SchemaDelta(table, schema, {name: index for name, (index, _) in first})
 
 
 class Observation:
@@ -118,14 +137,19 @@ class Observation:
 
     def growth(self, table: TableId) -> TableGrowth:
         """The columns of a table."""
-        found = self.growths.get(table)
-        if found is None:
-            found = self.growths[table] = TableGrowth(self.known.get(table))
-        return found
+        growth = self.growths.get(table)
+        if growth is None:
+            growth = self.growths[table] = TableGrowth(self.known.get(table))
+        return growth
 
     def mark(self, indexes: Positions, table: TableId) -> None:
         """Assign messages to a table."""
         self.tables[indexes] = self.code(table)
+
+    @property
+    def in_any_order(self) -> bool:
+        """Whether the result is the same for every order of the messages."""
+        return all(growth.in_any_order for growth in self.growths.values())
 
     def result(self) -> Observed:
         """All of it, with the tables in the order of their first messages."""
@@ -136,10 +160,10 @@ class Observation:
         rank = np.full(len(ids) + 1, NO_TABLE, dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         tables = rank[self.tables]
-        found = [ids[code] for code in order.tolist()]
-        deltas = [self.growths[table].delta(table) for table in found if table in self.growths]
+        tables_in_order = [ids[code] for code in order.tolist()]
+        deltas = [self.growths[table].delta(table) for table in tables_in_order if table in self.growths]
         return Observed(
-            tuple(found),
+            tuple(tables_in_order),
             pa.array(tables, pa.int32(), mask=tables == NO_TABLE),
             tuple(delta for delta in deltas if delta is not None),
             tuple(sorted(self.bad, key=lambda bad: bad.index)),
@@ -159,7 +183,7 @@ class ReferenceObserver:
         self._read = read
         self.inference = inference
         self.rules = rules
-        self._converters: dict[t.DataType, Callable[[Any], Any]] = {}
+        self._converters: dict[tuple[t.DataType, Modes], Callable[[Any], Any]] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
         """See `kdsl.formats.Observer`."""
@@ -193,20 +217,21 @@ class ReferenceObserver:
         self._check_key(shown, growth)
         types: dict[str, t.DataType] = {}
         for name, kind in (shown.types or {}).items():
-            types[name] = self.inference.fixed.get(name) or self._declared_type(kind)
+            types[name] = self.inference.fixed.get(name) or self.type_declaration(kind)
         for row in shown.rows:
             for name, value in row.items():
                 if value is None:
                     continue
                 try:
-                    kind = self._type_shown(shown, growth, name, value)
+                    shown_type = self._type_shown(shown, growth, name, value)
                 except FieldError as e:
                     raise e.inside(name) from None
-                if kind is not None:
+                if shown_type is not None:
                     before = types.get(name)
-                    types[name] = kind if before is None else join(before, kind)
+                    types[name] = shown_type if before is None else join(before, shown_type)
         new = [name for name in types if name not in growth.types]
         if new and len(growth.types) + len(new) > self.inference.max_columns:
+            growth.in_any_order = False
             name = new[max(0, self.inference.max_columns - len(growth.types))]
             raise FieldError(self._too_many(name))
         return types
@@ -226,45 +251,62 @@ class ReferenceObserver:
     def _check_key(self, shown: Shown, growth: TableGrowth) -> None:
         """Raise an error where a message's primary key is another than the table's, or a row has none."""
         key = shown.primary_key
+        if not key and growth.primary_key != growth.known_key:
+            growth.in_any_order = False
         if key and growth.primary_key and key != growth.primary_key:
+            growth.in_any_order = False
             raise FieldError(
                 f"the primary key is ({listing(key)}), but that of the table is ({listing(growth.primary_key)})"
             )
         for name in key or growth.primary_key:
-            for row in shown.rows[: shown.keyed_rows]:
-                if row.get(name) is None:
+            for i, row in enumerate(shown.rows):
+                if row.get(name) is None and (i < shown.keyed_rows or name in row):
                     raise FieldError("it is in the primary key, but null or absent").inside(name)
 
-    def _declared_type(self, kind: t.DataType) -> t.DataType:
+    def type_declaration(self, kind: t.DataType) -> t.DataType:
         """The type of a column that a message declares."""
-        return t.STRING if self.inference.as_strings and not isinstance(kind, _SCALARS_ONLY) else kind
+        return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
 
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
         """The type of a value; None where the known one holds it."""
         fixed = self.inference.fixed.get(name)
+        if shown.modes is not None:
+            return self._type_of_schema(shown, fixed, name, value)
         if fixed is not None:
             self._check_fits(value, fixed)
             return fixed
         if shown.types is not None:
             if name not in shown.types:
                 raise FieldError("the message does not say its type")
-            kind = self._declared_type(shown.types[name])
+            kind = self.type_declaration(shown.types[name])
             self._check_fits(value, kind)
             return kind
         known = growth.known_types.get(name)
-        if known is not None and self.known_holds(value, known):
+        if known is not None and self.is_held(value, known):
             self._convert(value, known)
             return None
         kind = self.type_of(value)
         self._convert(value, kind)
         return kind
 
+    def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
+        """The type of a value in a message that is read by its schema."""
+        kind = (shown.types or {}).get(name)
+        if kind is None:
+            raise FieldError("the schema in the message does not have it")
+        self._check_fits(value, kind, shown.modes or NO_MODES)
+        if fixed is not None and not holds(fixed, kind):
+            raise FieldError(f"the schema in the message says {kind.spelling}, which {fixed.spelling} does not hold")
+        return fixed or self.type_declaration(kind)
+
     def type_of(self, value: Any) -> t.DataType:
+        """The type that a value that is not null gives a new column."""
+        return t.STRING if self.inference.as_strings else self._own_type(value)
+
+    def _own_type(self, value: Any) -> t.DataType:
         """The type of a value that is not null, by itself."""
         match value:
             case dict() | list():
-                return t.STRING
-            case _ if self.inference.as_strings:
                 return t.STRING
             case bool():
                 return t.Boolean()
@@ -275,13 +317,15 @@ class ReferenceObserver:
             case _:
                 return type_of_text(value) if self.inference.times else t.STRING
 
-    def known_holds(self, value: Any, known: t.DataType) -> bool:
+    def is_held(self, value: Any, known: t.DataType) -> bool:
         """Whether a known type holds a value as it is, without a change of its kind and without a loss."""
-        if holds(known, self.type_of(value)):
+        if holds(known, self._own_type(value)):
             return True
         match known:
-            case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() | t.Float() | t.Decimal():
+            case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() | t.Decimal():
                 return isinstance(value, (Integer, Fractional)) and self._fits(value, known)
+            case t.Float():
+                return isinstance(value, (Integer, Fractional)) and self._is_float(value, known)
             case t.Char(length=length) | t.VarChar(length=length):
                 return type(value) is str and len(value) <= length
             case t.Binary() | t.VarBinary():
@@ -291,6 +335,10 @@ class ReferenceObserver:
             case _:
                 return False
 
+    def _is_float(self, value: str, kind: t.Float) -> bool:
+        """Whether a number is exactly one of 32 bits."""
+        return self._fits(value, kind) and numbers.parse_exact(value) == Decimal(self._convert(value, kind))
+
     def _fits(self, value: Any, kind: t.DataType) -> bool:
         """Whether the decoder reads a value as a type without a loss."""
         try:
@@ -299,19 +347,21 @@ class ReferenceObserver:
             return False
         return True
 
-    def _check_fits(self, value: Any, kind: t.DataType) -> None:
+    def _check_fits(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> None:
         """Raise an error where the decoder does not read a value as a type, or loses a part of it."""
-        read = self._convert(value, kind)
+        read = self._convert(value, kind, modes)
+        if wire_of(kind, modes) is not None:
+            return
         match kind:
             case t.Boolean():
-                words = ("true", "false", "0", "1") if self.rules.texts else ("true", "false")
+                words = ("true", "false", "0", "1") if self.rules.as_texts else ("true", "false")
                 fits = isinstance(value, bool) or str(value).strip().lower() in words
             case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
                 fits = type(value) is not Fractional or numbers.parse_exact(value) == read
+            case t.Float() | t.Double() if type(value) is str:
+                fits = abs(read) != float("inf") or "infinity" in value.lower()
             case t.Float() | t.Double():
-                fits = abs(read) != float("inf") and (type(value) is str or _is_double(value))
-                if isinstance(kind, t.Float) and type(value) is not str:
-                    fits = fits and numbers.parse_exact(value) == numbers.parse_exact(repr(read))
+                fits = abs(read) != float("inf") and _is_double(value)
             case t.Decimal():
                 fits = read is not None and numbers.parse_exact(numbers.trim(value)) == read
             case t.Char(length=length) | t.VarChar(length=length):
@@ -324,20 +374,22 @@ class ReferenceObserver:
             shown = shorten(repr(str(value)) if type(value) is str else str(value))
             raise FieldError(f"{shown} does not fit the type {kind.spelling}")
 
-    def _convert(self, value: Any, kind: t.DataType) -> Any:
+    def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
         """A value as the decoder reads it.
 
         Raises:
             FieldError: It does not read it.
         """
-        convert = self._converters.get(kind)
+        modes = self.rules.modes if modes == NO_MODES else modes
+        convert = self._converters.get((kind, modes))
         if convert is None:
-            convert = self._converters[kind] = ReferenceDecoder(t.Row(()), self.rules).converter(kind)
+            rules = attrs.evolve(self.rules, modes=modes)
+            convert = self._converters[kind, modes] = ReferenceDecoder(t.Row(()), rules).converter(kind)
         return convert(value)
 
 
 def _type_of_integer(spelled: Integer) -> t.DataType:
-    """The type of a whole number."""
+    """The type of an integer."""
     if len(spelled) > t.MAX_DECIMAL + 1:
         return t.STRING
     number = int(spelled)
@@ -354,13 +406,41 @@ def _is_double(spelled: str) -> bool:
     return abs(number) != float("inf")
 
 
+class SchemaReader:
+    """The types that messages with their schema say.
+
+    Args:
+        members: See `types_of_schema`.
+    """
+
+    def __init__(self, members: Sequence[str] = ()) -> None:
+        self._members = members
+        self._known: dict[bytes, SchemaTypes] = {}
+
+    def read(self, message: bytes, document: Any) -> SchemaTypes:
+        """The types that a message says.
+
+        Raises:
+            ValueError: It has no schema of rows.
+        """
+        head = head_of(message)
+        schema_types = None if head is None else self._known.get(head)
+        if schema_types is None:
+            schema_types = types_of_schema(document.get("schema"), self._members)
+            if head is not None:
+                if len(self._known) >= _MAX_SCHEMAS:
+                    del self._known[next(iter(self._known))]
+                self._known[head] = schema_types
+        return schema_types
+
+
 class RowReader:
     """Reads messages that are rows themselves, for a `ReferenceObserver`.
 
     Args:
         inference: How columns are inferred.
         rules: How the decoder reads messages.
-        null_is_tombstone: Whether the JSON value null is no row.
+        null_is_tombstone: Whether the JSON value null counts as a message without a row.
     """
 
     def __init__(self, inference: InferenceRules, rules: ReadingRules, *, null_is_tombstone: bool = False) -> None:
@@ -369,6 +449,7 @@ class RowReader:
         self._null_is_tombstone = null_is_tombstone
         plain = attrs.evolve(rules, flat=None, ignore_parse_errors=False, fail_on_missing_field=False)
         self._structure = ReferenceDecoder(t.Row(()), plain)
+        self._schemas = SchemaReader()
 
     def __call__(self, message: bytes) -> Shown | None:
         """The rows of a message."""
@@ -382,7 +463,11 @@ class RowReader:
             return None
         self._structure.read_document(document)
         if self._rules.payload:
-            document = document[PAYLOAD]
+            if document[PAYLOAD] is None:
+                return None
+            schema_types = self._schemas.read(message, document)
+            row = document[PAYLOAD]
+            return Shown(self.table_of(row), [row], schema_types.types, modes=schema_types.modes)
         objects = document if isinstance(document, list) else [document]
         objects = [each for each in objects if each is not None]
         if not objects:

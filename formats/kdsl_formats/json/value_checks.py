@@ -74,7 +74,8 @@ def are_held(
             held |= (size == 5) & (words & _FIVE_BYTES == _FALSE)
             if flags:
                 held |= (size == 1) & ((words & _FIRST_BYTE) - _ZERO_DIGIT <= _ONE)
-            return (held & (bare | (text & coerced))) | (values.what == ABSENT)
+            result: Mask = (held & (bare | (text & coerced))) | (values.what == ABSENT)
+            return result
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             right = bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _SURE_DIGITS[type(kind)], fraction=False)
@@ -92,7 +93,8 @@ def are_held(
             return held if held.all() else held | are_null(buffer, values)
         case t.Binary() | t.VarBinary() if not coerced:
             texts = slices(buffer.data, spans.start, spans.end, text, pa.string())
-            return (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
+            result: Mask = (text & ~reading.base64(texts)[1]) | are_null(buffer, values)
+            return result
         case _:
             return are_null(buffer, values)
 
@@ -112,8 +114,10 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
     """Which values a STRING holds: all that are JSON."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
-        return held | (values.what == ABSENT)
-    return held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.what == ABSENT)
+        result: Mask = held | (values.what == ABSENT)
+        return result
+    result: Mask = held | (are_json(buffer, values.spans, BARE, bare) & bare) | (values.what == ABSENT)
+    return result
 
 
 def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits: int, *, fraction: bool) -> Mask:
@@ -164,23 +168,25 @@ def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask
     wide, fallback = reading.integers(texts, pa.int64())
     bound = 1 << {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}[type(kind)] - 1
     fits = pc.fill_null(pc.and_(pc.greater_equal(wide, -bound), pc.less_equal(wide, bound - 1)), False)
-    return ~fallback & np.asarray(fits) & are_numbers(buffer, spans, texts)
+    result: Mask = ~fallback & np.asarray(fits) & are_numbers(buffer, spans, texts)
+    return result
 
 
 def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
     """Which values are numbers that a double holds: neither infinite nor too near to zero.
 
-    A whole number must have so few digits that it is no DECIMAL.
+    An integer must not have more digits than a BIGINT.
     """
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     values, fallback = reading.floats(texts, pa.float64())
     size = np.abs(np.asarray(pc.fill_null(values, 0.0)))
     bound = 1e30 if coerced else 9e18  # floats end at 3e38
-    return ~fallback & are_numbers(buffer, spans, texts) & (size < bound) & (size > 1e-30)
+    result: Mask = ~fallback & are_numbers(buffer, spans, texts) & (size < bound) & (size > 1e-30)
+    return result
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
-    """Which values are numbers with so many digits before and after the point."""
+    """Which values are numbers with at most some digits before and after the point."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
     leading = "0" if whole == 0 else rf"(0|[1-9][0-9]{{0,{whole - 1}}})"
@@ -219,7 +225,6 @@ def _are_moments(buffer: MessageBuffer, spans: Spans, which: Mask, kind: t.DataT
 
 
 _DAY_DIGITS, _DAY_MARKS = np.uint64(0x00FFFF00FFFFFFFF), np.uint64(0x2D00002D00000000)
-_DAY_ZEROS = np.uint64(0x0030300030303030)
 _CLOCK_DIGITS, _CLOCK_MARKS = np.uint64(0xFFFF00FFFF00FFFF), np.uint64(0x00003A00003A0000)
 
 
@@ -257,11 +262,12 @@ def _are_clocks(words: Words) -> Mask:
     """Which words are times of a day: ``HH:mm:ss``."""
     good = _digit_mask(words, _CLOCK_DIGITS) & (words & ~_CLOCK_DIGITS == _CLOCK_MARKS)
     good &= _two_digits(words, 0) <= np.uint64(23)
-    return good & (_two_digits(words, 3) <= np.uint64(59)) & (_two_digits(words, 6) <= np.uint64(59))
+    result: Mask = good & (_two_digits(words, 3) <= np.uint64(59)) & (_two_digits(words, 6) <= np.uint64(59))
+    return result
 
 
 def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, precision: int) -> Mask:
-    """Which texts are nothing, or a point and the digits of a second that a precision holds."""
+    """Which strings are empty, or a point and the digits of a second that a precision holds."""
     good: Mask = size == 0
     if precision < 3 or good.all():
         return good
@@ -269,4 +275,5 @@ def _are_fractions(buffer: MessageBuffer, start: Positions, size: Positions, pre
     used = _FIRST_BYTES[np.clip(size, 1, 8)] ^ np.uint64(0xFF)
     digits = (words & used) | (_ZEROS & ~used)
     pointed = (words & np.uint64(0xFF) == np.uint64(0x2E)) & (size >= 2) & (size <= (7 if precision >= 6 else 4))
-    return good | (pointed & (digits & _HIGH == _ZEROS) & ((digits + _SIXES) & _HIGH == _ZEROS))
+    result: Mask = good | (pointed & (digits & _HIGH == _ZEROS) & ((digits + _SIXES) & _HIGH == _ZEROS))
+    return result

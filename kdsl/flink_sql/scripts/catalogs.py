@@ -130,8 +130,8 @@ class ScriptCatalogs:
         try:
             registry = None if valid.registry is None else Registry(_reveal(valid.registry), valid.registry_properties)
             if self.cluster is not None:
-                cluster: Cluster | None = self.cluster.with_properties(own)
-                cluster = cluster if registry is None else attrs.evolve(cluster, registry=registry)
+                merged = self.cluster.with_properties(own)
+                cluster = merged if registry is None else attrs.evolve(merged, registry=registry)
             else:
                 cluster = None if servers is None else Cluster(servers, properties=own, registry=registry)
         except KdslError as e:
@@ -256,13 +256,14 @@ class ScriptCatalogs:
             definition = catalog.kafka.definition(path[-1], self.inference)
             return _declare(definition, path, catalog, name.where)
         except TopicMissingError:
-            return self._missing(path, name)
+            self._report_missing(path, name)
+            return None
         except KdslError as e:
             self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
             self.unchecked.append(name)
             return None
 
-    def _missing(self, path: tuple[str, str, str], name: Name) -> None:
+    def _report_missing(self, path: tuple[str, str, str], name: Name) -> None:
         if len(name.parts) == 3:
             names = self.table_names(path[0], name.where) or []
             message = (

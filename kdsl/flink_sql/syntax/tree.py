@@ -53,7 +53,8 @@ def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
         names: The new name of each path as it is written. A name of ``WITH`` keeps its meaning.
     """
     named = {(name,) for node in walk(root) if isinstance(node, Finished) for name, _, _ in node.named}
-    return _with_renamed_tables(root, {path: name for path, name in names.items() if path not in named})
+    renamed: Node = _with_renamed_tables(root, {path: name for path, name in names.items() if path not in named})
+    return renamed
 
 
 def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any:

@@ -307,6 +307,8 @@ class RecordDecoder:
             raise self._record_error(raw, name, first, len(decoded.bad) - 1)
         if decoded.infinite:
             self.dropped[Reason.INFINITE] += decoded.infinite
+        if decoded.lossy:
+            self.dropped[Reason.LOSSY] += sum(decoded.lossy.values())
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
             raise DecodeError(
                 f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "

@@ -26,6 +26,7 @@ class Reason(StrEnum):
     INFINITE = "infinite"
     UNAVAILABLE = "unavailable"
     UNDECLARED = "undeclared"
+    LOSSY = "lossy"
 
     @property
     def doc(self) -> str:
@@ -41,8 +42,9 @@ _DOCS = {
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
     Reason.UNDECLARED: "of columns that the table does not declare",
+    Reason.LOSSY: "that lost digits: integers beyond 2^53 in inferred columns of DOUBLE",
 }
-VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
+VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED, Reason.LOSSY))
 """The reasons why single values are left out, and not records."""
 _UNDECLARED = "undeclared:"
 _warned: set[tuple[str, str]] = set()
