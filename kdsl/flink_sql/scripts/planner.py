@@ -545,8 +545,8 @@ class _Planner:
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
             return
-        names = self.resolve_names(statement.query)
-        query_key = find_query_key(_query_text(statement.query)[0], self.query_keys(), names)
+        resolved = self.resolve_names(statement.query)
+        query_key = find_query_key(_query_text(statement.query)[0], self.query_keys(), resolved)
         if query_key is None:
             return
         primary = job.sink.topic.definition.primary_key  # type: ignore[union-attr]
