@@ -19,7 +19,7 @@ demo: setup ## Start a real Kafka, let orders flow through Spark, stop it again
 	@$(BIN)/kdsl demo
 
 test: setup ## Run all tests but the long reliability scenarios
-	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium'
+	@$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium'
 
 test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 	@$(BIN)/python -m pytest -q -m 'not spark and not kafka and not reliability and not debezium'
@@ -27,7 +27,7 @@ test-fast: setup ## Run the tests that need neither a JVM nor a broker (seconds)
 test-spark: ## Run all tests but the long ones on another Spark: make test-spark VERSION=4.3.0 [ARGS=…]
 	@[[ -n '$(VERSION)' ]] || { echo 'say which Spark: make test-spark VERSION=4.3.0' >&2; exit 2; }
 	@SPARK='$(VERSION)' PYTHON='$(PYTHON)' .ci/setup
-	@.venv-spark-$(VERSION)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium' $(ARGS)
+	@.venv-spark-$(VERSION)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not reliability and not debezium' $(ARGS)
 
 test-reliability: setup ## Run the long scenarios with real kills, and print what held
 	@$(BIN)/python -m pytest -m reliability

@@ -65,6 +65,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: (not item.nodeid.startswith(LONGEST), -on_spark[item.path], -on_kafka[item.path]))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Let one worker run all tests in Spark Connect, whose server starts slowly; the others go file by file."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFileOrServer(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return "test_connect.py" if file.endswith("/test_connect.py") else file
+
+    return ByFileOrServer(config, log) if config.getoption("dist") == "loadfile" else None
+
+
 @pytest.fixture(scope="session")
 def python_workers() -> Iterator[None]:
     """Lets all Python processes that Spark starts for the tests start fast, also those of other Spark sessions."""

@@ -41,7 +41,7 @@ def _parameter(kind: str, often: bool, *more: object) -> Any:
     return pytest.param(kind, *more, marks=marks if often else [*marks, pytest.mark.reliability])
 
 
-OFTEN = (("memory", True), ("delta", False), ("postgres", False), ("postgres", True))
+OFTEN = (("memory", True), ("postgres", False), ("postgres", True))
 fails = pytest.mark.parametrize(
     ("target", "after"),
     [_parameter(kind, (kind, after) in OFTEN, after) for kind in KINDS for after in (False, True)],
@@ -186,7 +186,7 @@ class TestForeachBatch:
             (checkpoint / log / str(number)).unlink()
             (checkpoint / log / f".{number}.crc").unlink(missing_ok=True)
 
-    @on("memory", "delta", "derby-merge")
+    @on("memory", "derby-merge", of=("memory", "delta", "derby-merge"))
     def test_a_new_checkpoint_and_one_that_was_set_back_are_refused_and_nothing_is_left_out(
         self, target: Applied, spark: SparkSession, tmp_path: Path
     ) -> None:
@@ -212,7 +212,7 @@ class TestForeachBatch:
         self.start(source, target.target, tmp_path / "other", "job-2")
         assert target.rows() == [(1, "ann", 1), (2, "bob", 1), (3, "cy", 1)]
 
-    @on("memory", "delta", "derby-merge")
+    @on("memory", "derby-merge", of=("memory", "delta", "derby-merge"))
     def test_a_query_goes_on_after_batches_whose_content_was_not_stored(
         self, target: Applied, spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

@@ -77,6 +77,7 @@ def test_it_runs_until_it_is_stopped(kafka_command: Command) -> None:
     assert kafka_command("status", code=1) == "Kafka is not running\n"
 
 
+@pytest.mark.reliability
 def test_a_folder_keeps_the_data_and_a_dead_broker_is_reported(kafka_command: Command, tmp_path: Path) -> None:
     folder = str(tmp_path / "data")
     first = json.loads(kafka_command("start", "--data-dir", folder, "--topic", "kept", "--json"))
@@ -124,6 +125,7 @@ def test_an_impossible_request_is_explained_in_one_sentence(kafka_command: Comma
 
 
 @pytest.mark.registry
+@pytest.mark.reliability
 def test_a_schema_registry_runs_with_it(kafka_command: Command) -> None:
     started = json.loads(kafka_command("start", "--registry", "--json"))
     url = started["registry"]["url"]

@@ -197,6 +197,7 @@ def test_the_live_table_survives_an_outage_of_the_brokers(
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_one_reader_asks_again_after_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 2e9
     monkeypatch.setattr("kdsl.diagnostics.lag.time", SimpleNamespace(monotonic=time.monotonic, time=lambda: now))

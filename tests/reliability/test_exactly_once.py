@@ -60,6 +60,7 @@ def make_copy_job_of(
     return Job(folder / "job", tables), sent, target
 
 
+@pytest.mark.reliability
 def test_a_driver_killed_between_the_commits_of_kafka_and_spark_writes_nothing_twice(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def test_it_serves_keeps_nothing_and_may_be_frozen() -> None:
         assert again.client().register("a", ONE) != again.client().register("a", OTHER)
 
 
+@pytest.mark.reliability
 def test_it_ends_with_its_owner_also_when_that_is_killed() -> None:
     with subprocess.Popen([sys.executable, "-c", OWNER], stdout=subprocess.PIPE, text=True) as owner:
         assert owner.stdout is not None

@@ -59,6 +59,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.reliability
 def test_it_ends_with_its_owner_even_when_that_is_killed() -> None:
     owner = subprocess.Popen([sys.executable, "-c", _OWNER], stdout=subprocess.PIPE, text=True)
     assert owner.stdout is not None

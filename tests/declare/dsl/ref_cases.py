@@ -170,27 +170,11 @@ def results(spark: SparkSession, cases: Iterable[str] | None = None) -> dict[str
     return actual
 
 
-def main() -> None:
-    """Print the results of a Spark Connect session."""
-    session = (
-        SparkSession.builder.remote("local[1]")
-        .config("spark.connect.grpc.binding.address", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "2")
-        .getOrCreate()
-    )
+def print_results(session: SparkSession) -> None:
+    """Print the results of a Spark Connect session as JSON."""
     refused = ""
     try:
         Orders.rows(ROWS).select(F.col("amount").eqNullSafe(limit)).collect()
     except TypeError as e:
         refused = str(e)
     print(json.dumps({"results": results(session), "refused": refused}))
-    session.stop()
-
-
-if __name__ == "__main__":
-    main()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import pickle
 import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,8 +17,6 @@ from pyspark.sql import Column, SparkSession, functions as F
 from kdsl import Col, KafkaTable, KdslError, Ref, aliased, col, ref
 from tests.declare.dsl import ref_cases
 from tests.declare.dsl.ref_cases import CASES, Orders, Payments
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_a_reference_is_the_name_and_a_column() -> None:
@@ -291,23 +287,6 @@ def test_an_alias_has_the_columns_of_a_table_class_and_nothing_else() -> None:
         first.usr  # type: ignore[attr-defined]  # noqa: B018
     with pytest.raises(TypeError, match=r"is not a table class; write aliased\(Orders, 'earlier'\)"):
         aliased(str)
-
-
-def test_spark_connect_returns_the_same(spark: SparkSession) -> None:
-    path = os.pathsep.join([str(ROOT), str(ROOT / "formats")])
-    code = "import sys; sys.argv = ['']; from tests.declare.dsl.ref_cases import main; main()"
-    environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
-    environment["SPARK_TESTING"] = "true"  # pyspark then lets the server choose a free port
-
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT, env=environment
-    )
-
-    document = json.loads(done.stdout.splitlines()[-1])
-    expected = json.loads(json.dumps(ref_cases.results(spark)))
-    assert {k: v for k, v in document["results"].items() if v != expected[k]} == {}
-    assert document["results"].keys() == expected.keys()
-    assert document["refused"] == "Spark Connect would treat Orders.limit as a string here; write F.col(Orders.limit)"
 
 
 def test_what_a_body_or_a_function_captures_travels_to_the_workers(spark: SparkSession) -> None:

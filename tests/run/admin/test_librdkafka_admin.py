@@ -207,6 +207,7 @@ def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partitio
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_brokers: LocalKafka) -> None:
     """librdkafka keeps for minutes that there is none, and calls partitions unknown that all have none."""
     topic = two_each(two_brokers)
@@ -237,6 +238,7 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brokers: LocalKafka) -> None:
     """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
     topic = two_each(two_brokers)
@@ -265,6 +267,7 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brok
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_brokers: LocalKafka) -> None:
     """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
     topic = two_brokers.create_topic("in", 4, replication=2)

@@ -118,6 +118,7 @@ def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> No
         lease.release()
 
 
+@pytest.mark.reliability
 def test_a_killed_process_holds_it_no_longer_than_its_session(cluster: Cluster, name: str) -> None:
     process = holder(cluster, name)
     process.kill()

@@ -314,6 +314,7 @@ class TestOutages:
                 producer.poll(0)
         producer.flush()
 
+    @pytest.mark.reliability
     def test_a_broker_that_is_killed_and_comes_back_costs_time_only(self, kafka: LocalKafka) -> None:
         self.fill_topic(kafka, "killed", 200_000)
         consumer = borrow_consumer(
