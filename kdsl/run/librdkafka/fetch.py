@@ -93,13 +93,13 @@ class Fetcher:
         chunks: list[list[pa.Array]] = []
         records = size = 0
         for chunk in self._read_chunks(RangeProgress(group)):
+            if records >= BATCH_RECORDS or size >= BATCH_BYTES:  # only now, so that nothing is fetched after the last
+                yield self._build_batch(chunks)
+                chunks, records, size = [], 0, 0
             chunks.append(chunk)
             chunk_records, chunk_bytes = len(chunk[0]), sum(array.nbytes for array in chunk)
             self._bytes_each = chunk_bytes / chunk_records
             records, size = records + chunk_records, size + chunk_bytes
-            if records >= BATCH_RECORDS or size >= BATCH_BYTES:
-                yield self._build_batch(chunks)
-                chunks, records, size = [], 0, 0
         if chunks:
             yield self._build_batch(chunks)
 

@@ -131,10 +131,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
             yield from _read_with_reports(batches, check, task, options, fetcher, consumer if reports_client else None)
         else:
             output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
-            for raw in check.guard_batches(batches):
-                with check.guard_batch():
-                    rows = list(output.add(raw))
-                yield from rows
+            yield from check.decode(batches, output.add)
             yield from output.finish()
             report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
     except GeneratorExit:  # Spark needs no more rows
@@ -164,14 +161,17 @@ def _read_with_reports(
     fetcher.count = count = FetchCount()
     output = create_task_output(decoder, plan)
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
-    for raw in check.guard_batches(batches):
+
+    def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
-        with check.guard_batch():
-            batches_of_raw = list(output.add(raw))
+        batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
         if consumer is not None:
             reporter.client(consumer.client_id, consumer.take_statistics())
-        yield from batches_of_raw if rows is None else map(rows.add_report, batches_of_raw)
+        return batches_of_raw
+
+    verified = check.decode(batches, decode)
+    yield from verified if rows is None else map(rows.add_report, verified)
     yield from output.finish() if rows is None else map(rows.add_report, output.finish())
     if rows is not None:
         yield from rows.finish()

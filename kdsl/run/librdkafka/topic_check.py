@@ -2,13 +2,15 @@
 
 librdkafka fetches by name: when a topic is deleted and created again, it silently continues with the new topic. Topic
 ids are never reused, so a topic that has its planned id *after* some records were fetched had it while they were
-fetched. One metadata request for each batch of records (some 20,000) is therefore enough, and it runs while the records
-are decoded. A consumer of librdkafka does not expose topic ids, so an admin client asks for them.
+fetched. One request for the ids therefore covers all records fetched before it. It runs while the last of them are
+decoded; their rows are passed on after the answer. A consumer of librdkafka does not expose topic ids, so an admin
+client asks for them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TypeVar
@@ -22,7 +24,10 @@ from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.client_pool import ClientPool
 
 T = TypeVar("T")
+R = TypeVar("R")
 
+INTERVAL = 0.2
+"""Seconds between two requests of a task. Each costs a batch of records about 3 % of its time."""
 POOL_SIZE = 4
 """For how many clusters and tables a Python worker keeps an admin client."""
 
@@ -78,17 +83,38 @@ class TopicCheck:
             raise
         self._compare(answer)
 
-    def guard_batches(self, batches: Iterable[T]) -> Iterator[T]:
-        """Yield the batches of the task, then verify the topics once more.
+    def decode(self, batches: Iterable[T], decode: Callable[[T], Iterable[R]]) -> Iterator[R]:
+        """Decode batches of records, and yield the rows once the topics were verified after their records were fetched.
 
-        A single batch needs no further check, because `guard_batch` has made it.
+        The first batch is verified by itself; later batches wait until `INTERVAL` has passed or all are decoded.
+
+        Args:
+            batches: The batches of records, as they are fetched. Nothing is fetched after the last one.
+            decode: Returns the rows of a batch.
+
+        Raises:
+            TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
+            TopicMissingError: A topic no longer exists.
         """
-        count = 0
+        unverified: list[R] = []
+        verified_at, any_batch = float("-inf"), False
         for batch in batches:
-            count += 1
-            yield batch
-        if count != 1:
+            any_batch = True
+            if time.monotonic() - verified_at < INTERVAL:
+                try:
+                    unverified += decode(batch)
+                except KdslError as e:
+                    self.explain(e)
+                    raise
+                continue
+            with self.guard_batch():
+                unverified += decode(batch)
+            verified_at = time.monotonic()
+            yield from unverified
+            unverified = []
+        if unverified or not any_batch:
             self.verify()
+            yield from unverified
 
     def verify(self) -> None:
         """Ask for the topic ids now and compare them.
