@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from kdsl import load_tables
 
 
-def main() -> int:
-    """Run the query that the arguments describe."""
+def main(run: Callable[[SparkSession, dict[str, Any]], int]) -> int:
+    """Start a session, and run in it what the arguments describe."""
     threading.Thread(target=end_with_the_tests, daemon=True).start()
     arguments: dict[str, Any] = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     session = {"spark.executorEnv.KDSL_TEST_SESSION": str(os.getsid(0))}
@@ -90,4 +91,4 @@ def note_batches(folder: Path, seconds: float) -> Any:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(run))

@@ -93,9 +93,11 @@ def forget_packing(checkpoint: Path, batch: int) -> None:
     entry.with_name(f".{batch}.crc").unlink(missing_ok=True)
 
 
-def delete_tokens(kafka: RunningKafka, topic: str, writers: int) -> None:
+def delete_tokens(kafka: RunningKafka, topic: str) -> None:
     """As when the brokers' retention has passed."""
-    groups = [f"{topic}-tx-{i}" for i in range(writers)]
+    listed = kafka.admin().list_consumer_groups().result().valid
+    groups = [group.group_id for group in listed if group.group_id.startswith(f"{topic}-tx-")]
+    assert groups
     for group in groups:  # one whose transaction is about to end would come again
         member = Consumer({**kafka.client_properties, "group.id": group})
         member.committed([TopicPartition(topic, 0)], 120)  # waits for the end
@@ -174,7 +176,7 @@ class TestBatch:
         for write_id in ("monday", "monday", "tuesday", "monday"):
             nightly(write_id)
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
-        delete_tokens(kdsl_kafka, topic, 1)
+        delete_tokens(kdsl_kafka, topic)
         for write_id in ("monday", "tuesday"):
             nightly(write_id)
         other = write_plan({"id": "BIGINT", "note": "STRING"}, **vars_of(plan_for(topic)))
@@ -216,7 +218,7 @@ class TestBatch:
 
         for write_id in ("tuesday", "monday"):
             write(spark.range(10), plan_for(topic), cluster, write_id=write_id)
-        delete_tokens(kdsl_kafka, topic, 1)
+        delete_tokens(kdsl_kafka, topic)
         write(spark.range(10), plan_for(topic), cluster, write_id="monday")
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
@@ -348,7 +350,7 @@ class TestStream:
             run(stream(spark, files), plan, cluster, old)
         with pytest.raises(ExactlyOnceError, match=r"belongs to the query .*cp\).*adopt=True"):
             run(stream(spark, files), plan, cluster, tmp_path / "another")
-        delete_tokens(kdsl_kafka, topic, 1)
+        delete_tokens(kdsl_kafka, topic)
         forget(checkpoint, 1)
         with pytest.raises(ExactlyOnceError, match="is missing, so it is unknown whether its part of batch 1"):
             run(stream(spark, files), plan, cluster, checkpoint)
@@ -630,7 +632,7 @@ class TestStream:
         after = write_plan({"id": "BIGINT", "new": "STRING"}, **exactly)
         run(rows.selectExpr("cast(id as int) as id", "1 as gone"), before, cluster, checkpoint)
         forget(checkpoint, 0)
-        delete_tokens(kdsl_kafka, topic, 1)
+        delete_tokens(kdsl_kafka, topic)
 
         run(rows.selectExpr("id", "'n' as new"), after, cluster, checkpoint, adopt=True)
 
