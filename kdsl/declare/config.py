@@ -141,7 +141,7 @@ class _Builder:
         )
 
     def type(self, config: ColumnConfig, where: Where) -> DataType | None:
-        """The type of a column; None if it cannot be read, which is among the problems."""
+        """Parse the type of a column; if it cannot be read, record a problem and return None."""
         try:
             return parse_type(config.type)
         except TypeSyntaxError as e:

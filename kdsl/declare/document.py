@@ -19,7 +19,7 @@ from kdsl.errors import Problem, fail_on, nearest
 
 
 def load_definitions(path: str | Path) -> list[TableDef]:
-    """The tables that a YAML file declares, as definitions.
+    """Read a YAML file, and return the definitions of the tables that it declares.
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
@@ -35,7 +35,7 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
-    """The tables that a YAML document declares; see `load_definitions`.
+    """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`.
 
     Args:
         text: The document.
@@ -59,7 +59,7 @@ class _Document(YamlDocument):
         super().__init__(text, file, _is_option)
 
     def tables(self) -> list[TableDef]:
-        """The tables; errors in the structure become problems."""
+        """Return the definitions of the tables; errors in the structure are recorded as problems."""
         if self.problems:
             return []
         if not isinstance(self.value, dict):

@@ -101,7 +101,10 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
     def _connector(self) -> bool:
-        """Choose the connector, and return whether the other options are those of a topic."""
+        """Choose the connector; return whether its other options are those of a topic.
+
+        A missing or unknown connector is recorded as a problem.
+        """
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:
             self.kind = UpsertOptions

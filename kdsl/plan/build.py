@@ -180,7 +180,7 @@ def _row(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, 
 
 
 def _lacking(column: ColumnDef) -> ColumnDef:
-    """A column whose value a change may lack: it is nullable, although it is declared NOT NULL."""
+    """Make a column nullable even if it is declared NOT NULL, because a change may lack its value."""
     return attrs.evolve(column, type=column.type.as_nullable())
 
 

@@ -24,7 +24,7 @@ AllowedChanges = bool | Iterable[Change]
 
 
 def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -> list[Change]:
-    """The unsafe differences of two plans that are not allowed.
+    """Compare two plans, and return their unsafe differences that are not allowed.
 
     Raises:
         ValueError: ``allow`` names an unknown change.

@@ -67,7 +67,7 @@ def plan_text(plan: ReadPlan | WritePlan) -> str:
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
-    """A plan from its JSON.
+    """Parse a plan from its JSON.
 
     Args:
         text: The result of `plan_text`.

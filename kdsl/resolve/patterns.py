@@ -225,7 +225,11 @@ class _Translation:
         return _EVERY - characters if negated else characters
 
     def _class(self) -> str:
-        """A class in brackets: unchanged if Python reads it the same way, else as the set of its characters."""
+        """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way.
+
+        Raises:
+            PatternError: Only Java has such a class, and the pattern ignores case in a part of it; or it is malformed.
+        """
         start = self._at
         plain = re.compile(r"\[\^?\]?(?:[^\[\]\\&]|&(?!&)|\\[^pPQEhHvVRXNGzZ0xuckKb])*\]")
         if match := self._take(plain):
@@ -239,7 +243,11 @@ class _Translation:
         return _character_class(self._set())
 
     def _set(self) -> frozenset[str]:
-        """The characters of a class, whose opening bracket is next."""
+        """Read a class, whose opening bracket is next, and return its characters.
+
+        Raises:
+            PatternError: The class does not end, or has a part that cannot be rewritten.
+        """
         start = self._at
         self._at += 1
         negated = self._text.startswith("^", self._at)
@@ -262,7 +270,11 @@ class _Translation:
         return _EVERY - characters if negated else characters
 
     def _item(self) -> frozenset[str]:
-        """A nested class, an escape for several characters, a range, or a character."""
+        """Read one part of a class, and return its characters: a nested class, an escape, a range, or a character.
+
+        Raises:
+            PatternError: The part is unknown, or a range is in the wrong order.
+        """
         text = self._text
         if text[self._at] == "[":
             return self._set()
@@ -306,7 +318,7 @@ class _Translation:
 
 
 def _characters_of_property(name: str) -> frozenset[str] | None:
-    """The characters of names that have a Unicode property, a POSIX class or a block of Java's; None is unknown."""
+    """The characters of topic names that have a property of Java's patterns; None if the property is unknown."""
     bare = _PREFIX.sub("", name)
     if _CATEGORY.fullmatch(bare):
         wanted = ("Lu", "Ll", "Lt") if bare == "LC" else (bare,)
@@ -315,7 +327,7 @@ def _characters_of_property(name: str) -> frozenset[str] | None:
 
 
 def _character_class(characters: frozenset[str]) -> str:
-    """A set of characters as a class of Python's."""
+    """Write a set of characters as a class for Python's `re`."""
     if not characters:
         return r"[^\w\W]"
     runs: list[str] = []

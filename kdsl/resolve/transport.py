@@ -193,7 +193,7 @@ def _describe_transport(table: TableDef) -> str:
 
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The transport has every capability that the table needs; otherwise the fix names the other one."""
+    """Report each feature that the table uses and its transport does not have; the fix names the one that has it."""
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)
     if kerberos and direction == "read" and table.options.check_group:
@@ -221,7 +221,7 @@ _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": 
 
 
 def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn if metrics of Kafka's client are configured, which Spark's own connector does not make available."""
+    """Warn if a property configures metrics of Kafka's client, which Spark's own connector does not make available."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"
@@ -238,7 +238,7 @@ _STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table in real-time mode uses only formats and metadata that Spark's own expressions handle exactly."""
+    """Report formats and metadata that Spark's own expressions do not handle exactly, in a table in real-time mode."""
     options = table.options
     if options.latency != "realtime" or transport_of(table) != "jvm":
         return

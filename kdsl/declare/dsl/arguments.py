@@ -98,7 +98,7 @@ def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement.
+    """Read the arguments of a class statement; mistakes become problems in the result.
 
     Args:
         located: The arguments with their locations.
@@ -244,7 +244,11 @@ def _option(name: str, value: Any) -> dict[str, Any]:
 
 
 def _partitioner(function: Any) -> str:
-    """The name of a partitioner function; a plan stores only the name."""
+    """Return the import name of a partitioner function, which is what a plan stores.
+
+    Raises:
+        _StatementError: Executors cannot import the function.
+    """
     try:
         return import_name(function)
     except FunctionError as e:

@@ -62,7 +62,7 @@ class ClassColumns:
         self._columns: list[ClassColumn] | None = None
 
     def read(self) -> tuple[list[ClassColumn], list[Problem]]:
-        """The columns and their problems.
+        """Read the columns, and return them with their problems.
 
         Columns without problems are cached; otherwise they are read again next time, since a name that an annotation
         uses may be defined later.
@@ -148,7 +148,10 @@ class _ColumnReader:
         self.problems.append(Problem(code, message, fix, self.where))
 
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
-        """Whether the column is a Col or a Virtual, the Python type of its values, and the marks."""
+        """Return whether the column is a Col or a Virtual, the Python type of its values, and the marks.
+
+        A missing annotation, or one that cannot be evaluated, is recorded as a problem.
+        """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace
         if annotation is _ABSENT:
@@ -174,7 +177,7 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those around them."""
+        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those outside."""
         if annotation is _ABSENT:
             return ()
         try:
@@ -200,7 +203,10 @@ class _ColumnReader:
             self._add_problem("column-mark", message, fix)
 
     def _guess_from_string(self, annotation: str) -> tuple[type, Any, tuple[Any, ...]]:
-        """What an annotation that cannot be evaluated still shows, so that no other problem seems to exist."""
+        """Guess the kind of a column and its key mark from the string of an annotation that cannot be evaluated.
+
+        Otherwise the missing column would cause further problems.
+        """
         match = COLUMN_ANNOTATION.search(annotation)
         word = match[1] if match else "Col"
         key = (KeyField(primary=word == "PrimaryKey"),) if word in ("Key", "PrimaryKey") else ()
@@ -221,7 +227,10 @@ class _ColumnReader:
     def _read_type(
         self, annotation: Any, marks: tuple[Any, ...], metadata_key: str | None
     ) -> tuple[t.DataType | None, Any]:
-        """The type of the column, None if it cannot be read, and the Python type of its values."""
+        """Return the type of the column, and the Python type of its values.
+
+        A type that cannot be read is recorded as a problem, and None is returned for it.
+        """
         metadata = METADATA.get(metadata_key or "")
         if annotation is _ABSENT:
             return None, Any

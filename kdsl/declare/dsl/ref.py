@@ -156,7 +156,7 @@ else:
             pass
 
         def _within(self, relation: Relation) -> Ref:
-            """The same column of a relation."""
+            """Return a reference to the same column of a relation."""
             reference = Ref(str.__str__(self), relation.alias if relation.fixed else self.__dict__["_table"])
             reference.__dict__["_relation"] = relation
             return reference
@@ -167,10 +167,13 @@ else:
             return self._column_in_expression(())
 
         def _column_in_expression(self, others: Iterable[Ref]) -> Column:
-            """The Spark column for use in an expression with other references.
+            """Return the Spark column for use in an expression with other references.
 
             It is qualified if another table of the expression also has a column of this name: the expression is then
             the condition of a join, and the name alone would be ambiguous.
+
+            Raises:
+                NoSessionError: There is no Spark session yet.
             """
             use_session_columns()
             relation, name = self.__dict__["_relation"], str.__str__(self)
@@ -265,7 +268,11 @@ else:
         return value
 
     def _check_comparison(left: Ref, right: Any) -> None:
-        """Raise an error if a column is compared with itself."""
+        """Check that two columns that are compared are different ones.
+
+        Raises:
+            SelfComparisonError: Both are the same column of two tables that share an alias.
+        """
         relation = left.__dict__["_relation"]
         if relation is None or not isinstance(right, Ref) or right.__dict__["_relation"] != relation:
             return
@@ -307,7 +314,10 @@ else:
         return call
 
     def _refuse(name: str) -> Callable[..., Any]:
-        """Create a method that refuses a method of str: it would change the name, but its caller means the value."""
+        """Create a replacement for a method of str that raises TypeError, unless the caller wants the column's name.
+
+        The method would change the name, but its caller means the value.
+        """
         of_str = getattr(str, name)
 
         @functools.wraps(of_str)

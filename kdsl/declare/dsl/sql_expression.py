@@ -42,7 +42,11 @@ def to_sql(value: Any) -> SqlExpression:
 
 
 def _literal(value: Any) -> tuple[str, t.DataType | None]:
-    """A plain Python value as SQL, with its type."""
+    """Return a plain Python value as an SQL literal, with its type.
+
+    Raises:
+        BodyError: SQL has no literal for the value.
+    """
     error = BodyError(f"the body uses {value!r} of type {type(value).__name__}, which SQL has no literal for")
     if isinstance(value, list | tuple | dict):
         raise error
