@@ -60,7 +60,7 @@ class Registry:
 
 
 def login_of(url: str) -> str | None:
-    """The login in a URL, as ``user:password``; that of the first if there are several."""
+    """The login in a URL, as ``user:password``; that of the first if there are several, and None if there is none."""
     if login := LOGIN.search(url):
         return f"{unquote(login['user'])}:{unquote(login['password'])}"
     user = re.search(r"(?<=://)[^/@\s]+(?=@)", url)  # which may be a token
@@ -152,7 +152,7 @@ class Cluster:
         return cls(**_from_document(document, name))
 
     def with_properties(self, properties: Mapping[str, Value]) -> Self:
-        """The cluster with further client properties, such as a table's own, which override the cluster's."""
+        """Return the cluster with further client properties, such as a table's own, which override the cluster's."""
         return attrs.evolve(self, properties=self.properties.merge(properties))
 
     @property
@@ -161,11 +161,11 @@ class Cluster:
         return self.name or show_servers(self.bootstrap_servers)
 
     def settings(self) -> dict[str, str]:
-        """The client properties including the bootstrap servers and literal secrets: never print them."""
+        """Return the client properties including the bootstrap servers and literal secrets: never print them."""
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
 
     def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
-        """Everything that is wrong with the cluster's settings, or ignored by a transport.
+        """Check the cluster's settings, and return everything that is wrong or that a transport ignores.
 
         References are checked but not resolved; see `check_references` for those.
 
@@ -191,7 +191,7 @@ class Cluster:
             )
 
     def check_references(self) -> tuple[Problem, ...]:
-        """Check that this process can resolve all references; problems never contain values."""
+        """Check that this process can resolve all references; return the problems, which never contain values."""
         texts = {**self.settings(), **(self.registry.properties.reveal() if self.registry else {})}
         problems = []
         for key, text in texts.items():
@@ -275,7 +275,11 @@ def _is_setting(path: str) -> bool:
 
 
 def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
-    """The arguments of the cluster that a YAML document describes."""
+    """Return the constructor's arguments for the cluster that a YAML document describes.
+
+    Raises:
+        ResolveError: The document has no such cluster, several without a name, or settings of a wrong form.
+    """
 
     def wrong_document(path: str, message: str, fix: str) -> ResolveError:
         problem = Problem("cluster-document", message, fix, document.where(path))

@@ -146,7 +146,10 @@ class Decoder(Protocol):
     """Decodes messages. Created once per worker, used for many batches, and not shared between threads."""
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; null is a null message."""
+        """Decode an array of messages; null is a null message.
+
+        Messages that cannot be decoded do not raise an error: they are among the bad records of the result.
+        """
         ...
 
 

@@ -186,7 +186,9 @@ class Options:
 
     @classmethod
     def from_strings(cls, strings: Mapping[str, str]) -> Self:
-        """The group with the values of a ``WITH`` clause or a YAML document; a string that cannot be read is a problem.
+        """Create the group from the strings of a ``WITH`` clause or a YAML document.
+
+        A string that cannot be read becomes a problem of the group.
 
         Args:
             strings: The values by Flink's keys.
@@ -233,7 +235,7 @@ class Options:
         return strings
 
     def spell_changes(self, other: Options, prefix: str = "") -> tuple[str, str]:
-        """How to write the options that differ in another group.
+        """Write the options that differ in another group, as Python and as SQL.
 
         Args:
             other: The other group, of the same class.
@@ -272,7 +274,7 @@ class Options:
         return (type(self)(**values) if literals else self), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Self:
-        """The group with the literal secrets that `split` separated.
+        """Return the group with the literal secrets that `split` separated.
 
         Args:
             literals: The literal secrets by key.
@@ -291,7 +293,7 @@ class Options:
         return type(self)(**values)
 
     def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
-        """The problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
+        """Yield the problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
 
         Args:
             name: Returns an option's name in the user's spelling, from its Python name and its Flink key.
@@ -315,7 +317,7 @@ class Options:
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
     def valid(self) -> Self:
-        """The group with the default in place of every wrong value, so that other rules can be checked."""
+        """Return the group with the default in place of every wrong value, so that other rules can be checked."""
         wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
         if not wrong:
             return self
@@ -438,7 +440,7 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) -> Any:
-    """A value as the group stores it; problems of a mapping are added to the mistakes.
+    """Convert a value to the form that the group stores; problems of a mapping are added to ``mistakes``.
 
     Values that ignore case get the case of their declaration, free-form mappings become `Properties`, and literal
     secrets become a `Secret`.
@@ -488,7 +490,7 @@ def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
 
 
 def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """The value of a string in DDL or YAML.
+    """Parse the string of a value in DDL or YAML.
 
     Raises:
         ValueError: The string is not a value of the option's type.

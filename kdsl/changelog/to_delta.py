@@ -72,7 +72,11 @@ class DeltaTarget:
     schema_evolution: bool
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for sessions of Spark Connect, and add Delta to a session without it."""
+        """Raise an error for sessions of Spark Connect, and add Delta to a session without it.
+
+        Raises:
+            ChangelogError: The session is one of Spark Connect, or Delta cannot be added to it.
+        """
         del streaming
         if is_connect(spark):
             raise ChangelogError(
@@ -272,7 +276,11 @@ def _start_of_metadata(writer: str, number: int) -> str:
 
 
 def _attach_jars(spark: SparkSession) -> None:
-    """Add Delta's jars to a session without them."""
+    """Add Delta's jars to a session without them.
+
+    Raises:
+        ChangelogError: No Delta works with this version of Spark, or its jars cannot be fetched or loaded.
+    """
     if has_class(spark, _API):
         return
     tested = spark_version(spark.version)

@@ -122,7 +122,11 @@ class JdbcTarget:
 
     @_translate_java_errors
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for sessions of Spark Connect, and check that the table can be read."""
+        """Raise an error for sessions of Spark Connect, and check that the table can be read.
+
+        Raises:
+            ChangelogError: The session is one of Spark Connect, or the table cannot be read.
+        """
         del streaming
         if is_connect(spark):
             raise ChangelogError(
@@ -183,6 +187,7 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The number of rows in the table was wrong each time.
+            ChangelogError: After several attempts the staging table still has a wrong number of rows.
         """
         expected = rows.count()
         for remaining in reversed(range(_TRIES)):

@@ -68,7 +68,11 @@ class MemoryTable:
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for streams of Spark Connect, whose batches are processed on the server."""
+        """Raise an error for streams of Spark Connect, whose batches are processed on the server.
+
+        Raises:
+            ChangelogError: It is a stream of Spark Connect.
+        """
         if streaming and is_connect(spark):
             raise ChangelogError(
                 "memory() keeps rows in this process, but Spark Connect processes the batches of a stream in a process "
@@ -83,7 +87,11 @@ class MemoryTable:
         return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Apply changes to the table, all of them or none."""
+        """Apply changes to the table, all of them or none.
+
+        Raises:
+            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row.
+        """
         table = collect_arrow(changes)
         with self._lock:
             if batch is not None and is_applied("memory()", batch, self._applied.get(batch.writer)):

@@ -235,7 +235,13 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:
-    """Write to a file or to the standard output, or only compare with the file."""
+    """Write text to a file or to the standard output, or with ``--check`` only compare it with the file.
+
+    Raises:
+        BadParameter: There is no file to compare with.
+        CodegenError: The file cannot be read or written.
+        Exit: The file differs from the text (exit code 1).
+    """
     if out_file is None:
         if check:
             raise typer.BadParameter("needs --out, the file to compare with", param_hint="--check")

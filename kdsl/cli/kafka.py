@@ -124,7 +124,11 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 def _check_same(
     running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str
 ) -> None:
-    """Check that the running Kafka is what was asked for."""
+    """Check that the running Kafka has the wanted number of brokers, partitions and the like.
+
+    Raises:
+        LocalKafkaError: It differs from what was asked for.
+    """
     differences = []
     if brokers != len(running.brokers):
         differences.append(f"{len(running.brokers)} broker(s)")

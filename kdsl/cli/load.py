@@ -71,7 +71,11 @@ def script(path: str | Path) -> Script:
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """Read a file."""
+    """Read a file.
+
+    Raises:
+        TargetError: The file does not exist, or cannot be read.
+    """
     if not Path(source).is_file():
         raise TargetError(f"there is no file {source!r}")
     try:

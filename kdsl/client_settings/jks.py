@@ -135,7 +135,11 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
 
 
 def _der(data: bytes, at: int) -> tuple[int, int]:
-    """The start and end of the content of the DER value at an index."""
+    """The start and end of the content of the DER value at an index.
+
+    Raises:
+        JksError: The value is damaged.
+    """
     try:
         size, start = data[at + 1], at + 2
         if size & 0x80:

@@ -83,7 +83,11 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """A computed column's expression, in a form that means the same in Flink if one is known."""
+    """A computed column's expression, in a form that means the same in Flink if one is known.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(

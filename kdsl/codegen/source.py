@@ -166,7 +166,11 @@ def _wrap_note(note: str) -> list[str]:
 
 
 def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
-    """The arguments of ``expression``: the SQL of a computed column, in its original dialect."""
+    """The arguments of ``expression``: the SQL of a computed column, in its original dialect.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
@@ -184,7 +188,11 @@ def _option_problems(table: TableDef) -> Iterator[Any]:
 
 
 def _attributes(table: TableDef) -> dict[str, ColumnDef]:
-    """The attributes of a table class with their columns."""
+    """The attributes of a table class with their columns.
+
+    Raises:
+        CodegenError: A watermark is declared on a column that the table does not have.
+    """
     attributes: dict[str, ColumnDef] = {}
     for column in table.columns:
         attributes[attribute_name(column.name, attributes, of_table=True)] = column

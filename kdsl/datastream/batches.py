@@ -42,7 +42,11 @@ class BatchMapper:
                 yield self._match_schema(result, schema, batch)
 
     def _call(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Call the function, and yield the batches of its result."""
+        """Call the function, and yield the batches of its result.
+
+        Raises:
+            FunctionResultError: The function failed.
+        """
         try:
             answer = self._function(batch)
             if isinstance(answer, pa.RecordBatch):
@@ -265,7 +269,12 @@ def _is_array(answer: _Answer) -> bool:
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs."""
+    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs.
+
+    Raises:
+        pa.ArrowTypeError: The values are not strings, and the type is.
+        pa.ArrowInvalid: A value does not fit the type.
+    """
     if array.type.equals(kind):
         return array
     if pa.types.is_string(kind) and not _holds_strings(array.type):

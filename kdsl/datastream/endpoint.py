@@ -39,11 +39,11 @@ class Endpoint:
     """The setting for formats, and for all that the builder of a serializer sets."""
 
     def _definition(self) -> BuilderTableDef:
-        """The table that the resolver checks."""
+        """Return the definition of the table that the resolver checks; each subclass implements it."""
         raise NotImplementedError
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Problems that no table can have."""
+        """Return problems that only a source or sink of the builders can have; each subclass implements it."""
         raise NotImplementedError
 
     def _check(self, earlier: list[Problem]) -> None:

@@ -103,7 +103,11 @@ def compare(
 
 
 def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
-    """A row for each record: its position, and the hashes of its identity and of its key (null without one)."""
+    """A row for each record: its position, and the hashes of its identity and of its key (null without one).
+
+    Raises:
+        VerifyError: The table does not have a column that identifies records.
+    """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
     missing = sorted(set(columns) - set(side.plan.columns.names))

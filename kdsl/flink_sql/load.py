@@ -86,7 +86,7 @@ def table_definitions(script: Script) -> list[TableDef]:
 
 
 def statement_definition(text: str) -> TableDef:
-    """The definition of the one table that a string declares.
+    """Return the definition of the one table that a string declares.
 
     Args:
         text: A ``CREATE TABLE`` statement.

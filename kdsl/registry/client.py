@@ -125,7 +125,7 @@ class RegistryClient:
         return ", ".join(self._settings.urls)
 
     def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
-        """The schema of an id, requested once; an unknown id is requested again after some seconds.
+        """Return the schema of an id, requested once; an unknown id is requested again after some seconds.
 
         Raises:
             UnknownSchemaError: The registry has no schema with this id.
@@ -149,7 +149,9 @@ class RegistryClient:
         return schema_
 
     def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
-        """The schemas that a schema references, directly or indirectly, by name; a referenced schema comes first.
+        """Return the schemas that a schema references, directly or not, by name; a referenced schema comes first.
+
+        Each is requested once.
 
         Raises:
             RegistryError: The registry does not have one of them, does not answer, or refuses.
@@ -176,7 +178,7 @@ class RegistryClient:
                 used_schemas[reference.name] = used
 
     def version(self, subject: str, version: int) -> SubjectVersion:
-        """A version of a subject, requested once.
+        """Return a version of a subject, requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject or version.
@@ -187,7 +189,7 @@ class RegistryClient:
         return self._versions[subject, version]
 
     def latest(self, subject: str) -> SubjectVersion:
-        """The latest version of a subject at the first request of this process; requested once.
+        """Return the latest version of a subject at the first request of this process; requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -207,7 +209,7 @@ class RegistryClient:
         return subject_version
 
     def subjects(self) -> tuple[str, ...]:
-        """The names of all subjects, sorted.
+        """Request the names of all subjects, and return them sorted.
 
         Raises:
             RegistryError: The registry does not answer, or refuses.
@@ -215,7 +217,7 @@ class RegistryClient:
         return tuple(sorted(map(str, self._list("/subjects", "the subjects"))))
 
     def versions(self, subject: str) -> tuple[int, ...]:
-        """The versions of a subject.
+        """Request the numbers of the versions of a subject, and return them sorted.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -245,7 +247,7 @@ class RegistryClient:
         return self._registered[key]
 
     def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> SubjectVersion:
-        """The version under which a schema is registered in a subject; requested once.
+        """Look up the version under which a schema is registered in a subject; requested once.
 
         Raises:
             UnknownSubjectError: It is not registered there, or there is no such subject.
@@ -279,7 +281,9 @@ class RegistryClient:
         return self._read(answer, what, read)
 
     def refusal(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> str:
-        """Why a schema is not compatible with a subject; empty if it is, or if there is no such subject yet.
+        """Ask the registry why a schema is not compatible with a subject.
+
+        The result is empty if it is compatible, or if there is no such subject yet.
 
         Raises:
             IncompatibleSchemaError: It is not a valid schema.
@@ -306,7 +310,11 @@ class RegistryClient:
         return self._read(answer, what, list_of)
 
     def _read(self, answer: Answer, what: str, read: Callable[[Any], T]) -> T:
-        """Parse an answer, if it is one of a schema registry."""
+        """Parse an answer of a schema registry with a function.
+
+        Raises:
+            RegistryError: The status is not 200, or the document is not one of a schema registry.
+        """
         try:
             if answer.status == httpx.codes.OK:
                 return read(answer.json())
@@ -329,7 +337,11 @@ class RegistryClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted."""
+        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted.
+
+        Raises:
+            RegistryUnreachableError: No address answers after all retries, or the certificates do not match.
+        """
         settings = self._settings
         reason = ""
         pauses = Backoff(settings.wait, settings.max_wait, jitter=(0.5, 1)).pauses()

@@ -28,7 +28,7 @@ class Login(httpx.Auth):
 
 
 def make_login(settings: Settings, http: httpx.Client) -> Login:
-    """Create what authenticates requests.
+    """Create the object that adds the login to requests: basic, a fixed token, tokens of an identity provider, or none.
 
     Args:
         settings: The settings.
@@ -80,7 +80,10 @@ class _Tokens(Login):
             yield request
 
     def _request_token(self) -> None:
-        """Request a token, separately from the request that needs it, so that the size of the answer is limited."""
+        """Request a token and store it.
+
+        This does not happen within the request that needs the token, so that the size of the answer is limited.
+        """
         request = self._token_request()
         response = self._http.send(request, stream=True, auth=None)
         try:

@@ -321,7 +321,7 @@ class _Reader:
         return user, password
 
     def _login(self, *names: str) -> tuple[str, str] | None:
-        """The login of the Kafka clients."""
+        """Return the user and password of the Kafka clients; record a problem and return None if they have none."""
         text = self._values.get(_JAAS)
         options: Mapping[str, str] = {}
         if text is not None:

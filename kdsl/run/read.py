@@ -192,7 +192,11 @@ _TYPES = {
 
 
 def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
-    """Refuse columns whose types records do not have; a column of NULLs may have any."""
+    """Check that columns of raw records have the types of records; a column of NULLs may have any.
+
+    Raises:
+        KdslError: A column has another type.
+    """
     for field in (df.schema[name] for name in names):
         kind, known = field.dataType.simpleString(), _TYPES.get(field.name, _WHOLE)
         if kind.startswith(("varchar(", "char(")):
@@ -263,7 +267,11 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
 
 
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
-    """Add the computed columns and the watermark, and order the columns."""
+    """Add the computed columns and the watermark, and order the columns.
+
+    Raises:
+        KdslError: A computed column has neither SQL nor a function.
+    """
     from pyspark.sql import functions as sf
 
     from kdsl.types.spark import spark_type

@@ -82,7 +82,7 @@ def providers() -> Mapping[str, EntryPoint]:
 
 
 def references(text: str) -> Iterator[Reference]:
-    """The references in a string.
+    """Yield the references in a string.
 
     Raises:
         SecretError: Something between ``${`` and ``}`` is not a reference.

@@ -104,7 +104,11 @@ def _from_provider(reference: Reference) -> str:
 
 
 def _ask_provider(name: str, reference: Reference) -> str | None:
-    """Ask a provider for the secret of a reference; None if it has no secret with that key."""
+    """Ask a provider for the secret of a reference; None if it has no secret with that key.
+
+    Raises:
+        SecretError: The provider fails, or returns something other than a string.
+    """
     try:
         value: object = _load_provider(name)(reference.name, **reference.settings)
     except LookupError:

@@ -97,7 +97,11 @@ class Realm:
             raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """A keytab with principals (without the realm), which are created if they do not exist."""
+        """Create a keytab with principals (without the realm), which are created if they do not exist; return its path.
+
+        Raises:
+            LocalKafkaError: Kerberos creates no keytab.
+        """
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():
             for principal in principals:

@@ -387,7 +387,11 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers a metadata request with itself and the leaders."""
+        """Wait until brokers serve: each answers a metadata request with itself and the leaders.
+
+        Raises:
+            LocalKafkaError: A broker is not ready in time; the message contains the end of its log.
+        """
         waiting = list(node_ids)
 
         def find_waiting(_: float) -> list[int]:
@@ -424,7 +428,11 @@ class LocalKafka(LocalService, RunningKafka):
                 self._wait_for_login(self.through(kind, user).client_properties, user)
 
     def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
-        """Wait until the brokers accept the login of a user."""
+        """Wait until the brokers accept the login of a user.
+
+        Raises:
+            LocalKafkaError: They do not in time.
+        """
 
         def can_log_in(_: float) -> bool:
             try:

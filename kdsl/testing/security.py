@@ -40,7 +40,11 @@ class Site:
         self.users, self._folder = dict(users), folder
 
     def make_folder(self, name: str) -> Path:
-        """Create a folder for keys, which only this user may open."""
+        """Create a folder for keys, which only this user may open, and return it.
+
+        Raises:
+            LocalKafkaError: This Kafka has no folder for keys.
+        """
         if self._folder is None:
             raise LocalKafkaError("this Kafka has no folder for keys")
         path = self._folder / name

@@ -55,6 +55,8 @@ class LocalService(ABC):
 
         Raises:
             KdslError: The service is not started.
+            LocalKafkaError: The service is not started, and has no folder yet; a Spark cluster raises
+                SparkClusterError.
         """
         if self._folder is None:
             name = type(self).__name__

@@ -202,6 +202,9 @@ class SparkCluster(LocalService):
 
         Args:
             worker: Which one, from 1.
+
+        Raises:
+            SparkClusterError: There is no such worker.
         """
         process = self._processes.get(worker)
         if worker < 1 or process is None:

@@ -88,7 +88,11 @@ def _read(note: Path) -> Cluster:
 
 
 def _template(kafka: KafkaJars, java: Path) -> Path:
-    """The output of Kafka's formatter without the identity, created once per installation."""
+    """Return the output of Kafka's formatter without the identity, created once per installation.
+
+    Raises:
+        LocalKafkaError: The formatter fails.
+    """
     template = kafka.folder / "formatted"
     if template.exists():
         return template

@@ -97,7 +97,7 @@ _NAMES = "__kdsl_member_names__"
 
 
 def member_names(cls: Any) -> Mapping[str, str]:
-    """The attributes of a class whose members have other names in the row, by these names.
+    """The attributes of a class whose members have other names in the row, each with that name.
 
     They are known as soon as a column type was read from the class.
     """
@@ -164,7 +164,7 @@ def sql_type(declared: SqlType) -> t.DataType:
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """An annotation without ``Annotated``, and the metadata of it; type aliases are resolved."""
+    """Remove ``Annotated`` from an annotation, and return the rest with its metadata; type aliases are resolved."""
     marks: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
@@ -304,7 +304,11 @@ class _AnnotationReader:
         return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
 
     def _wire_name(self, cls: type, name: str, hint: Any) -> str:
-        """The name that a member of a class has in the row."""
+        """The name that a member of a class has in the row.
+
+        Raises:
+            AnnotationError: The name is not a string, or the class is a TypedDict, which can have any name itself.
+        """
         _, marks = unwrap(self._evaluate_hint(hint))
         mark = next((m for m in marks if isinstance(m, Named)), None)
         if mark is None:

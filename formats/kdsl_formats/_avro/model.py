@@ -163,12 +163,20 @@ class _SchemaReader:
         return kind
 
     def _check_depth(self, depth: int, path: str) -> None:
-        """Raise an error if a type of this depth would be nested too deeply."""
+        """Check that a type of this depth is not nested too deeply.
+
+        Raises:
+            AvroTypeError: It is.
+        """
         if self._level - 1 + depth > MAX_DEPTH:
             raise AvroTypeError(path, f"the schema is nested more than {MAX_DEPTH} levels deep")
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set the size and depth of a type from the types inside it."""
+        """Set the size and depth of a type from the types inside it.
+
+        Raises:
+            AvroTypeError: The type has too many types inside it.
+        """
         kind.members = 1 + sum(part.members for part in parts)
         kind.depth = 1 + max((part.depth for part in parts), default=0)
         if kind.members > MAX_TYPES:
@@ -179,7 +187,11 @@ class _SchemaReader:
         return kind
 
     def _read_schema(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema by its JSON form: a name, an object or a list."""
+        """Read a schema by its JSON form: a name, an object or a list.
+
+        Raises:
+            AvroTypeError: It is none of these, or the schema is invalid.
+        """
         if isinstance(schema, str):
             return self._resolve_name(schema, namespace, path)
         if isinstance(schema, Mapping):
@@ -189,7 +201,11 @@ class _SchemaReader:
         raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
     def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
-        """The type of a primitive name, or of a named type that was already defined."""
+        """Return the type of a primitive name, or of a named type that was already defined.
+
+        Raises:
+            AvroTypeError: There is no such type.
+        """
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -201,7 +217,11 @@ class _SchemaReader:
         return kind
 
     def _read_union(self, members: Sequence[Any], namespace: str, path: str) -> Type:
-        """Read a union; no type may occur twice in it."""
+        """Read a union.
+
+        Raises:
+            AvroTypeError: It contains a union, or a type twice.
+        """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
         for branch in branches:
@@ -213,7 +233,11 @@ class _SchemaReader:
         return self._measure(Type("union", branches=branches), branches, path)
 
     def _read_object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
-        """Read a schema that is a JSON object."""
+        """Read a schema that is a JSON object.
+
+        Raises:
+            AvroTypeError: It has no type, or its type needs a member that is missing.
+        """
         kind = schema.get("type")
         if not isinstance(kind, str):
             if kind is None:
@@ -231,7 +255,11 @@ class _SchemaReader:
         return self._add_logical_type(inner, schema) if inner.kind in PRIMITIVES else inner
 
     def _read_definition(self, kind: str, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
-        """Read the definition of a record, enum or fixed, and remember its name."""
+        """Read the definition of a record, enum or fixed, and remember its name.
+
+        Raises:
+            AvroTypeError: The name is missing or used before, or the symbols, default or size are invalid.
+        """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             raise AvroTypeError(path, f"a schema of type {kind!r} needs a name")
@@ -271,7 +299,11 @@ class _SchemaReader:
         return definition
 
     def _read_fields(self, schema: Mapping[str, Any], namespace: str, path: str) -> Iterator[RecordField]:
-        """Read the fields of a record; their names must differ."""
+        """Read the fields of a record.
+
+        Raises:
+            AvroTypeError: It is not a list of fields with names and types, or a name occurs twice.
+        """
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
             raise AvroTypeError(path, 'a record needs a list of "fields"')
@@ -311,7 +343,11 @@ class _SchemaReader:
 
 
 def _check_name(name: str, path: str) -> None:
-    """Raise an error for an invalid name."""
+    """Check that a name is valid in Avro.
+
+    Raises:
+        AvroTypeError: It is not.
+    """
     if not name or not is_name(name):
         raise AvroTypeError(
             path, f"{name!r} is not an Avro name: letters, digits and _ are allowed, but no digit at the start"
@@ -333,7 +369,11 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _read_strings(value: Any, what: str, path: str) -> tuple[str, ...]:
-    """A list of strings as a tuple; raises an error for anything else."""
+    """Check that a value is a list of strings, and return it as a tuple.
+
+    Raises:
+        AvroTypeError: It is anything else.
+    """
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
         raise AvroTypeError(path, f"{what!r} must be a list of strings, not {value!r}")
     return tuple(value)

@@ -120,6 +120,7 @@ def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
 
     Raises:
         BodyError: The number has too many bytes, or the body ends.
+        BodyError: The bytes end before the number does, or it has more bits than allowed.
     """
     number = shift = 0
     for position in range(at, at + max_bytes):
@@ -342,6 +343,9 @@ def _read_blocks(
         read_item: Reads an item at a position and returns the position after it.
         count_items: Called with the number of items in a block before they are read.
         whole: Whether a block that begins with its size is skipped as a whole.
+
+    Raises:
+        BodyError: A block does not end inside the message, or an element cannot be read.
     """
     while True:
         count, at = read_long(body, at)

@@ -301,7 +301,11 @@ class _ColumnTypes:
         return t.Row(fields, nullable=null)
 
     def _type_without_null(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema that is not a union."""
+        """The column type of a schema that is not a union.
+
+        Raises:
+            AvroTypeError: A record contains itself, or a decimal has more digits than a column type can.
+        """
         meant = connect_column(kind) if self.connect else None
         if meant is not None:
             return meant

@@ -219,7 +219,11 @@ class _SchemaReader:
                 return _COLUMNS[kind]
 
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a Decimal with these parameters."""
+        """The column type of a Decimal with these parameters.
+
+        Raises:
+            ValueError: The scale is not one of a DECIMAL.
+        """
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:
             raise ValueError(scale)

@@ -74,15 +74,27 @@ class Wire(ABC):
         self.expected = expected
 
     def from_string(self, string: str) -> Any:
-        """Read a value from a string."""
+        """Read a value from a string; a wire that can be a string overrides this.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def from_number(self, spelled: str) -> Any:
-        """Read a value from a number, as it is spelled in JSON."""
+        """Read a value from a number, as it is spelled in JSON; a wire that can be a number overrides this.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def from_object(self, members: Mapping[str, Any]) -> Any:
-        """Read a value from an object."""
+        """Read a value from an object; a wire that can be an object overrides this.
+
+        Raises:
+            ValueError: The object is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
@@ -331,7 +343,11 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire."""
+        """Convert microseconds to the unit on the wire.
+
+        Raises:
+            UnwritableError: A timestamp is beyond the years that nanoseconds reach.
+        """
         if self.unit == NANOS:
             far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))
             if pc.any(far).as_py():

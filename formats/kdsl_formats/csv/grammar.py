@@ -106,7 +106,11 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
 
 def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
-    """Skip values beyond the last column if the dialect allows them; otherwise raise an error."""
+    """Skip values beyond the last column.
+
+    Raises:
+        ValueError: The dialect does not allow them.
+    """
     extra = row.value()
     if dialect.ignore_extra:
         while row.more():
@@ -169,7 +173,11 @@ class _RowReader:
         return value_read.rstrip(BLANKS) if dialect.trim else value_read
 
     def _read_quoted(self, quote: str) -> str:
-        """Read a quoted value, and check that it ends correctly."""
+        """Read a quoted value, and check that it ends correctly.
+
+        Raises:
+            ValueError: The closing quote is missing, or something follows it.
+        """
         text, escape = self.text, self.dialect.escape
         self.position += 1
         value_read, start = "", self.position
@@ -192,7 +200,11 @@ class _RowReader:
         raise ValueError("a quoted value has no closing quote")
 
     def _read_escaped(self) -> str:
-        """Read an escape character and the character after it."""
+        """Read an escape character and the character after it.
+
+        Raises:
+            ValueError: The message ends with the escape character.
+        """
         self.position += 2
         if self.position > len(self.text):
             raise ValueError("the message ends with an escape character")

@@ -118,7 +118,11 @@ class ReferenceDecoder:
         return row
 
     def _read_rows(self, document: Any) -> list[dict[str, Any]]:
-        """The rows of a document, which may be an array of objects."""
+        """Return the rows of a document, which may be an array of objects.
+
+        Raises:
+            FieldError: It is neither an object nor an array of objects.
+        """
         if self.rules.payload:
             return self._payload_row(document)
         if isinstance(document, dict):
@@ -400,7 +404,11 @@ class ReferenceDecoder:
 
 
 def _require_string(value: str) -> str:
-    """Return a string; raises an error for a number."""
+    """Return a string.
+
+    Raises:
+        ValueError: It is a number.
+    """
     if type(value) is not str:
         raise ValueError("a number")
     return value
@@ -413,7 +421,11 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _parse_whole(value: str, bits: int) -> int:
-    """An integer from a string, or from a number whose fraction is truncated."""
+    """An integer from a string, or from a number whose fraction is truncated.
+
+    Raises:
+        ValueError: It is not an integer, or out of range.
+    """
     if type(value) is not Fractional:
         return numbers.parse_integer(numbers.trim(value), bits)
     number = numbers.parse_exact(value)

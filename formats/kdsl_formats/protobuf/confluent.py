@@ -160,10 +160,10 @@ class _Decoder:
         )
 
     def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
-        """The decoder for the messages at a path of a schema.
+        """Return the decoder for the messages at a path of a schema, created once.
 
-        An unusable schema is remembered, because the schema of an id never changes. A missing schema may be registered
-        later, so the client is asked each time; it remembers the answer for some seconds.
+        Raises:
+            SchemaError: The registry does not have the schema, or it does not match the table.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -232,7 +232,11 @@ class _Encoder:
         return Encoded(add_frames(schema_id, bodies), encoded.bad)
 
     def _prepare(self) -> tuple[int, bytes, ProtobufEncoder]:
-        """Find or register the schema; returns its id, the encoded path of the message, and an encoder."""
+        """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
+
+        Raises:
+            KdslError: The subject has no such message, or the message cannot hold the rows of the table.
+        """
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
 

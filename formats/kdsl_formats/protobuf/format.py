@@ -205,7 +205,11 @@ def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_schema(options: MessageFormat) -> Schema:
-    """The message that the options name, from the source that they name."""
+    """Load the message that the options name, from the source that they name.
+
+    Raises:
+        SchemaError: No or several options name a source, or it does not have the message.
+    """
     name = options.message_class_name
     if not isinstance(name, str):
         return schema_of_class(name)

@@ -259,7 +259,11 @@ class _LayoutBuilder:
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
 
     def _copy(self, message: Descriptor, row: t.Row) -> str:
-        """Add a copy of a message with the fields of a row; returns its full name."""
+        """Add a copy of a message with the fields of a row; returns its full name.
+
+        Raises:
+            SchemaError: Messages in required fields are too many, or nested too deeply.
+        """
         original, container = self._originals[message.full_name]
         self._count += 1
         self._depth += 1

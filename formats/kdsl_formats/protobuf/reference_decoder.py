@@ -116,7 +116,11 @@ class ReferenceDecoder:
 
 
 def to_micros(seconds: int, nanos: int) -> int:
-    """Convert a Timestamp to microseconds; finer digits are truncated."""
+    """Convert a Timestamp to microseconds; finer digits are truncated.
+
+    Raises:
+        BadMessageError: It is out of range.
+    """
     micros = seconds * 1_000_000 + nanos // 1000
     if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
         raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is out of range")
@@ -139,7 +143,11 @@ def _convert_scalar(kind: t.DataType, value: Any) -> Any:
 
 
 def _convert_enum(member: Member, number: int) -> str | int:
-    """Convert an enum value to its name or number."""
+    """Convert an enum value to its name or number.
+
+    Raises:
+        BadMessageError: The column needs a number of the enum that is not known.
+    """
     known = member.names.get(number)
     if member.by_name:
         return UNRECOGNIZED if known is None else known

@@ -104,6 +104,9 @@ class _Reader:
             schema: The schema.
             path: The path to the type.
             around: The references through which it was reached.
+
+        Raises:
+            CodegenError: The schema contains itself.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):

@@ -58,7 +58,11 @@ def registry_draft(
 
 
 def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
-    """The table of a value with the subject of its key: an upsert table."""
+    """The table of a value with the subject of its key: an upsert table.
+
+    Raises:
+        CodegenError: The value contains change data, or the registry has no subject for the key.
+    """
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
         raise CodegenError(f"{subject!r} contains change data, which cannot be an upsert table")
@@ -92,6 +96,9 @@ def draft_registered_schema(
     """A table of a registered schema and those that it references; see `registry_draft`.
 
     Debezium's envelopes in Avro become a table of the rows inside them.
+
+    Raises:
+        CodegenError: The schema is of another type, or cannot be converted to a table.
     """
     match schema.kind:
         case "AVRO":

@@ -126,7 +126,11 @@ def _check_upserts(
     key: InferredSide | None,
     value: InferredSide,
 ) -> bool:
-    """Whether the records are the rows of an upsert table."""
+    """Return whether the records are the rows of an upsert table.
+
+    Raises:
+        CodegenError: An upsert table was requested, and the records are not its rows.
+    """
     fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
     if connector == "upsert-kafka" and not fits:
         if not value.format.insert_only:
@@ -182,7 +186,11 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 
 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer from bytes that name no schema; see `infer_side`."""
+    """Infer from bytes that name no schema; see `infer_side`.
+
+    Raises:
+        CodegenError: Some messages are not JSON objects, or not changes of the requested format.
+    """
     if kind == "csv":
         return _infer_csv([_decode(m, "csv") for m in messages])
     if kind == "raw" or not messages:
@@ -244,7 +252,11 @@ def _schema_id(message: bytes) -> int:
 
 
 def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
-    """The names of the Protobuf messages that bodies name by their indexes, the most frequent one first."""
+    """The names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
+
+    Raises:
+        CodegenError: No body contains a message of the schema.
+    """
     from kdsl_formats.protobuf.confluent_frame import split_indexes
     from kdsl_formats.protobuf.registered import message_names
 

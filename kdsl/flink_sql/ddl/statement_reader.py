@@ -99,7 +99,11 @@ class StatementReader(Cursor):
         return ""
 
     def fail(self, message: str, fix: str, token: Token, *, fatal: bool = False, code: str = "sql") -> NoReturn:
-        """Raise an error at a token."""
+        """Raise an error at a token.
+
+        Raises:
+            StatementError: Always.
+        """
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
         start = token.start
         if token.kind == "end" and self.index:

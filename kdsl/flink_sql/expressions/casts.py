@@ -116,7 +116,11 @@ def _is_number(kind: t.DataType) -> bool:
 
 
 def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
-    """The SQL of an array, a map or a row whose members are cast one by one."""
+    """The SQL of an array, a map or a row whose members are cast one by one.
+
+    Raises:
+        NoCastError: The types have different members, or it is a TRY_CAST, which cannot be done member by member.
+    """
     if same_in_spark(have, want):
         return text
     if trying:

@@ -69,7 +69,11 @@ class ExpressionTranslator:
         self.scope = scope
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the text cannot be translated."""
+        """Raise the error that a part of the text cannot be translated.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def __call__(self, node: n.Node) -> TypedSql:

@@ -46,7 +46,11 @@ class FromClause:
         """Translate a query with the clauses around it to SQL, and return its columns."""
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the query cannot be translated."""
+        """Raise the error that a part of the query cannot be translated.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def expression_translator(self, scope: Relations) -> QueryExpressionTranslator:

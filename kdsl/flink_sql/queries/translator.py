@@ -325,7 +325,11 @@ class _QueryTranslator(FromClause):
         return (window or expressions(node)).text
 
     def check_session(self, node: n.Select, window: Window, others: set[str] | None) -> None:
-        """Fail if Spark's sessions, which only exist as groups, cannot do what the query needs."""
+        """Check that Spark's sessions, which exist only as groups, can do what the query needs.
+
+        Raises:
+            UntranslatableError: They cannot.
+        """
         if others is None:
             reason, fix = "sessions exist as groups only", "write GROUP BY window_start, window_end"
         elif others != set(window.partition):

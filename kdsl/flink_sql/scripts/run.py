@@ -152,7 +152,11 @@ class _ScriptRun:
                     self.spark.conf.set(name, old)
 
     def check_windows(self, job: Job) -> None:
-        """Fail where windows of instants would begin at midnight UTC, as in Spark, and not of the zone, as in Flink."""
+        """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.
+
+        Raises:
+            KdslError: They do not: windows are longer than 15 minutes, and the session's time zone is not UTC.
+        """
         zone = self.spark.conf.get(_ZONE) or "UTC"
         zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
         if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
@@ -306,7 +310,11 @@ class _ScriptRun:
     # waiting
 
     def wait_for_streams(self) -> None:
-        """Wait for all running streams; raise the first failure."""
+        """Wait for all running streams; raise the first failure.
+
+        Raises:
+            ScriptError: A stream failed.
+        """
         while self.running and not self.options.stopping.is_set():
             for job, query in list(self.running):
                 if query.isActive:

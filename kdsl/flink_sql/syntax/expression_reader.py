@@ -83,7 +83,11 @@ class ExpressionReader(Cursor):
         return self.take()
 
     def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
-        """Raise the error for a token, by default the next one, that is not allowed here."""
+        """Raise the error for a token, by default the next one, that is not allowed here.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         token = token or self.token
         actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
         raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
@@ -396,7 +400,11 @@ class ExpressionReader(Cursor):
         return n.Cast(operand, kind, trying, at=at)
 
     def read_type(self, *, nullability: bool = True) -> t.DataType:
-        """Read a column type; see `TypeReader.read`."""
+        """Read a column type; see `TypeReader.read`.
+
+        Raises:
+            UntranslatableError: The string is not a type.
+        """
         try:
             return TypeReader(self, self.text).read(nullability=nullability)
         except TypeSyntaxError as e:

@@ -205,7 +205,11 @@ class LibrdkafkaAdmin:
         """The ids of all consumer groups that this user may see."""
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
-            """The groups, and the error of a broker whose groups are missing."""
+            """Request the groups, and return them with the error of a broker whose groups are missing.
+
+            Raises:
+                KafkaReadError: The brokers refuse.
+            """
             listing = self._ask(lambda timeout: {"": self._admin.list_consumer_groups(request_timeout=timeout)})[""]
             if isinstance(listing, KafkaError):
                 raise self._read_error(listing, "the list of groups")
@@ -225,11 +229,14 @@ class LibrdkafkaAdmin:
         return self._group_offsets(group, ())
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
-        """The members that a consumer group has now.
+        """Return the members that a consumer group has now; none if there is no such group.
 
         Args:
             group: The group.
             timeout: How many seconds to wait for an answer; ``default.api.timeout.ms`` if None.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         result = self._ask(
             lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds), timeout=timeout
@@ -266,6 +273,9 @@ class LibrdkafkaAdmin:
         Args:
             group: The group.
             topics: Topics that this user must be allowed to see: the brokers leave out others without an error.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         names = TopicCollection(sorted(set(topics)))
 

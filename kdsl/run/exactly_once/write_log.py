@@ -115,7 +115,11 @@ class WriteLog:
             raise errors.missing_topics(self._table, [self.topic], ())
 
     def _create(self, target: str) -> bool:
-        """Create the topic; False where another process was faster."""
+        """Create the topic, and return whether this process did; False where another process was faster.
+
+        Raises:
+            ExactlyOnceError: The topic cannot be created.
+        """
         default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
         replicas = replicas_of_log(self._admin.replicas(target), default)
         new = NewTopic(self.topic, 1, replicas, config={POLICY: "compact"})

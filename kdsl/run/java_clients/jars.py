@@ -253,7 +253,11 @@ def ivy_folder(spark: SparkSession) -> Path:
 def _resolve(
     spark: SparkSession, packages: Sequence[Package], description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> list[str]:
-    """The jars of some packages, fetched where they are not there yet."""
+    """Return the jars of some packages, fetched where they are not there yet.
+
+    Raises:
+        ConnectorMissingError: They cannot be fetched.
+    """
     folder = ivy_folder(spark)
     repositories = spark.conf.get("spark.jars.repositories", None)
     jars: dict[str, None] = {}

@@ -224,7 +224,11 @@ class PooledConsumer:
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
-            """Request the offsets; return them, or the ranges without one. An error that lasts is raised."""
+            """Request the offsets; return them, or the ranges without one.
+
+            Raises:
+                KafkaReadError: A partition has an error that repeating does not change.
+            """
             unknown: list[tuple[Range, KafkaError | None]]
             try:
                 partitions = self._consumer.offsets_for_times(wanted, max(0.1, timeout))

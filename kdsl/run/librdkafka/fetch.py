@@ -169,7 +169,11 @@ class Fetcher:
             return []
 
     def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
-        """Return the messages that are records, and the indices of the ranges that have ended; raise errors."""
+        """Return the messages that are records, and the indices of the ranges that have ended.
+
+        Raises:
+            KafkaReadError: A partition has an error from which the consumer does not recover.
+        """
         records, ended = [], []
         for message in messages:
             error = message.error()
@@ -242,7 +246,11 @@ class Fetcher:
         )
 
     def _check_gaps(self, progress: RangeProgress) -> None:
-        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them."""
+        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them.
+
+        Raises:
+            OffsetError: It does: the records were deleted.
+        """
         gaps = progress.gaps()
         if gaps:
             offsets = self._consumer.earliest(gaps, self._timeout)

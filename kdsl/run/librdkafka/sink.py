@@ -177,7 +177,11 @@ def write_transaction(
 
 
 def _current_batch_id() -> int:
-    """Return the id of the micro-batch that this task belongs to."""
+    """Return the id of the micro-batch that this task belongs to.
+
+    Raises:
+        KdslError: The task has no id, because the query was not started by `Table.write_stream`.
+    """
     context = TaskContext.get()
     batch = None if context is None else current_batch_id(context)
     if batch is None:
@@ -211,7 +215,11 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
 
 def _producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
-    """Return whether missing topics may be created, and the producer's settings."""
+    """Return whether missing topics may be created, and the producer's settings.
+
+    Raises:
+        KdslError: The cluster's settings have errors, or a secret cannot be resolved.
+    """
     kdsl_settings = cluster.kdsl_settings
     own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:

@@ -120,7 +120,11 @@ def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known, *, wait: bool) -> None:
-    """Refuse offsets beyond the end, unless the read waits for them."""
+    """Check that the end offsets exist, unless the read waits for them.
+
+    Raises:
+        OffsetError: Some are beyond the ends of their partitions.
+    """
     high = known.latest if known.high is None else known.high
     beyond = sorted(partition for partition, offset in offsets.items() if offset > high[partition])
     if beyond and not wait:

@@ -95,7 +95,7 @@ class Subscription:
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
-        """Where a read without a checkpoint starts, and where it ends by itself.
+        """Return where a read without a checkpoint starts, and where it ends by itself.
 
         Args:
             topics: The topics.

@@ -258,7 +258,11 @@ class RecordDecoder:
             self.dropped[Reason.UNDECLARED] += value.undeclared[name]
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
-        """Refuse or count values that a change event does not contain."""
+        """Count values that a change event does not contain.
+
+        Raises:
+            RecordError: The column does not allow such values.
+        """
         if (
             value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
         ):  # the state has the values
@@ -380,7 +384,11 @@ class RecordDecoder:
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
     ) -> tuple[list[pa.Array], _Aligned, Mapping[str, Mask]]:
-        """Leave out rows with forbidden NULLs if the format ignores parse errors; otherwise raise an error."""
+        """Leave out rows with forbidden NULLs if the format ignores parse errors.
+
+        Raises:
+            RecordError: The format does not; the error names the first of these rows.
+        """
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
         for field in self._required:

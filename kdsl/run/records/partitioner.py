@@ -90,7 +90,11 @@ class PartitionChooser:
         return named
 
     def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
-        """Return the partitions that the rows name; NULL leaves the choice to the partitioner."""
+        """Return the partitions that the rows name; NULL leaves the choice to the partitioner.
+
+        Raises:
+            RecordError: A row names a partition that the topic does not have.
+        """
         column = records.column("partition")
         named: Partitions = np.array(column.fill_null(UNCHOSEN).to_numpy(zero_copy_only=False), dtype=np.int32)
         bad = np.flatnonzero(((named < 0) | (named >= count)) & column.is_valid().to_numpy(zero_copy_only=False))

@@ -165,7 +165,11 @@ class UpsertProcessor(StatefulProcessor):
         return None if stored is None else stored[0]
 
     def _check(self, schema: pa.Schema) -> None:
-        """Refuse state that was stored by another key or in other buckets, because its rows would not be found."""
+        """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
+
+        Raises:
+            KdslError: It was not.
+        """
         key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
         stored = self._load()
         if stored is None:

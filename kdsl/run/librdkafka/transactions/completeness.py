@@ -43,7 +43,11 @@ def _has_end_mark(stream: Any) -> bool:
 
 
 def _task_input() -> Any:
-    """The stream from which Spark's Python worker, which has called this function, reads."""
+    """Find the stream from which the Python worker of this task reads.
+
+    Raises:
+        KdslError: This version of pyspark is not supported.
+    """
     stream = find_task_input()
     if stream is None:
         raise KdslError(

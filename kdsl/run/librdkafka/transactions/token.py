@@ -231,6 +231,7 @@ def find_start_batches(
     Raises:
         ExactlyOnceError: A token is missing, belongs to another writer, or is ahead of Spark's logs; or rows are routed
             differently after a batch was half written; or a write of another plan has the same ``write_id``.
+        HalfWrittenError: A batch was cut off while writers committed, and its rows would now go to other writers.
     """
     if not adopt:
         for id_, token in {**others, **previous}.items():
