@@ -62,6 +62,12 @@ def read(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks.
+        KdslError: The brokers cannot be reached, or a topic is missing; only with the transport jvm, otherwise when
+            Spark plans the read.
     """
     check_session(spark, plan.table, plan.output)
     warn_about_batch_commits(plan, cluster)
@@ -83,6 +89,10 @@ def read_stream(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks.
     """
     check_session(spark, plan.table, plan.output)
     observe(METRICS)
@@ -175,7 +185,7 @@ def _map_records(
 
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
-    """The columns of Spark's own source that a plan needs."""
+    """Select the columns of Spark's own source that a plan needs."""
     needs = RecordDecoder(plan).needs
     return raw.select(*(spark_name(field) for field in RAW if field in needs or field in _LOCATION))
 
@@ -245,7 +255,7 @@ def _reports_metrics(spark: SparkSession) -> bool:
 
 
 def _reporting_options(spark: SparkSession) -> dict[str, str]:
-    """The option by which tasks send reports to the driver, where they can."""
+    """Return the option by which tasks send reports to the driver; none where they cannot."""
     if is_connect(spark) or not _reports_metrics(spark):
         return {}
     return {accumulated.OPTION: str(accumulated.accumulator(spark))}
@@ -306,7 +316,7 @@ class PlannedTopics:
 
     @classmethod
     def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
-        """Those of a batch; None if its tasks cannot ask for them.
+        """Return the planned topics of a batch; None if its tasks cannot ask for them.
 
         Args:
             cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
@@ -317,7 +327,7 @@ class PlannedTopics:
         return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
 
     def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
-        """What checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
+        """Return the function that checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
         from kdsl.run.librdkafka.topic_check import TopicCheck
 
         return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch

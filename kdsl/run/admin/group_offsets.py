@@ -24,7 +24,7 @@ CommittedOffset = tuple[tuple[str, int], int, str]
 
 
 def asks_former_coordinator(code: int, created: float) -> bool:
-    """Whether a client must be replaced, because it asks the coordinator that it found once as long as that one is up.
+    """Whether a client must be replaced, because it keeps asking a broker that is no longer the group's coordinator.
 
     Args:
         code: The error that it got, a code of `confluent_kafka.KafkaError`.
@@ -70,7 +70,10 @@ class GroupOffsets:
         return code, [(offset, text) for _, offset, text in offsets]
 
     def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
-        """Read all offsets of a group by topic partition, without those of open transactions; otherwise as `read`."""
+        """Read all offsets of a group by topic partition; otherwise as `read`.
+
+        For an offset within an open transaction, the previous one is returned.
+        """
         code, offsets = self._read(group, timeout, stable=False)
         return code, {partition: offset for partition, offset, _ in offsets}
 

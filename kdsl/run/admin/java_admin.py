@@ -36,7 +36,7 @@ class GroupMissingError(KafkaReadError):
 
 
 def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
-    """The admin client for a cluster: librdkafka's where it can log in, else Java's.
+    """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     Args:
         spark: The session.
@@ -188,14 +188,14 @@ class JavaAdmin:
         return list(self.jvm.java.util.ArrayList(collection))
 
     def java_list(self, values: Iterable[Any]) -> Any:
-        """A Java list of some values."""
+        """Create a Java list of some values."""
         java = self.jvm.java.util.ArrayList()
         for value in values:
             java.add(value)
         return java
 
     def result(self, future: Any, what: str, action: str = "read from") -> Any:
-        """The result of a ``KafkaFuture``.
+        """Wait for the result of a ``KafkaFuture``, and return it.
 
         Args:
             future: The future.

@@ -268,7 +268,7 @@ class LibrdkafkaAdmin:
         }
 
     def _group_offsets(self, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """The offsets of a group.
+        """Ask the brokers for the offsets of a group; empty if there is no such group.
 
         Args:
             group: The group.
@@ -358,10 +358,12 @@ class LibrdkafkaAdmin:
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
     def _refresh_brokers(self, timeout: float) -> None:
-        """After an error, ask any broker that runs for the list of brokers.
+        """After an error, ask any broker that runs for the list of brokers, once per interval.
 
-        The client asks the last known controller for topics, and while that one is down, it does not ask another
-        broker who the controller is.
+        Its own errors are ignored.
+
+        The client asks the last known controller for topics, and while that one is down, it does not ask another broker
+        who the controller is.
         """
         if self._view.needs_refresh:
             with suppress(KafkaException):  # the next request reports the error
@@ -464,7 +466,11 @@ class LibrdkafkaAdmin:
             self._last_error = error
 
     def _raise_if_hopeless(self) -> None:
-        """Raise when the client has reported an error after which waiting does not help."""
+        """Raise an error if the client has reported one after which waiting does not help.
+
+        Raises:
+            UnreachableError: The brokers refuse the login or the connection.
+        """
         self._admin.poll(0)
         if self._answered:
             return
@@ -476,7 +482,11 @@ class LibrdkafkaAdmin:
             self._examine_port()
 
     def _examine_port(self) -> None:
-        """Examine the first broker's port, once, and raise if that shows why no broker accepts the client."""
+        """Examine the first broker's port, once, if no broker has answered yet.
+
+        Raises:
+            UnreachableError: The port shows why no broker accepts the client.
+        """
         if self._answered or self._examined_port:
             return
         self._examined_port = True
@@ -486,7 +496,7 @@ class LibrdkafkaAdmin:
             raise errors.not_accepted(self._table, self.servers, reason)
 
     def _read_error(self, error: KafkaError, what: str, action: str = "read from") -> KafkaReadError:
-        """The exception for an error that is not retriable.
+        """Create the exception for an error that is not retriable.
 
         Args:
             error: The error.

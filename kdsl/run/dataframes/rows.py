@@ -88,7 +88,7 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:
-    """The rows of a DataFrame as rows of a table class.
+    """Collect the rows of a DataFrame as rows of a table class.
 
     Raises:
         RowError: Columns are missing, left over, or of other types.

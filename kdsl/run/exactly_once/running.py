@@ -82,14 +82,14 @@ class QueryWatch:
             self._prepared.lease.release()
 
     def _wait_for_end(self) -> bool:
-        """Wait a moment; whether the query has ended."""
+        """Wait a moment for the end of the query, and return whether it has ended; a query that failed has ended."""
         try:
             return bool(self.query.awaitTermination(_INTERVAL))
         except Exception:  # noqa: BLE001  # it has failed, or the session has ended
             return True
 
     def _is_busy(self) -> bool:
-        """Whether the query is in a batch."""
+        """Whether the query is in a batch; True when it has ended."""
         try:
             status = self.query.status
             return bool(status["isTriggerActive"] and status["isDataAvailable"])
@@ -97,7 +97,7 @@ class QueryWatch:
             return True
 
     def _is_in_batch(self) -> bool:
-        """Whether the last batch in the checkpoint is not done."""
+        """Whether the last batch in the checkpoint is not done; True if the checkpoint cannot be read."""
         try:
             return LogProgress(*self._prepared.checkpoint.last_batches()).open
         except Exception:  # noqa: BLE001  # the session has ended, and the checkpoint cannot be reached

@@ -157,7 +157,7 @@ def _prepare(
 
 
 def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
-    """How the open batch is packed into tasks, where the query has one source and the packing is recorded."""
+    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded."""
     ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
     return ends[0].packing if len(ends) == 1 else None
 
@@ -189,7 +189,10 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
 
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
-    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee."""
+    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee.
+
+    Errors are ignored: the brokers abort the transactions after their timeout.
+    """
     if manifest.routing is None:
         return
     progress = LogProgress(*checkpoint.last_batches())

@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 def log_topic(prefix: str) -> str:
-    """The topic that records the writes of a prefix: the prefix with illegal characters of topic names replaced."""
+    """Build the name of the topic that records the writes of a prefix.
+
+    It begins with the prefix, whose characters that are illegal in topic names are replaced.
+    """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:
         name = f"{name[:200]}-{zlib.crc32(prefix.encode()):08x}"
@@ -49,7 +52,9 @@ def writes_group(prefix: str) -> str:
 
 
 def replicas_of_log(target: int, default: int | None) -> int:
-    """The number of replicas of the topic: at least as many as the target topic has; -1 for the brokers' default.
+    """Choose the number of replicas of the topic: as many as the target topic has, or -1 for the brokers' default.
+
+    The default is chosen where it is known to be enough, or nothing is known of the target.
 
     Args:
         target: The number of replicas of the target topic; 0 where that is not known.
@@ -75,7 +80,7 @@ class DoneWrite:
     topics: dict[str, str] = attrs.field(factory=dict)
 
     def missing_topics(self, now: Mapping[str, str]) -> list[str]:
-        """The topics that were deleted since, or created again; empty if the brokers have no topic ids.
+        """List the topics that were deleted since, or created again; empty if the brokers have no topic ids.
 
         Args:
             now: The ids that topics have now, by name.
@@ -155,7 +160,9 @@ class WriteLog:
             )
 
     def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
-        """The done writes among some ids. No process may write under the prefix at the same time.
+        """Read the topic, and return the done writes among some ids.
+
+        No process may write under the prefix at the same time.
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
@@ -178,7 +185,7 @@ class WriteLog:
             consumer.close()
 
     def _what(self, error: KafkaError) -> str:
-        """What this user may not read, for a message."""
+        """Name what this user may not read, for a message."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return f"through the group {writes_group(self._prefix)!r}"
         return f"the topic {self.topic!r}, which records the writes that are done"

@@ -125,7 +125,7 @@ def _has_connector(spark: SparkSession) -> bool:
 
 
 def explain_load_failure(error: str) -> str | None:
-    """Why Java cannot load a connector that the session has, and what to do; None for another kind of error.
+    """Explain why Java cannot load a connector that the session has, and what to do; None for another kind of error.
 
     Args:
         error: Java's error.
@@ -142,7 +142,7 @@ def explain_load_failure(error: str) -> str | None:
 
 
 def jars_in_settings(spark: SparkSession) -> list[str] | None:
-    """The jars that the setting or the environment variable names; None if neither names any."""
+    """Read the list of jars from the setting or the environment variable; None if neither names any."""
     text = spark.conf.get(JARS, None) or os.environ.get(VARIABLE) or ""
     return [entry.strip() for entry in text.split(",") if entry.strip()] or None
 
@@ -220,7 +220,7 @@ def check_scala_version(name: str, scala: str) -> None:
 
 
 def local_jars(entry: str) -> list[str]:
-    """The jars of an entry that names a jar or a folder of jars.
+    """List the jars of an entry that names a jar or a folder of jars.
 
     Args:
         entry: A path, which may be relative or begin with ``~``, or a ``file:`` address.
@@ -274,7 +274,7 @@ def _resolve(
 def _reason(
     error: str, output: str, coordinate: str, folder: str, description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> str:
-    """Why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
+    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
     return explain_failure(
         output,
         error,

@@ -150,7 +150,7 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
 
 
 def _allow_topic(plan: WritePlan, topic: Column) -> Column:
-    """The topic of a row, where the table names it."""
+    """Keep the topic of a row if the table names it; otherwise it becomes NULL."""
     from pyspark.sql import functions as sf
 
     pattern = plan.topics.pattern

@@ -64,7 +64,7 @@ _SOURCES = ("KafkaTable",)
 
 
 def trigger_of(trigger: Mapping[str, Any] | None, table: str) -> Mapping[str, Any]:
-    """The trigger of a query in real-time mode.
+    """Choose the trigger of a query in real-time mode: Spark's real-time trigger, by default with kdsl's interval.
 
     Raises:
         KdslError: Another trigger was asked for.

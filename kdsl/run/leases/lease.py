@@ -43,12 +43,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def group_lease(group: str) -> str:
-    """The lease of a consumer group that streams of kdsl use."""
+    """The name of the lease of a consumer group that streams of kdsl use."""
     return f"{group}.kdsl-group"
 
 
 def transactions_lease(prefix: str) -> str:
-    """The lease of a transactional-id prefix."""
+    """The name of the lease of a transactional-id prefix."""
     return f"{prefix}.kdsl-transactions"
 
 
@@ -208,7 +208,7 @@ class _Membership:
         self._thread.start()
 
     def members(self, admin: LibrdkafkaAdmin) -> tuple[Member, ...]:
-        """All members of the group; waits until this one is among them.
+        """Wait until this member is in the group, and return all members.
 
         Raises:
             KdslError: The group does not admit it.
@@ -275,7 +275,7 @@ class _Membership:
 
 
 def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
-    """Read no partition of those that the group assigns: only the membership counts."""
+    """Assign no partition, whatever the group assigns: only the membership counts."""
     del partitions
     consumer.assign([])
 

@@ -167,7 +167,10 @@ class PooledConsumer:
 
     @property
     def lasting_error(self) -> KafkaError | None:
-        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused."""
+        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused.
+
+        None if there is no such error.
+        """
         final = self._refused is not None and time.monotonic() - self._refused_at > _LOGIN_SETTLING
         return self._refused if final else self._topic_error
 

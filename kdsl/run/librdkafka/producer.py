@@ -99,7 +99,7 @@ class _Pointers:
     valid: Any
 
     def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
-        """Write the addresses and sizes of some values into arrays."""
+        """Write the addresses and sizes of some values into two arrays; a null has the address and size 0."""
         ends = self.ends[start : start + count + 1]
         np.add(ends[:-1], self.base, out=addresses)
         np.subtract(ends[1:], ends[:-1], out=sizes)
@@ -151,7 +151,7 @@ class Producer:
         self._closed = False
 
     def reset(self) -> None:
-        """Reset failures and errors for another task.
+        """Forget the failures and errors of earlier tasks.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -421,7 +421,10 @@ class Producer:
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
     def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
-        """Remove the records that librdkafka would alter: with timestamp 0, or with a NUL in the name of a header."""
+        """Remove the records that librdkafka would alter, and count them as failures.
+
+        They have the timestamp 0, or a NUL in the name of a header.
+        """
         bad = np.zeros(records.num_rows, dtype=bool)
         if "timestamp" in records.schema.names:
             zero = pc.fill_null(pc.equal(records.column("timestamp"), 0), False).to_numpy(zero_copy_only=False)

@@ -267,7 +267,11 @@ class _TaskWriter:
         self._counts: dict[str, int] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-        """Send all rows and wait until they are acknowledged."""
+        """Encode and send all rows, wait until they are acknowledged, and return the counts of the task.
+
+        Raises:
+            RecordError: A row cannot be encoded, or Kafka rejects a record.
+        """
         rows = size = 0
         for batch in _merge_small_batches(convert_to_upserts(batches, self._plan)):
             for piece in _split(batch):
@@ -306,7 +310,7 @@ class _TaskWriter:
     def _add_partitions(
         self, topic: str, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> pa.RecordBatch:
-        """Return the records with a column of their partitions."""
+        """Return the records with a column of their partitions; a topic is looked up at its first records."""
         if topic not in self._counts:  # a pooled producer may know an outdated number
             self._look_up(topic, int(rows[0]))
             self._counts[topic] = self._producer.partition_counts[topic]

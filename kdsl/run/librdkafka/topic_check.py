@@ -100,7 +100,11 @@ class TopicCheck:
         self._compare(self._ask())
 
     def explain(self, error: KdslError) -> None:
-        """Raise `TopicRecreatedError` from another error if a topic was created again; otherwise do nothing."""
+        """Ask for the topic ids after another error; do nothing if they are the planned ones.
+
+        Raises:
+            TopicRecreatedError: A topic was created again, which explains the error.
+        """
         if self._recreated or isinstance(error, UnreachableError | NotAllowedError):
             return  # the error says so already, or the brokers do not answer anyway
         self._explain(self._ask(), error)

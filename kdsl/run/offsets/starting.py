@@ -71,7 +71,7 @@ def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
 
 
 def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int] | None = None) -> Begin:
-    """The first offset of each partition.
+    """Decide the first offset of each partition.
 
     Args:
         plan: What is read, and where it starts.
@@ -116,7 +116,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
 
 
 def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Refuse offsets of partitions that are not read.
+    """Check that offsets belong to partitions that are read.
 
     Raises:
         OffsetError: There are such partitions; the message names them and those that are read.
@@ -167,7 +167,7 @@ def resolve_expired(
     *,
     begins: bool = False,
 ) -> Begin:
-    """Replace expired offsets according to the reset policy, and refuse offsets beyond the end of a partition.
+    """Replace expired offsets according to the reset policy, and check that none is beyond the end of its partition.
 
     Args:
         plan: What is read.
@@ -214,7 +214,7 @@ def describe_expired(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> str:
-    """The message of an error about offsets whose records were deleted."""
+    """Write the message of an error about offsets whose records were deleted."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
         f"and {earliest[t, p] - offset} offsets are lost"

@@ -44,7 +44,7 @@ def ends_at_committed(plan: ReadPlan, partitions: Iterable[TopicPartition]) -> l
 
 
 def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
-    """The stopping offset of each partition.
+    """Decide the stopping offset of each partition; without an entry, a partition does not end.
 
     Args:
         plan: What is read, and where it ends.

@@ -122,7 +122,7 @@ def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error:
 
 
 def examine_port(server: str, settings: Mapping[str, str]) -> Port:
-    """Examine a port: whether it speaks TLS, its certificate, and whether it requires a login."""
+    """Connect to a port and find out whether it speaks TLS, its certificate, and whether it requires a login."""
     try:
         address = parse_address(server)
     except AddressError:

@@ -232,7 +232,7 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
 
 
 def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
-    """Return the row kinds as indices into `ROW_KINDS`."""
+    """Convert the row kinds to indices into `ROW_KINDS`; rows with an unknown one are added to ``failures``."""
     kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
     if kinds.null_count:
         rows = row_indices(kinds.is_null())
@@ -278,7 +278,10 @@ def _headers(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
-    """Convert instants to milliseconds; a time without a zone is UTC (a DataFrame's was cast before, in its zone)."""
+    """Convert instants to milliseconds; rows that are not a timestamp of Kafka are added to ``failures``.
+
+    A time without a zone is UTC: those of a DataFrame were cast before, in its zone.
+    """
     text = pa.types.is_string(array.type)
     try:
         instants = (array.cast(pa.timestamp("us")) if text else array.cast(_INSTANT)).cast(pa.int64())

@@ -119,7 +119,12 @@ class UpsertProcessor(StatefulProcessor):
         self._state = handle.getValueState("rows", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Yield the changes that the chunks of a bucket cause."""
+        """Yield the changes that the chunks of a bucket cause, and store the new rows of the bucket in the state.
+
+        Raises:
+            RecordError: A message does not contain a value, and no row of its key was read before.
+            KdslError: The state was stored by another key, in other buckets, or with other columns.
+        """
         import pandas as pd  # type: ignore[import-untyped]
 
         del timerValues
@@ -166,6 +171,8 @@ class UpsertProcessor(StatefulProcessor):
 
     def _check(self, schema: pa.Schema) -> None:
         """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
+
+        The key and the number of buckets are stored if the state has none.
 
         Raises:
             KdslError: It was not.

@@ -26,8 +26,8 @@ _KINDS = pa.array(ROW_KINDS)
 def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
 
-    The rows of a plan without upserts are passed on unchanged. Buffered rows are written at the end of the task at the
-    latest: no row waits when a micro-batch has ended.
+    Buffered rows are written at the end of the task at the latest: no row waits when a micro-batch has ended. The rows
+    of a plan without upserts are passed on unchanged.
 
     Args:
         batches: The plan's columns; without the row kind if the plan is not a changelog and all rows are upserts.

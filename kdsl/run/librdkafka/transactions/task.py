@@ -123,7 +123,11 @@ def write_transactionally(
 def _begin_transaction(
     spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str], batch: int
 ) -> OwnedProducer | None:
-    """Begin a transaction with the token in it and return its producer; None if the batch has been written."""
+    """Begin a transaction with the token in it and return its producer; None if the batch has been written.
+
+    Raises:
+        ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
+    """
     owned = _take_pooled(settings, spec, batch)
     for fresh in (False, True) if owned else (True,):
         if fresh:
@@ -181,7 +185,7 @@ def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> 
 
 
 def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: int) -> None:
-    """Refuse a task of an earlier run before it acquires its id, which would fence a writer of the present run.
+    """Check that a task is not one of an earlier run, before it acquires its id and fences a writer of the present run.
 
     Raises:
         ExactlyOnceError: A later run has acquired the ids.

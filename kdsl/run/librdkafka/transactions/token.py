@@ -326,7 +326,11 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
 
 
 def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
-    """Refuse a second write with the same write id, which would be taken for the first one and skipped."""
+    """Check that a write is not the second one with its write id, which would be taken for the first one and skipped.
+
+    Raises:
+        ExactlyOnceError: It is.
+    """
     if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
         return
     if token.plan not in plans:
