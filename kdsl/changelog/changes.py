@@ -63,7 +63,7 @@ class Changelog:
                 )
 
     def dedupe(self) -> DataFrame:
-        """The last change of each key: ``+U`` with the current row of the key, or ``-D``.
+        """Compute the last change of each key: ``+U`` with the current row of the key, or ``-D``.
 
         Raises:
             ChangelogError: The DataFrame is a stream, whose last changes are known only within a batch.
@@ -197,7 +197,7 @@ class Changelog:
 
 
 def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
-    """The content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
+    """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
 
     Args:
         rows: The rows, from which the query is known in any thread.
@@ -214,6 +214,6 @@ def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:
-    """The id of a checkpoint's query; None before its first start."""
+    """Read the id of a checkpoint's query; None before its first start."""
     text = checkpoint.folder.read("metadata")
     return None if text is None else str(json.loads(text)["id"])

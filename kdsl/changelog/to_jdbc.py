@@ -50,7 +50,7 @@ T = TypeVar("T")
 def jdbc(
     url: str, table: str, properties: Mapping[str, str] | None = None, *, dialect: Dialect | None = None
 ) -> JdbcTarget:
-    """A database table, to which changelogs are applied.
+    """Name a database table, to which changelogs are applied; no connection is opened yet.
 
     The table must exist and have the changelog's columns; for Postgres also a primary key or unique constraint on the
     columns of the key. In the table's schema kdsl creates staging tables, which it drops again, and the table
@@ -75,13 +75,13 @@ def jdbc(
 
 
 def _wrap_secrets(properties: Mapping[str, object]) -> Mapping[str, str | Secret]:
-    """Properties, with each plain-text secret in a `Secret`, which is never shown."""
+    """Put each plain-text secret among properties into a `Secret`, which is never shown."""
     plain = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in properties.items()}
     return {name: Secret(value) if contains_secret(name, value) else value for name, value in plain.items()}
 
 
 def _wrap_url(url: str | Secret) -> str | Secret:
-    """An address; a `Secret` if it contains a plain-text password."""
+    """Put an address into a `Secret` if it contains a plain-text password."""
     return Secret(url) if isinstance(url, str) and has_literal_secret(url) else url
 
 
@@ -122,7 +122,7 @@ class JdbcTarget:
 
     @_translate_java_errors
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for sessions of Spark Connect, and check that the table can be read.
+        """Check that the session is a classic one and that the table can be read; load the driver.
 
         Raises:
             ChangelogError: The session is one of Spark Connect, or the table cannot be read.
@@ -139,7 +139,7 @@ class JdbcTarget:
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer; also drops the staging tables of an interrupted batch."""
+        """Read the number of the last batch of a writer, and drop the staging tables of an interrupted batch."""
         batches = self._in_schema(BATCHES)
         with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
@@ -148,7 +148,12 @@ class JdbcTarget:
 
     @_translate_java_errors
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Stage changes, and apply them to the table in one transaction."""
+        """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
+
+        Raises:
+            ChangelogError: The database reports an error, the table has another batch with this number, or it does not have
+                a column of the changelog.
+        """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
         with self._connect(spark) as connection:
             if batch is not None:
@@ -207,7 +212,7 @@ class JdbcTarget:
         raise AssertionError  # the last try returns or raises
 
     def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
-        """The table's columns, by the names of the changelog's.
+        """Return the table's columns by the names of the changelog's, which may differ in letter case.
 
         Args:
             existing: The columns of the table.
@@ -261,7 +266,7 @@ class JdbcTarget:
                 java.close()
 
     def describe_error(self, error: Exception) -> ChangelogError:
-        """An error of Java as an error of kdsl, whose message contains no secret."""
+        """Convert an error of Java to one of kdsl, whose message contains no secret."""
         java = getattr(error, "java_exception", None)
         reason = str(error) if java is None else str(java.getMessage() or java)
         lines = (line.strip() for line in reason.splitlines())
@@ -325,7 +330,7 @@ class _Staging:
         self._upserted: list[tuple[Statements, str]] = []
 
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Fill the staging tables.
+        """Create and fill the staging tables.
 
         Returns:
             The statements that delete, and those that update and insert.
@@ -353,7 +358,7 @@ class _Staging:
         return first, upserts
 
     def free_unique_values(self) -> list[str]:
-        """Statements that remove unique values which rows of the batch may swap; empty if that is not possible."""
+        """Write statements that remove unique values which rows of the batch may swap; none except for Postgres."""
         if product(_unwrap(self._target.url)) != "postgresql":
             return []
         unique = self._connection.unique_columns(self._target.table)
@@ -367,7 +372,7 @@ class _Staging:
         return updates
 
     def drop(self) -> None:
-        """Drop the staging tables."""
+        """Drop the staging tables; errors are ignored, because the next start drops the remaining ones."""
         for stage in self._stages:
             with suppress(Exception):  # the next start drops the remaining ones
                 self._connection.drop(stage)

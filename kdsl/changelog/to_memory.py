@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def memory() -> MemoryTable:
-    """An empty table in the memory of this process, to which changelogs are applied.
-
-    A query can continue from its checkpoint only with the same table in the same process; another process needs a new
-    checkpoint.
-    """
+    """Create an empty table in the memory of this process, to which changelogs are applied."""
     return MemoryTable()
 
 
@@ -44,7 +40,7 @@ class MemoryTable:
         return f"memory() with {len(self)} rows"
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as values by column, sorted by key if the values of keys can be compared."""
+        """Copy the rows, as values by column, sorted by key if the values of keys can be compared."""
         with self._lock:
             items = list(self._rows.items())
         with suppress(TypeError):
@@ -52,13 +48,13 @@ class MemoryTable:
         return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """The row of a key; None if there is none."""
+        """Copy the row of a key; None if there is none."""
         with self._lock:
             row = self._rows.get(tuple(map(_hashable, key)))
         return None if row is None else dict(row)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows as a DataFrame.
+        """Create a DataFrame of the rows.
 
         Raises:
             ChangelogError: Nothing was applied yet, and the columns are unknown.
@@ -68,7 +64,7 @@ class MemoryTable:
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for streams of Spark Connect, whose batches are processed on the server.
+        """Check that it is not a stream of Spark Connect, whose batches are processed on the server.
 
         Raises:
             ChangelogError: It is a stream of Spark Connect.

@@ -75,7 +75,10 @@ def _targets(target: str) -> tuple[list[Table], list[Problem]]:
 
 
 def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
-    """The problems of a table, each once; one that only prevents writing a table that can be read is a warning."""
+    """Return the problems of a table, each once.
+
+    One that only prevents writing is a warning if the table can be read.
+    """
     by_direction = {d: problems(table.definition, d) for d in directions}
     unique = list(dict.fromkeys(p for each in by_direction.values() for p in each))
     unique = [p for p in unique if p.severity == "error" or attrs.evolve(p, severity="error") not in unique]

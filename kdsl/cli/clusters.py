@@ -101,7 +101,7 @@ def cluster_from_options(
     registry: str | None = None,
     registry_properties: list[str] | None = None,
 ) -> Cluster | None:
-    """The cluster that a command's options describe; None if they describe none.
+    """Build the cluster that a command's options describe; None if they describe none.
 
     Args:
         bootstrap: The brokers; they override those of the document.

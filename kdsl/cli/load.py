@@ -27,7 +27,7 @@ class TargetError(KdslError):
 
 
 def tables(target: str) -> list[Table]:
-    """The tables of a target.
+    """Load the tables of a target; a Python file or module is imported.
 
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
@@ -71,7 +71,7 @@ def script(path: str | Path) -> Script:
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """Read a file.
+    """Read a file with a function, after checking that it exists.
 
     Raises:
         TargetError: The file does not exist, or cannot be read.
@@ -93,7 +93,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def table(target: str) -> Table:
-    """The one table of a target.
+    """Load the one table of a target.
 
     Raises:
         TargetError: There is no table, or there are several and none was named.
@@ -160,7 +160,7 @@ def _import_error(source: str, error: BaseException) -> ResolveError:
 
 
 def _of_module(module: ModuleType) -> dict[str, Table]:
-    """The tables of a module by the names of their classes and variables."""
+    """Collect the tables of a module by the names of their classes and variables."""
     tables = {name: _table(value, module.__name__) for name, value in vars(module).items()}
     return {name: table for name, table in tables.items() if table is not None}
 

@@ -121,7 +121,7 @@ def run(
 
 @contextmanager
 def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
-    """Serve the metrics of all queries if a port is given.
+    """Serve the metrics of all queries while the body runs, if a port is given.
 
     Raises:
         BadParameter: The port cannot be opened.

@@ -115,7 +115,10 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 
 
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
-    """The path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine."""
+    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
+
+    A location that no machine can read, or a fetch that fails, is recorded as a problem.
+    """
     if reason := explain_unreachable(location):
         draft.add_error(
             "sasl-kerberos",
@@ -130,7 +133,7 @@ def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: 
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Configure the identity provider as clients of Kafka 3.9 need it, too: credentials among the login's options."""
+    """Add the credentials to the login's options, as clients of Kafka 3.9 need them; return the system properties."""
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):
         return {}

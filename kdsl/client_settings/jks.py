@@ -51,7 +51,7 @@ def is_jceks(data: bytes) -> bool:
 
 
 def read_jks(data: bytes, password: str | None) -> list[Entry]:
-    """The entries of a store.
+    """Parse a store, and return its entries.
 
     Args:
         data: The file.
@@ -135,7 +135,7 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
 
 
 def _der(data: bytes, at: int) -> tuple[int, int]:
-    """The start and end of the content of the DER value at an index.
+    """Find the start and end of the content of the DER value at an index.
 
     Raises:
         JksError: The value is damaged.

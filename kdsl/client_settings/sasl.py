@@ -46,7 +46,7 @@ def asks_for_kerberos(draft: SettingsDraft) -> bool:
 
 
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
-    """Translate the settings of SASL."""
+    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems."""
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol"):
@@ -207,7 +207,7 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, to librdkafka."""
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",
@@ -306,7 +306,10 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
-    """Translate the client's id, secret and scope, from their settings or from the options of the login module."""
+    """Translate the client's id, secret and scope, from their settings or from the options of the login module.
+
+    If they are ``needed``, a missing id or secret is recorded as an error.
+    """
     for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
         target = _RENAMED.get(name, name)
         value = draft.java.get(name) or options.get(option)

@@ -36,7 +36,7 @@ _PEM_TARGETS = {
 
 
 def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the settings of TLS."""
+    """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems."""
     names = [name for name in draft.java if name.startswith("ssl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol") or not names:
@@ -60,7 +60,10 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> None:
-    """Set the path of a file on this machine, or the content of a file that is fetched."""
+    """Set the path of a file on this machine, or the content of a file that is fetched.
+
+    Record a location without access.
+    """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
         if name in draft.librdkafka:  # for Java's settings it is reported already
@@ -95,7 +98,7 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 
 
 def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) -> str | None:
-    """Report everything that Java refuses about a store; return its location, or None if there is nothing to read."""
+    """Record everything that Java refuses about a store; return its location, or None if there is nothing to read."""
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
     inline = [text for text in texts if text in draft.java]

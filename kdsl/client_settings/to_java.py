@@ -59,7 +59,7 @@ class JavaSettings:
 def java_settings(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
 ) -> JavaSettings:
-    """What client properties mean to a Java client.
+    """Translate client properties for a Java client; mistakes become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
@@ -124,7 +124,7 @@ def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: st
 
 
 def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
-    """Warn of properties that only librdkafka has."""
+    """Record warnings about properties that only librdkafka has."""
     for key in librdkafka_only:
         java = librdkafka.JAVA.get(key)
         draft.add_warning(

@@ -69,7 +69,7 @@ class LibrdkafkaSettings:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
-        """The settings to create a client with.
+        """Merge defaults, preferences and the user's settings to those with which a client is created.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
@@ -85,7 +85,7 @@ class LibrdkafkaSettings:
 def consumer_settings(
     properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
 ) -> LibrdkafkaSettings:
-    """Translate client properties for librdkafka's consumer.
+    """Translate client properties for librdkafka's consumer; mistakes become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
@@ -186,7 +186,10 @@ def _translate_fetch(draft: SettingsDraft) -> None:
 
 
 def _translate_idempotence(draft: SettingsDraft) -> None:
-    """Apply Java's rules: acks and retries that do not allow idempotence switch it off, unless it was asked for."""
+    """Apply Java's rules for acks and retries that do not allow idempotence.
+
+    They switch it off; if it was set to true, they are recorded as errors.
+    """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)
     acks, retries, requests = draft.value("acks") or "all", draft.number("retries", 1), draft.number(flight, 5)

@@ -106,13 +106,13 @@ class Classes:
         return frozenset(self._taken)
 
     def reserve_name(self, name: str, kind: str) -> str:
-        """Reserve a name for one more class or alias."""
+        """Reserve a name for one more class or alias, and return it; a name that is taken gets a suffix."""
         unique = class_name(name, self._taken, kind)
         self._taken.add(unique)
         return unique
 
     def record(self, draft: TableDraft, path: Path, kind: t.DataType) -> Record | None:
-        """The class for a type at a path; None if the type needs none."""
+        """Return the class for a type at a path; None if the type needs none."""
         return self._records.get(_signature(draft, path, kind))
 
     def _class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
@@ -133,7 +133,7 @@ class Classes:
     def _class_types(
         self, draft: TableDraft, path: Path, kind: t.DataType
     ) -> Iterator[tuple[TableDraft, Any, Path, t.DataType]]:
-        """The records and enumerations of a type with their paths, nested ones first."""
+        """Yield the records and enumerations of a type with their paths, nested ones first."""
         for step, child in child_types(kind):
             yield from self._class_types(draft, (*path, step), child)
         if (isinstance(kind, t.Row) and kind.fields) or _is_enumeration(draft, path, kind):
@@ -199,7 +199,7 @@ class Annotations:
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
-        """The annotation of a type.
+        """Build the annotation of a type.
 
         Args:
             draft: The table.
@@ -214,7 +214,7 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """The annotation without None, and the type if it cannot be derived from the annotation."""
+        """Build the annotation without None; also return the type if it cannot be derived from the annotation."""
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
@@ -245,7 +245,7 @@ class Annotations:
                 return self._leaf(kind, non_null)
 
     def sql_type(self, kind: t.DataType) -> str:
-        """The call that declares a type inside ``Annotated``."""
+        """Write the call that declares a type inside ``Annotated``; its name is imported."""
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
     def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
@@ -286,12 +286,12 @@ class Annotations:
         return Annotation(self._aliases[key], null=annotation.null)
 
     def aliases(self) -> Iterator[str]:
-        """The source of the aliases that were added since the last call."""
+        """Yield the source of the aliases that were added since the last call."""
         yield from self._waiting
         self._waiting = []
 
     def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
-        """The source of the classes."""
+        """Yield the source of the classes."""
         written: set[str] = set()
         for draft in drafts:
             for column in _columns_with_classes(draft):
@@ -349,7 +349,7 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """The source of a default.
+        """Write the source of a default.
 
         Raises:
             CodegenError: The value has no literal.

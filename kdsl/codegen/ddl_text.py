@@ -19,9 +19,7 @@ from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
-    """A table as a ``CREATE TABLE`` statement of Flink's SQL.
-
-    What Flink's SQL cannot express (the default of a column) is listed in comments above it.
+    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL.
 
     Raises:
         ResolveError: The table has problems.
@@ -31,7 +29,7 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a script, and notes on what it does not contain; see `to_ddl`."""
+    """Write tables as a script, and return it with notes on what it does not contain; see `to_ddl`."""
     statements, all_notes = [], list[str]()
     for table in tables:
         statement, notes = _statement(table)
@@ -65,7 +63,7 @@ def _losses(table: TableDef) -> Iterator[str]:
 
 
 def literal(string: str) -> str:
-    """A string as a literal of SQL."""
+    """Write a string as a literal of SQL."""
     return "'{}'".format(string.replace("'", "''"))
 
 
@@ -83,7 +81,7 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """A computed column's expression, in a form that means the same in Flink if one is known.
+    """Write a computed column's expression, in a form that means the same in Flink if one is known, else with a note.
 
     Raises:
         CodegenError: The column is computed by a Python function that calls Spark.
@@ -107,7 +105,7 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _translate(text: str, types: dict[str, t.DataType]) -> TypedSql | None:
-    """An expression of Flink's SQL in Spark's, with its type; None if it is not one."""
+    """Translate an expression from Flink's SQL to Spark's, with its type; None if it is not one."""
     try:
         return translate_expression(text, types)
     except UntranslatableError:

@@ -66,7 +66,7 @@ class RelativePath(str):
 
     @classmethod
     def of(cls, path: str, folder: str) -> Self:
-        """The path of a file, for a module in a folder."""
+        """Create the path of a file, for a module in a folder."""
         self = cls(path)
         self.relative = PurePath(os.path.relpath(path, folder)).as_posix()
         return self
@@ -123,7 +123,7 @@ def check_members(row: t.Row) -> None:
 
 
 def comment_lines(note: str) -> list[str]:
-    """A note as the lines of a comment; unprintable characters, which would break the document, are escaped."""
+    """Split a note into the lines of a comment, and escape unprintable characters, which would break the document."""
     return [
         "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
         for line in note.splitlines()

@@ -22,7 +22,7 @@ _BOUNDARIES = ("startup", "bounded")
 
 
 def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
-    """Where a read starts or ends, as one value.
+    """Combine the options of a start or an end to one value.
 
     Args:
         options: The connector's options.
@@ -64,7 +64,10 @@ class Arguments:
         self.notes: list[str] = []
 
     def options(self, options: KafkaOptions) -> Iterator[str]:
-        """The arguments of the connector's options that differ from their defaults, except the topic."""
+        """Yield the arguments of the connector's options that differ from their defaults, except the topic.
+
+        What was omitted is added to the notes.
+        """
         for a in options.declarations():
             value = getattr(options, a.name)
             side = a.name.partition("_")[0]
@@ -83,19 +86,19 @@ class Arguments:
                 yield f"{a.name}={self._value(value)}"
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
-        """The argument that names the topics."""
+        """Yield the argument that names the topics."""
         if len(options.topic) == 1:
             yield f"topic={string_literal(options.topic[0])}"
         elif options.topic:
             yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
-        """The argument of a format."""
+        """Yield the argument of a format."""
         if chosen is not None:
             yield self._format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """The arguments of the client's properties."""
+        """Yield the arguments of the client's properties."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -116,7 +119,7 @@ class Arguments:
 
 
 def _import_module(cls: type) -> str:
-    """The module from which a user imports a format."""
+    """Find the module from which a user imports a format."""
     import kdsl
 
     return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__

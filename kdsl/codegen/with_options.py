@@ -9,7 +9,7 @@ from kdsl.errors import fail_on, listing
 
 
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
-    """The options of a table.
+    """Collect the options of a table for a ``WITH`` clause or a YAML document.
 
     Args:
         table: The table.

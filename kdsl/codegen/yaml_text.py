@@ -26,9 +26,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(table: TableDef) -> str:
-    """A table as a YAML document, which `kdsl.load_tables` reads.
-
-    What a document cannot express (the default of a column) is listed in comments at its top.
+    """Write a table as a YAML document, which `kdsl.load_tables` reads.
 
     Raises:
         ResolveError: The table has problems.
@@ -39,7 +37,7 @@ def to_yaml(table: TableDef) -> str:
 
 
 def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a document, and notes on what it does not contain; see `to_yaml`."""
+    """Write tables as a document, and return it with notes on what it does not contain; see `to_yaml`."""
     notes: list[str] = []
     document = {"tables": [_table(table, notes) for table in tables]}
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

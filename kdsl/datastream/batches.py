@@ -35,7 +35,11 @@ class BatchMapper:
         self._function, self._name, self._row, self._optional = function, name, row, optional
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
+        """Yield the rows of a task that the function makes of its batches.
+
+        Raises:
+            FunctionResultError: The function failed, or its result does not match the declaration.
+        """
         schema = arrow_schema(self._row)
         for batch in batches:
             for result in self._call(batch):
@@ -65,7 +69,7 @@ class BatchMapper:
             ) from e
 
     def _match_schema(self, result: pa.RecordBatch, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A result with exactly the declared columns and types.
+        """Convert a result to exactly the declared columns and types.
 
         Args:
             result: A batch that the function returned.
@@ -135,7 +139,11 @@ class ColumnAppender:
         self._columns, self._visible = dict(columns), list(visible)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches of a task, with the new columns."""
+        """Yield the batches of a task with the new columns.
+
+        Raises:
+            FunctionResultError: A function failed, or its result cannot become the column.
+        """
         calls = {name: (_ByRow if column.by_row else _ByBatch)(column) for name, column in self._columns.items()}
         for batch in batches:
             visible, extended = batch.select(self._visible), batch
@@ -159,7 +167,7 @@ class _Answer:
 
     @classmethod
     def of(cls, function: Callable[[Any], Any], argument: object) -> _Answer:
-        """Call the function."""
+        """Call a function, and keep its result or its error."""
         try:
             return cls(function(argument))
         except Exception as e:  # noqa: BLE001 (the function is the user's)
@@ -187,7 +195,11 @@ class _ByBatch:
         return self._array(answer.value, kind, batch)
 
     def _array(self, result: Any, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-        """A result as an Arrow array of the column's type."""
+        """Convert a result to an Arrow array of the column's type.
+
+        Raises:
+            FunctionResultError: It cannot be converted, or has another length than the batch.
+        """
         try:
             array = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -252,7 +264,7 @@ class _ByRow(_ByBatch):
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
-    """The rows of a batch as Spark's rows."""
+    """Convert the rows of a batch to Spark's rows."""
     from pyspark.sql import Row
 
     make = Row(*batch.schema.names)

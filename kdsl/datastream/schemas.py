@@ -133,7 +133,9 @@ class SimpleStringSchema(MessageSchema):
 def kafka_schema(
     name: str, kind: Literal["Serializer", "Deserializer"], where: Where, column: str = ""
 ) -> MessageSchema:
-    """The schema of one of Kafka's own serializers or deserializers.
+    """Return the schema of one of Kafka's own serializers or deserializers.
+
+    An unknown name becomes a problem of the schema.
 
     Args:
         name: The class name, with or without the package.
@@ -156,7 +158,7 @@ def kafka_schema(
 
 
 def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.Row:
-    """Columns as a row type.
+    """Convert columns, as the user wrote them, to a row type.
 
     Args:
         columns: The user's columns.

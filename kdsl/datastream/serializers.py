@@ -96,14 +96,16 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """A fluent builder of a serializer."""
+        """Create a fluent builder of a serializer."""
         return KafkaRecordSerializationSchemaBuilder()
 
     @classmethod
     def of(
         cls, function: RecordSerializer, *, topic: str | None = None, topics: Sequence[str] = ()
     ) -> KafkaRecordSerializationSchema:
-        """Records that a function makes, with topic, partition, key, value, headers and timestamp.
+        """Describe records that a function makes, with topic, partition, key, value, headers and timestamp.
+
+        Mistakes are reported when the sink is built.
 
         Args:
             function: Gets Arrow batches of the DataFrame; returns batches with some of the columns ``topic`` (string),
@@ -121,7 +123,7 @@ class KafkaRecordSerializationSchema:
         return cls(topic=topic, topics=tuple(topics), function=function, problems=tuple(problems), where=where)
 
     def describe(self) -> list[str]:
-        """Lines for ``explain``: what the plan does not contain."""
+        """Return lines for ``explain``: what the plan does not contain."""
         if self.function is not None:
             return [f"records by {function_name(self.function)}"]
         return [f"{name} = {expression.text}" for name, expression in self.row_expressions().items()]
@@ -191,7 +193,10 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set_schema("value", schema, "set_kafka_value_serializer")
 
     def set_partitioner(self, partitioner: str | Partitioner) -> Self:
-        """Set ``default``, ``fixed``, ``round-robin``, or a function (see `kdsl.callbacks`) or its name."""
+        """Set ``default``, ``fixed``, ``round-robin``, or a function (see `kdsl.callbacks`) or its name.
+
+        `build` reports a function that executors cannot import.
+        """
         if callable(partitioner):
             try:
                 partitioner = import_name(partitioner)

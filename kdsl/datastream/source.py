@@ -209,7 +209,7 @@ class KafkaSource(Endpoint):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """A fluent builder of a source."""
+        """Create a fluent builder of a source."""
         return KafkaSourceBuilder()
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -323,7 +323,7 @@ class KafkaSource(Endpoint):
         )
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Problems of a source that no table can have."""
+        """Report problems of a source that no table can have."""
         sites = self._call_sites
         yield from self._topic_problems()
         if self.deserializer is None:
@@ -511,7 +511,7 @@ def _is_topic_partition(value: object) -> bool:
 
 
 def _initializer(value: Initializer | None) -> OffsetsInitializer | None:
-    """An initializer; a function becomes a custom one."""
+    """Return an initializer; a function becomes a custom one."""
     if value is None or isinstance(value, OffsetsInitializer):
         return value
     return OffsetsInitializer.custom(value)

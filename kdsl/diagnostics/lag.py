@@ -123,7 +123,7 @@ class LagReader:
             consumer.close()
 
     def group_positions(self, group: str) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed.
+        """Ask the brokers for the offsets that a group has committed.
 
         Raises:
             LagError: The group does not exist, or has committed nothing.
@@ -142,7 +142,7 @@ class LagReader:
         raise LagError(f"{self._cluster.bootstrap_servers} has no group {group!r}{nearest(group, known)}{has}")
 
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
-        """The topics that a table reads."""
+        """List the topics that a table reads; for a pattern, ask the brokers which ones it matches."""
         if pattern is None:
             return list(names)
         return [name for name in self._admin.names() if re.fullmatch(pattern, name)]
@@ -200,7 +200,7 @@ class LagReader:
     def _ages(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """The age of each partition's first record at or after an offset, in seconds."""
+        """Read the first record at or after an offset of each partition, and return its age in seconds."""
         if not nexts:
             return {}
         if needs_jvm(self._cluster):

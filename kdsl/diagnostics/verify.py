@@ -103,7 +103,7 @@ def compare(
 
 
 def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
-    """A row for each record: its position, and the hashes of its identity and of its key (null without one).
+    """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
     Raises:
         VerifyError: The table does not have a column that identifies records.

@@ -23,7 +23,10 @@ _STARTING = 100
 
 
 def main() -> None:
-    """Wait for the end of the owner, and clean up after it."""
+    """Wait for the end of the owner; then kill the processes that it left, and remove the folder.
+
+    An owner that writes to standard input has detached its processes: nothing is killed.
+    """
     mark, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.stdin.buffer.read():

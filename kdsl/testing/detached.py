@@ -129,7 +129,7 @@ class DetachedKafka:
     services: tuple[DetachedService, ...] = ()
 
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that still run."""
+        """Return the ids of the brokers that still run."""
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
@@ -162,7 +162,9 @@ def _process(pid: int, mark: str) -> psutil.Process | None:
 
 
 def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """The Kafka that was started with a name and not stopped since; its brokers may have died meanwhile.
+    """Read the record of the Kafka that was started with a name and not stopped since.
+
+    Its brokers may have died meanwhile.
 
     Raises:
         LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
@@ -221,7 +223,7 @@ def start(
 
 
 def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """Stop the Kafka that was started with a name.
+    """Stop the Kafka that was started with a name, and remove its record and temporary data.
 
     Returns:
         The stopped Kafka, or None if none was running.
@@ -237,7 +239,7 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 
 
 def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
-    """Start a registry for a running Kafka and record it, unless it has one that runs."""
+    """Start a registry for a running Kafka and record it, unless it has one that runs; return the Kafka with it."""
     if known.registry is not None:
         if known.registry.running:
             return known
@@ -305,7 +307,7 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
 
 
 def _cluster_file(kafka: LocalKafka) -> Path:
-    """Write the cluster and the login of its first user to a file."""
+    """Write the cluster and the login of its first user to a file, and return its path."""
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}

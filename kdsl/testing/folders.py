@@ -10,7 +10,7 @@ from kdsl.testing.errors import LocalKafkaError
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder and its parents, or say which one cannot be made.
+    """Create a folder and its parents if they do not exist, and return it.
 
     Raises:
         LocalKafkaError: The folder cannot be written to.
@@ -26,7 +26,7 @@ def make_folder(path: Path) -> Path:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; it ends with the process that holds it.
+    """Hold a lock between processes; it ends with the process that holds it. The file is created.
 
     Raises:
         LocalKafkaError: This operating system has no such locks (Windows).

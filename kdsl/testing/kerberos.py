@@ -23,7 +23,7 @@ _FIX = "install them, on Debian and Ubuntu: apt-get install krb5-kdc krb5-admin-
 
 
 def missing_programs() -> list[str]:
-    """The programs of a KDC that are missing on this machine."""
+    """List the programs of a KDC that are missing on this machine."""
     return [name for name in _PROGRAMS if _program(name) is None]
 
 
@@ -55,7 +55,7 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Make the realm and start its KDC.
+        """Create the realm and start its KDC.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.

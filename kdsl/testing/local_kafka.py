@@ -128,12 +128,12 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """All that a confluent-kafka client needs to connect and log in as the first user."""
+        """The settings that a confluent-kafka client needs to connect and log in as the first user."""
         return self.client_of(self.bootstrap_servers).client_properties
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """What a declaration needs to log in as the first user, by Java's names."""
+        """The properties that a declaration needs to log in as the first user, by Java's names."""
         return self.client_of(self.bootstrap_servers).java_properties
 
     @property
@@ -168,7 +168,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """What the JVM of a Java client needs (``-Dname=value``): the location of krb5.conf, the URLs of tokens."""
+        """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens."""
         return self._site.jvm(self.security)
 
     @property
@@ -187,7 +187,7 @@ class LocalKafka(LocalService, RunningKafka):
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def through(self, security: Security, user: str | None = None) -> RunningKafka:
-        """The same cluster with another kind of login, or as another user.
+        """Return the same cluster with another kind of login, or as another user.
 
         Args:
             security: One of the declared kinds, or ``"plaintext"``, which is always open.
@@ -205,7 +205,7 @@ class LocalKafka(LocalService, RunningKafka):
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
-        """A client of a cluster with the same login at another address, as the first user."""
+        """Return a client of a cluster with the same login at another address, as the first user."""
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
     def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
@@ -288,16 +288,16 @@ class LocalKafka(LocalService, RunningKafka):
             node.thaw()
 
     def port(self, broker: int = 1) -> int:
-        """The port of one broker for clients."""
+        """Return the port of one broker for clients."""
         self._node(broker)
         return self._ports[broker].clients[self.security[0]]
 
     def pid(self, broker: int = 1) -> int | None:
-        """The process id of one broker, or None while it does not run."""
+        """Return the process id of one broker, or None while it does not run."""
         return self._node(broker).pid
 
     def log(self, broker: int = 1) -> str:
-        """All that one broker has logged."""
+        """Read all that one broker has logged."""
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:
@@ -454,5 +454,5 @@ def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
 
 
 def _ways(security: Sequence[Security]) -> tuple[Security, ...]:
-    """All ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
+    """Return all ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
     return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

@@ -107,7 +107,7 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """A client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
+        """Create a client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 

@@ -91,16 +91,16 @@ class RunningKafka:
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """All that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
+        """The settings that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
         return {"bootstrap.servers": self.bootstrap_servers, **self._login}
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """What a declaration needs to log in, by Java's names: ``Cluster(kafka.bootstrap_servers, properties=…)``."""
+        """The properties of a login, by Java's names: ``Cluster(kafka.bootstrap_servers, properties=…)``."""
         return dict(self._java)
 
     def admin(self) -> AdminClient:
-        """An ``AdminClient``, made once."""
+        """Return an ``AdminClient``, created once."""
         if self._admin is None:
             self._admin = AdminClient({**self.client_properties, **_EAGER})
         return self._admin
@@ -177,7 +177,7 @@ class RunningKafka:
             _all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic; a topic that is deleted and created again has another one.
+        """Ask for the id of a topic; a topic that is deleted and created again has another one.
 
         Raises:
             LocalKafkaError: There is no such topic.
@@ -187,7 +187,7 @@ class RunningKafka:
         return str(described.topic_id)
 
     def start_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the first record of each partition.
+        """Ask for the offset of the first record of each partition.
 
         Raises:
             LocalKafkaError: There is no such topic.
@@ -195,7 +195,7 @@ class RunningKafka:
         return self._offsets(name, _EARLIEST)
 
     def end_offsets(self, name: str, *, committed: bool = False) -> dict[int, int]:
-        """The offset after the last record of each partition.
+        """Ask for the offset after the last record of each partition.
 
         Args:
             name: The topic.
@@ -254,7 +254,7 @@ class RunningKafka:
         return placed
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message[bytes, bytes]]:
-        """All records that a topic holds now, by partition and offset.
+        """Read all records that a topic holds now, by partition and offset.
 
         Args:
             topic: The topic.
@@ -349,7 +349,7 @@ class RunningKafka:
         _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _leaders(self, name: str) -> int | None:
-        """How many partitions have a leader; None if there is no such topic."""
+        """Ask how many partitions have a leader; None if there is no such topic."""
         try:
             described = _only(self.admin().describe_topics(TopicCollection([name])))
         except KafkaException as error:
@@ -387,5 +387,5 @@ def _text(error: KafkaException) -> str:
 
 
 def topic_list(topics: Mapping[str, int] | Iterable[str]) -> dict[str, int]:
-    """Topics with their numbers of partitions; a bare name has one."""
+    """Return topics with their numbers of partitions; a bare name has one."""
     return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)

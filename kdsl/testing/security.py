@@ -111,7 +111,7 @@ class Site:
                 del self.__dict__[name]
 
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
-        """The system properties that the JVM of a broker or a client needs."""
+        """Return the system properties that the JVM of a broker or a client needs."""
         properties = {}
         if "kerberos" in kinds:
             properties["java.security.krb5.conf"] = str(self.realm.config)
@@ -147,7 +147,7 @@ class Kind:
 
 
 def jaas(module: str, **options: str) -> str:
-    """The text of ``sasl.jaas.config`` for one of Kafka's login modules."""
+    """Write ``sasl.jaas.config`` for one of Kafka's login modules."""
     return Login(MODULES[module], options).text()
 
 

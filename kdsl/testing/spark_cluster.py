@@ -99,7 +99,7 @@ class SparkCluster(LocalService):
 
     @property
     def settings(self) -> dict[str, str]:
-        """All that a session needs to run on this cluster, as Spark's configuration.
+        """The settings that a session needs to run on this cluster, as Spark's configuration.
 
         Raises:
             SparkClusterError: It is not started.
@@ -117,7 +117,7 @@ class SparkCluster(LocalService):
         }
 
     def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
-        """A session's builder with `settings`, and more settings on top.
+        """Create a session's builder with `settings`, and more settings on top.
 
         Executors run the Python that ``PYSPARK_PYTHON`` names; if it is not set, it is set to this one, and
         ``SPARK_LOCAL_IP`` to the loopback address.
@@ -160,7 +160,7 @@ class SparkCluster(LocalService):
         self._processes = {}
 
     def executors(self) -> list[Executor]:
-        """The executors that run now, of all applications.
+        """List the executors that run now, of all applications.
 
         Raises:
             SparkClusterError: It is not started.
@@ -226,7 +226,7 @@ class SparkCluster(LocalService):
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """All that the master (0) or a worker has logged."""
+        """Read all that the master (0) or a worker has logged."""
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:
@@ -269,5 +269,9 @@ class SparkCluster(LocalService):
         )
 
     def _wait(self, process: int, message: str) -> None:
-        """Wait until a process has logged a message."""
+        """Wait until a process has logged a message.
+
+        Raises:
+            SparkClusterError: The process ended, or did not log it in time.
+        """
         self._processes[process].wait_until(lambda: message in self.log(process), self._timeout, SparkClusterError)

@@ -76,7 +76,7 @@ def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) 
 
 
 def log_dir(data_dir: Path, node_id: int) -> Path:
-    """The folder that holds the partitions of one broker."""
+    """The path of the folder that holds the partitions of one broker."""
     return data_dir / f"node-{node_id}"
 
 
@@ -127,7 +127,7 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
 
 
 def _new_id() -> str:
-    """A new id in Kafka's form; ids that start with '-' are skipped, because Kafka's tools read them as options."""
+    """Create an id in Kafka's form; ids that start with '-' are skipped, because Kafka's tools read them as options."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

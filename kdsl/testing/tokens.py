@@ -49,7 +49,7 @@ class TokenService:
         self._server: ThreadingHTTPServer | None = None
 
     def write_keys(self, path: Path) -> Path:
-        """Write the public keys (JWKS) to a file."""
+        """Write the public keys (JWKS) to a file, and return its path."""
         numbers = self._key.public_key().public_numbers()
         key = {
             "kty": "RSA",
@@ -63,7 +63,7 @@ class TokenService:
         return path
 
     def token(self, subject: str) -> str:
-        """A signed token."""
+        """Create a signed token for a subject."""
         now = int(time.time())
         claims = {
             "iss": "kdsl",
@@ -79,17 +79,17 @@ class TokenService:
 
     @property
     def url(self) -> str:
-        """Where tokens are asked for."""
+        """The URL at which clients request tokens."""
         assert self._port
         return f"http://127.0.0.1:{self._port}/token"
 
     def start(self) -> None:
-        """Start serving."""
+        """Start the server in threads of this process; the port is chosen if none was given."""
         self._server = serve(self._answer, self._port)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:
-        """Stop serving."""
+        """Stop the server, and close its port."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()

@@ -18,7 +18,7 @@ _NUMBERS: Mapping[int, Callable[[str], Any]] = {  # by the numbers of JDBC's typ
 
 
 def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
-    """The format of change data, and the rows inside.
+    """Detect the format of change data, and extract the rows inside.
 
     Args:
         objects: The messages.
@@ -35,7 +35,7 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
 
 
 def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """The rows of changes; empty if one of them is of another dialect."""
+    """Extract the rows of changes; none if one of the changes is of another dialect."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
@@ -64,7 +64,7 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
 
 
 def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
-    """A row, and the row before the change; only the fields that changed are in ``old``."""
+    """Yield a row, and the row before the change; only the fields that changed are in ``old``."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):
@@ -72,7 +72,7 @@ def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
 
 
 def _parse_numbers(row: Object, types: Any) -> Object:
-    """A row of Canal, whose values are all strings, with numbers for the numeric columns of the database."""
+    """Convert a row of Canal, whose values are all strings, to one with numbers for the database's numeric columns."""
     kinds = types if isinstance(types, dict) else {}
     return {name: _parse_number(value, kinds.get(name)) for name, value in row.items()}
 

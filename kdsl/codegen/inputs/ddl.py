@@ -9,7 +9,7 @@ from kdsl.flink_sql.load import script_definitions
 
 
 def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
-    """The tables that a script declares.
+    """Draft the tables that a script declares.
 
     Args:
         file: The script.

@@ -43,10 +43,7 @@ _CHOICES = ("oneOf", "anyOf", "allOf")
 def json_schema_draft(
     schema: Mapping[str, Any], *, topic: str = "", name: str = "", others: Mapping[str, Any] | None = None
 ) -> TableDraft:
-    """A table of the objects of a JSON Schema.
-
-    Properties that are not required are nullable. A value without a single type (``oneOf`` of several, ``{}``) is a
-    STRING that contains JSON.
+    """Draft a table of the objects of a JSON Schema.
 
     Args:
         schema: The schema, of type object.
@@ -98,7 +95,9 @@ class _Reader:
         self.notes: list[str] = []
 
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
-        """The column type of a schema; NOT NULL unless the schema itself allows null.
+        """Convert a schema to a column type; NOT NULL unless the schema itself allows null.
+
+        Defaults, hints and notes of its parts are collected in the reader.
 
         Args:
             schema: The schema.
@@ -217,7 +216,7 @@ class _Reader:
 
 
 def _qualify_references(schema: Any, name: str) -> Any:
-    """A schema whose references to itself contain its name."""
+    """Add a name to the references of a schema to itself, in a copy."""
     if isinstance(schema, list):
         return [_qualify_references(one, name) for one in schema]
     if not isinstance(schema, Mapping):

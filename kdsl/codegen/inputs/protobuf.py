@@ -38,7 +38,7 @@ def protobuf_draft(
     name: str = "",
     beside: str | None = None,
 ) -> TableDraft:
-    """A table of a message of a ``.proto`` file.
+    """Draft a table of a message of a ``.proto`` file.
 
     Args:
         file: The file.
@@ -69,7 +69,7 @@ def protobuf_draft(
 def draft_registered_protobuf(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, message: str = "", topic: str = "", name: str = ""
 ) -> TableDraft:
-    """A table of a message of a registered schema and what it imports; see `protobuf_draft`.
+    """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`.
 
     Raises:
         CodegenError: The schema cannot be compiled, or has no such message.
@@ -132,7 +132,7 @@ def _notes(descriptor: Any) -> Iterator[str]:
 
 
 def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """The names and comments of the messages and enums inside a message."""
+    """Yield the names and comments of the messages and enums inside a message."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):

@@ -35,7 +35,7 @@ def registry_draft(
     message: str = "",
     connector: ConnectorName = "kafka",
 ) -> TableDraft:
-    """A table of a subject's schema.
+    """Draft a table of a subject's schema.
 
     Args:
         subject: The subject, such as ``orders-value``.
@@ -58,7 +58,7 @@ def registry_draft(
 
 
 def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
-    """The table of a value with the subject of its key: an upsert table.
+    """Draft an upsert table of a value and the subject of its key.
 
     Raises:
         CodegenError: The value contains change data, or the registry has no subject for the key.
@@ -93,9 +93,7 @@ def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: 
 def draft_registered_schema(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, topic: str, name: str = "", message: str = ""
 ) -> TableDraft:
-    """A table of a registered schema and those that it references; see `registry_draft`.
-
-    Debezium's envelopes in Avro become a table of the rows inside them.
+    """Draft a table of a registered schema and those that it references; see `registry_draft`.
 
     Raises:
         CodegenError: The schema is of another type, or cannot be converted to a table.

@@ -68,11 +68,7 @@ def topic_draft(
     name: str = "",
     connector: ConnectorName | None = None,
 ) -> TableDraft:
-    """A table of a topic, inferred from its last records.
-
-    JSON objects, change data in them (Debezium's, Canal's, Maxwell's, GoldenGate's), messages of a schema registry (if
-    the cluster has one) and strings are recognized by their bytes; CSV is only read on request, because any string is
-    valid CSV.
+    """Draft a table of a topic, inferred from its last records.
 
     Args:
         topic: The topic.
@@ -145,7 +141,7 @@ def _check_upserts(
 
 
 def _cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """The topic's ``cleanup.policy``; empty if the user may not read it."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -153,7 +149,7 @@ def _cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """The bytes of key and value of the last records."""
+    """Read the bytes of key and value of the last records."""
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
@@ -186,7 +182,7 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 
 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer from bytes that name no schema; see `infer_side`.
+    """Infer format and columns from bytes that name no schema; see `infer_side`.
 
     Raises:
         CodegenError: Some messages are not JSON objects, or not changes of the requested format.
@@ -252,7 +248,7 @@ def _schema_id(message: bytes) -> int:
 
 
 def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
-    """The names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
+    """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
 
     Raises:
         CodegenError: No body contains a message of the schema.

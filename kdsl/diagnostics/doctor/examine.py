@@ -109,7 +109,7 @@ def _versions() -> Finding:
 
 
 def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
-    """Whether kdsl supports the installed PySpark, and was tested with it."""
+    """Check whether kdsl supports the installed PySpark, and was tested with it."""
     name, number = "Spark", pyspark_version()
     tested = spark_version(number)
     if tested is None:
@@ -133,7 +133,7 @@ def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
 
 
 def _without_login(cluster: Cluster) -> Cluster:
-    """The cluster without its login: the settings that librdkafka and Java's clients have in common."""
+    """Return the cluster without its login: the settings that librdkafka and Java's clients have in common."""
     properties = {key: value for key, value in cluster.properties.items() if not key.startswith(_LOGIN)}
     protocol = str(cluster.settings().get("security.protocol", "PLAINTEXT")).upper()
     properties["security.protocol"] = "SSL" if protocol in _TLS else "PLAINTEXT"

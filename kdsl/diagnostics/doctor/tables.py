@@ -24,7 +24,7 @@ _NEVER = str(2**63 - 1)
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
-    """The topics of a plan; for a pattern, those that it matches now."""
+    """List the topics of a plan; for a pattern, ask the brokers which ones it matches now."""
     if plan.topics.pattern is None:
         return list(plan.topics.names)
     readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)

@@ -118,7 +118,11 @@ class _CreateTableReader:
             self.fail_after_element(parts)
 
     def fail_after_element(self, parts: _TableElements) -> None:
-        """Fail because neither a comma nor the closing bracket follows an element."""
+        """Raise the error that neither a comma nor the closing bracket follows an element.
+
+        Raises:
+            StatementError: Always.
+        """
         last = parts.columns[-1] if parts.columns else None
         more: list[str] = []
         if isinstance(last, MetadataColumn):
@@ -126,7 +130,11 @@ class _CreateTableReader:
         self.reader.fail_unexpected([",", ")", *more], fatal=self.reader.at("WITH") or self.reader.at_end)
 
     def check_bracket(self, opened: Token) -> None:
-        """Fail if a clause begins where a column is expected: the opening bracket is not closed."""
+        """Check that no clause begins where a column is expected.
+
+        Raises:
+            StatementError: One does: the opening bracket is not closed.
+        """
         r = self.reader
         clause = next((words for words in (("WITH", "("), ("LIKE",), ("PARTITIONED", "BY")) if r.at(*words)), None)
         if clause is None:
@@ -193,7 +201,13 @@ class _CreateTableReader:
         r.fail_unexpected(expected, fatal=r.at("WITH"))
 
     def read_column_constraints(self, parts: _TableElements, column: Token) -> None:
-        """Read the constraints of a column."""
+        """Read the constraints of a column, and add a primary key to ``parts``.
+
+        A constraint that cannot be enforced is recorded as a problem.
+
+        Raises:
+            StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``.
+        """
         r = self.reader
         while r.at("CONSTRAINT") or r.at("PRIMARY") or r.at("UNIQUE"):
             first, named = r.token, None

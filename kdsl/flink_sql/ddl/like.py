@@ -33,7 +33,7 @@ OVERWRITABLE: tuple[Feature, ...] = ("GENERATED", "METADATA", "OPTIONS", "WATERM
 
 
 def merge_like(statement: CreateTable, base: CreateTable) -> tuple[CreateTable, tuple[Problem, ...]]:
-    """A statement with its ``LIKE`` clause written out, and what is wrong with that.
+    """Write out the ``LIKE`` clause of a statement; also return what is wrong with it.
 
     Args:
         statement: The statement.
@@ -73,7 +73,10 @@ class _Merge:
         )
 
     def _choose_strategies(self) -> dict[Feature, Strategy]:
-        """How each feature is merged: as declared, else as declared for ALL, else by default."""
+        """Choose how each feature is merged: as declared, else as declared for ALL, else by default.
+
+        Record contradictions.
+        """
         explicit: dict[Feature, Strategy] = {}
         for feature, strategy in self.like.features:
             if feature in explicit:

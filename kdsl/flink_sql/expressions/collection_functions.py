@@ -43,7 +43,7 @@ def _array_position(call: Arguments) -> TypedSql:
 
 
 def _array_append(call: Arguments) -> TypedSql:
-    """``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the element type becomes the common type with the new element."""
+    """Translate ``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the elements get the common type with the new element."""
     call.require_count(2)
     element = _require_array(call).element
     kind, texts = call.translator.unify(call.node, call.name, [TypedSql("e", element), call[1]])
@@ -71,7 +71,10 @@ def _array_join(call: Arguments) -> TypedSql:
 
 
 def _array_slice(call: Arguments) -> TypedSql:
-    """``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end; the rest is outside the array."""
+    """Translate ``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end.
+
+    Indices outside the array select nothing.
+    """
     call.require_count(2, 3)
     kind = _require_array(call)
     call.require_kinds("any", "whole")
@@ -146,7 +149,7 @@ def _map_from_arrays(call: Arguments) -> TypedSql:
 
 
 def _map_union(call: Arguments) -> TypedSql:
-    """``MAP_UNION``: of a key in several maps the last value is used."""
+    """Translate ``MAP_UNION``: of a key in several maps the last value is used."""
     call.require_count(1, 99)
     for i in range(len(call)):
         _require_map(call, i)

@@ -23,7 +23,7 @@ def _keep_type(template: str) -> Function:
 
 
 def double_function(template: str) -> Function:
-    """A function of one DOUBLE argument, from a template of Spark SQL."""
+    """Create a function of one DOUBLE argument, from a template of Spark SQL."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -34,7 +34,7 @@ def double_function(template: str) -> Function:
 
 
 def _java_logarithm(text: str, function: str = "ln") -> str:
-    """The SQL of a logarithm with Java's results for zero and negative numbers, where Spark returns NULL."""
+    """Write the SQL of a logarithm with Java's results for zero and negative numbers, where Spark returns NULL."""
     return (
         f"(CASE WHEN {text} > 0 THEN {function}({text}) WHEN {text} = 0 THEN double('-Infinity') "
         f"WHEN {text} < 0 THEN double('NaN') END)"

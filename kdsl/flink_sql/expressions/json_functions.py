@@ -16,7 +16,11 @@ _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quote
 
 
 def _json_path(call: Arguments) -> tuple[str, bool]:
-    """The path in a form that both of Spark's JSON readers accept, and whether it is declared lax."""
+    """Convert the path to a form that both of Spark's JSON readers accept; also return whether it is declared lax.
+
+    Raises:
+        UntranslatableError: It is not a constant, or has a part that Spark does not have.
+    """
     argument = call.require_constant(1, "the path")
     path = argument.strip()
     mode, _, rest = path.partition(" ")

@@ -61,7 +61,10 @@ def _regexp_extract(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract_all(call: Arguments) -> TypedSql:
-    """``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first; NULL where there is no such group."""
+    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first.
+
+    NULL if there is no such group.
+    """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     pattern, group = call.require_constant(1, "the pattern"), call[2].constant if len(call) == 3 else "1"
@@ -84,7 +87,7 @@ def _printf(call: Arguments) -> TypedSql:
 
 
 def _regexp_replace(call: Arguments) -> TypedSql:
-    """``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``."""
+    """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``."""
     call.require_count(3)
     call.require_kinds("text")
     constant = call[2].constant
@@ -105,7 +108,11 @@ def _elt(call: Arguments) -> TypedSql:
 
 
 def _literal_pattern(call: Arguments, index: int) -> str:
-    """A string argument as a regular expression that matches exactly that string."""
+    """Write a string argument as a regular expression that matches exactly that string.
+
+    Raises:
+        UntranslatableError: It is an empty constant.
+    """
     constant = call[index].constant
     if constant is None:
         return f"concat({_QUOTE}, {call[index].text}, {_UNQUOTE})"

@@ -43,7 +43,11 @@ _DATES = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 
 
 def round_time(call: Arguments, *, up: bool) -> TypedSql:
-    """``FLOOR(x TO unit)`` and ``CEIL(x TO unit)``."""
+    """Translate ``FLOOR(x TO unit)`` and ``CEIL(x TO unit)``.
+
+    Raises:
+        UntranslatableError: The value is not a time, or the unit does not apply to it.
+    """
     unit, value = call.node.words["UNIT"], call[0]
     if value.family not in ("timestamp", "date") or value.type is None:
         call.fail(f"TO {unit} takes a DATE or a TIMESTAMP, not {value.spelling}", "CAST it")
@@ -105,7 +109,11 @@ def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
 
 
 def _date_pattern(call: Arguments, index: int) -> str:
-    """A date pattern argument as SQL, or fail where a letter means something else in Spark."""
+    """Write a date pattern argument as SQL.
+
+    Raises:
+        UntranslatableError: It is not a constant, or a letter means something else in Spark.
+    """
     pattern = call.require_constant(index, "the pattern")
     at = 0
     while at < len(pattern):
@@ -170,7 +178,7 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
 
 
 def _parse_instant(call: Arguments) -> TypedSql:
-    """``TO_TIMESTAMP_LTZ`` of a string: an instant from a time in UTC, or in the time zone of the third argument."""
+    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument."""
     call.require_count(1, 3)
     call.require_kinds("text")
     wall_clock = _to_timestamp(call, most=3).text

@@ -93,7 +93,11 @@ def translate_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool =
 
 class _QueryTranslator(FromClause):
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns."""
+        """Translate a query with the clauses around it to SQL, and return its columns.
+
+        Raises:
+            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
+        """
         assert isinstance(node, n.Finished)
         before = dict(self.named)
         named = []
@@ -213,7 +217,7 @@ class _QueryTranslator(FromClause):
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
 
     def present_groups(self, condition: str, *, going: bool) -> tuple[str | None, str]:
-        """How groups that do not exist are left out: by the row kind of each group, or by HAVING.
+        """Choose how groups that do not exist are left out: by the row kind of each group, or by HAVING.
 
         Args:
             condition: The SQL of whether a group exists; empty if all do.
@@ -231,7 +235,11 @@ class _QueryTranslator(FromClause):
     def find_changelog(
         self, node: n.Select, relations: tuple[Relation, ...], groups: list[str], *, grouped: bool
     ) -> Relation | None:
-        """The changelog that the query reads, if there is one; fail if Spark cannot process it."""
+        """Find the changelog that the query reads; None if there is none.
+
+        Raises:
+            UntranslatableError: Spark cannot process it in this query.
+        """
         changelogs = [r for r in relations if r.kinds is not None]
         if not changelogs:
             return None
@@ -286,7 +294,10 @@ class _QueryTranslator(FromClause):
     def translate_groups(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> tuple[list[str], set[str]]:
-        """Translate GROUP BY to Spark's keys, and what else can be selected: both ends of a window are one key."""
+        """Translate GROUP BY to Spark's keys.
+
+        Also return what else can be selected, as both ends of a window are one key.
+        """
         keys: list[str] = []
         sets: list[str] = []
         readable: set[str] = set()

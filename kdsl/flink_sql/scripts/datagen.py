@@ -46,7 +46,7 @@ class GeneratedRows:
 
 
 def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> tuple[GeneratedRows, list[Problem]]:
-    """How the rows of a table are generated, and the problems of the options of its columns."""
+    """Plan how the rows of a table are generated; also return the problems of the options of its columns."""
     maker = _RowGenerator(table, script_options.fields)
     physical = [c for c in table.columns if c.role == "physical"]
     columns = {c.name: maker.column_sql(c.name, c.type) for c in physical}
@@ -149,7 +149,7 @@ class _RowGenerator:
         return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
 
     def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
-        """The SQL of a map; a repeated key keeps its first value."""
+        """Write the SQL of a map; a repeated key keeps its first value."""
         entries = ", ".join(f"struct({k} AS k, {v} AS v)" for k, v in zip(keys, values, strict=True))
         name = spark_type_name(kind)
         add = f"if(map_contains_key(m, e.k), m, CAST(map_concat(m, map(e.k, e.v)) AS {name}))"

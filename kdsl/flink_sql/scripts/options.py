@@ -121,7 +121,7 @@ class ScriptOptions:
 
 
 def script_options(table: DeclaredTable) -> ScriptOptions:
-    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``.
+    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``; mistakes are among their problems.
 
     Args:
         table: The table; its connector is one of these.

@@ -38,7 +38,7 @@ class QueryKey:
 
     @classmethod
     def table(cls, columns: Iterable[str], key: Sequence[str]) -> QueryKey:
-        """The key of a table: its primary key, if it has one."""
+        """Describe the key of a table: its primary key, if it has one."""
         names = tuple(columns)
         plain: Kind = "column"
         return cls(names, tuple(names.index(c) for c in key if c in names) or None, tuple(plain for _ in names))
@@ -58,7 +58,7 @@ def find_query_key(text: str, tables: Mapping[str, QueryKey]) -> QueryKey | None
 
 
 def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tuple[list[int], list[int]]:
-    """Why a primary key does not identify the rows of a query.
+    """Find out why a primary key does not identify the rows of a query.
 
     Args:
         query: The key of the query.
@@ -110,7 +110,7 @@ def _key_of_select(node: n.Select, tables: dict[str, QueryKey]) -> QueryKey | No
         return None
 
     def resolve(value: n.Node) -> object:
-        """The index of a column of the source; any other expression as it is."""
+        """Return the index of a column of the source; any other expression as it is."""
         parts = value.parts if isinstance(value, n.Name) else ()
         name = parts[-1] if len(parts) == 1 or (len(parts) == 2 and parts[0] == alias) else None
         return source.columns.index(name) if name in source.columns else value

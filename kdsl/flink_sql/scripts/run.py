@@ -131,7 +131,7 @@ class _ScriptRun:
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
-        """Apply the settings of a job to the session while the job starts; a stream keeps those it started with."""
+        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own."""
         settings = job.settings
         ours: dict[str, str] = {}
         if settings.zone:
@@ -166,7 +166,7 @@ class _ScriptRun:
             )
 
     def assign_checkpoints(self) -> None:
-        """Find out the checkpoint folders of the jobs whose progress is stored."""
+        """Choose the checkpoint folders of the jobs whose progress is stored; see `open_folders`."""
         by_base: dict[str, list[Job]] = {}
         for job in self.plan.jobs:
             base = self.options.checkpoint or job.settings.folder
@@ -190,7 +190,7 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.name))
 
     def missing_marks(self, view: View) -> dict[str, int]:
-        """The delays of the event-time columns that a view reads without Spark's watermark metadata."""
+        """Collect the delays of the event-time columns that a view reads without Spark's watermark metadata."""
         columns = view.query.columns
         unmarked = columns.unmarked if isinstance(columns, Columns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
@@ -209,7 +209,7 @@ class _ScriptRun:
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """A DataFrame with the rows of a datagen table."""
+        """Create a DataFrame with the rows of a datagen table."""
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)
@@ -231,7 +231,7 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """The rows of a job with the columns of its sink, matched by position."""
+        """Create the rows of a job with the columns of its sink, matched by position."""
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
         if not job.query.changelog:
@@ -357,7 +357,7 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
 
 
 def _failure_reason(error: BaseException) -> str:
-    """Why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
+    """Extract why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("kdsl.") and "Error: " in line]
     return (ours or lines or [type(error).__name__])[0].strip()

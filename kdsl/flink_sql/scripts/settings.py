@@ -102,7 +102,7 @@ class SessionSettings:
         self._first = dict(self._texts)
 
     def apply(self, statement: SetOption | ResetOption) -> None:
-        """Apply a statement."""
+        """Apply a SET or RESET statement; an unknown key or a wrong value is recorded as a problem."""
         key = statement.key
         if key is not None and not self._is_known(key, statement.where):
             return

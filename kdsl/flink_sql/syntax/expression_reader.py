@@ -40,7 +40,7 @@ _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 
 
 def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
-    """The error for SQL that is nested more deeply than Python's stack allows."""
+    """Create the error for SQL that is nested more deeply than Python's stack allows."""
     reason = "this is nested too deeply"
     return UntranslatableError(
         name, reason, "reduce the nesting, or write it as several columns or views", text, position
@@ -77,7 +77,11 @@ class ExpressionReader(Cursor):
     # tokens
 
     def expect(self, word: str) -> Token:
-        """Take a keyword or sign, or fail if it does not come next."""
+        """Take a keyword or sign.
+
+        Raises:
+            UntranslatableError: It does not come next.
+        """
         if not self.at(word):
             self.fail(f"expected {word!r}")
         return self.take()
@@ -93,12 +97,20 @@ class ExpressionReader(Cursor):
         raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
 
     def expect_end(self) -> None:
-        """Check that the text ends here."""
+        """Check that the text ends here.
+
+        Raises:
+            UntranslatableError: It does not.
+        """
         if self.token.kind != "end":
             self.fail("the expression ends here")
 
     def read_name(self) -> str:
-        """Read a name, in back-ticks or not."""
+        """Read a name, in back-ticks or not.
+
+        Raises:
+            UntranslatableError: No name comes next.
+        """
         token = self.token
         if token.kind == "quoted":
             return self.take().value
@@ -519,7 +531,11 @@ class ExpressionReader(Cursor):
         return n.Order(value, descending, nulls, at=at)
 
     def read_query(self) -> n.Node:
-        """Fail: an expression by itself contains no queries. `QueryReader` reads them."""
+        """Raise the error of a query, which an expression by itself cannot contain. `QueryReader` overrides this.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         self.fail("a query cannot be used in this expression", fix="use it in the FROM of a SELECT")
 
 

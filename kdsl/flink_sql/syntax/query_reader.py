@@ -313,7 +313,11 @@ class QueryReader(ExpressionReader):
         return n.Windowed(token.upper, table, time, intervals, keys, at=at)
 
     def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: set[str]) -> str:
-        """The name of the next argument of a window function: as it is written, or by its position."""
+        """Read the name of the next argument of a window function: as it is written, or by its position.
+
+        Raises:
+            UntranslatableError: The window has no such argument, or has it already.
+        """
         first = self.token
         known = ("DATA", "TIMECOL", *names)
         fix = f"use {', '.join(known)}, each at most once"
