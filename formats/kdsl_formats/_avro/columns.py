@@ -273,7 +273,7 @@ class _Repeated(ColumnDecoder):
         self.offsets = np.zeros(1, dtype=np.int32)
 
     def locate_elements(self, cursor: Cursor, slots: Slots) -> Cursor:
-        """The positions of all elements; moves the cursor after the values."""
+        """Store the offsets of all elements, move the cursor after the values, and return a cursor of the elements."""
         counts, positions = self.locate(cursor)
         self.offsets = np.zeros(self.count + 1, dtype=np.int32)
         if slots is None:

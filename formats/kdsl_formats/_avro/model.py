@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from kdsl.errors import listing
 from kdsl.types.limits import MAX_DEPTH, MAX_TYPES
 
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
@@ -169,10 +170,12 @@ class _SchemaReader:
             AvroTypeError: It is.
         """
         if self._level - 1 + depth > MAX_DEPTH:
-            raise AvroTypeError(path, f"the schema is nested more than {MAX_DEPTH} levels deep")
+            raise AvroTypeError(
+                path, f"the schema is nested more than {MAX_DEPTH} levels deep, the most that kdsl reads; flatten it"
+            )
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set the size and depth of a type from the types inside it.
+        """Set the size and depth of a type from the types inside it, and return the type.
 
         Raises:
             AvroTypeError: The type has too many types inside it.
@@ -182,7 +185,8 @@ class _SchemaReader:
         if kind.members > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is used",
+                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is "
+                "used; use a smaller schema with the fields that are needed",
             )
         return kind
 
@@ -190,7 +194,7 @@ class _SchemaReader:
         """Read a schema by its JSON form: a name, an object or a list.
 
         Raises:
-            AvroTypeError: It is none of these, or the schema is invalid.
+            AvroTypeError: It is not one of these, or the schema is invalid.
         """
         if isinstance(schema, str):
             return self._resolve_name(schema, namespace, path)
@@ -226,9 +230,11 @@ class _SchemaReader:
         seen: set[str] = set()
         for branch in branches:
             if branch.kind == "union":
-                raise AvroTypeError(path, "a union cannot contain a union")
+                raise AvroTypeError(
+                    path, "a union cannot contain a union; list the types of the inner one in the outer one"
+                )
             if branch.type_name in seen:
-                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice")
+                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice; remove one")
             seen.add(branch.type_name)
         return self._measure(Type("union", branches=branches), branches, path)
 
@@ -241,14 +247,17 @@ class _SchemaReader:
         kind = schema.get("type")
         if not isinstance(kind, str):
             if kind is None:
-                raise AvroTypeError(path, f'a schema\'s object needs a "type"; this one has {sorted(schema)}')
+                raise AvroTypeError(
+                    path,
+                    f"a schema in a JSON object needs the member 'type', but this one has {listing(sorted(schema))}",
+                )
             return self.read(kind, namespace, path)
         if kind in ("record", "error", "enum", "fixed"):
             return self._read_definition("record" if kind == "error" else kind, schema, namespace, path)
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             if key not in schema:
-                raise AvroTypeError(path, f"a schema of type {kind!r} needs {key!r}")
+                raise AvroTypeError(path, f"a schema of type {kind!r} needs the member {key!r}")
             inner = self.read(schema[key], namespace, f"{path}[]")
             return self._measure(Type(kind, inner=inner), [inner], path)
         inner = self._resolve_name(kind, namespace, path)
@@ -262,7 +271,7 @@ class _SchemaReader:
         """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
-            raise AvroTypeError(path, f"a schema of type {kind!r} needs a name")
+            raise AvroTypeError(path, f"a schema of type {kind!r} needs the member 'name'")
         namespace_option = schema.get("namespace")
         if "." in name:
             namespace = name.rpartition(".")[0]
@@ -272,7 +281,7 @@ class _SchemaReader:
         _check_name(short, path)
         full = f"{namespace}.{short}" if namespace else short
         if full in self.names:
-            raise AvroTypeError(path, f"the name {full!r} is defined twice")
+            raise AvroTypeError(path, f"the name {full!r} is defined twice; define it once, and use its name elsewhere")
         doc = schema.get("doc")
         aliases = tuple(_full_name(a, namespace) for a in _read_strings(schema.get("aliases", ()), "aliases", path))
         definition = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
@@ -285,7 +294,7 @@ class _SchemaReader:
         elif kind == "enum":
             definition.symbols = _read_strings(schema.get("symbols"), "symbols", path)
             if len(set(definition.symbols)) < len(definition.symbols):
-                raise AvroTypeError(path, f"the enum {full!r} has a symbol twice")
+                raise AvroTypeError(path, f"the enum {full!r} has a symbol twice; remove one")
             default = schema.get("default")
             if default is not None and default not in definition.symbols:
                 raise AvroTypeError(path, f"the default {default!r} of the enum {full!r} is not one of its symbols")
@@ -315,7 +324,7 @@ class _SchemaReader:
             inside = f"{path}.{name}" if path else name
             _check_name(name, inside)
             if name in seen:
-                raise AvroTypeError(path, f"a record has the field {name!r} twice")
+                raise AvroTypeError(path, f"a record has the field {name!r} twice; rename one")
             seen.add(name)
             doc = field.get("doc")
             yield RecordField(
@@ -327,7 +336,10 @@ class _SchemaReader:
             )
 
     def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
-        """Add the logical type of a schema to its type; one that does not fit is ignored, as Avro specifies."""
+        """Set the logical type of a type from its schema, and return the type.
+
+        A logical type that does not fit is ignored, as Avro specifies.
+        """
         connect = schema.get("connect.name")
         kind.connect = connect if isinstance(connect, str) else None
         logical = schema.get("logicalType")

@@ -145,6 +145,11 @@ def writer_of(target: Target) -> WriteValue:
 
 
 def _write_null(value: Any, _body: bytearray) -> None:
+    """Write nothing, for NULL.
+
+    Raises:
+        BodyError: There is a value.
+    """
     if value is not None:
         raise BodyError("the schema has only null, but there is a value")
 

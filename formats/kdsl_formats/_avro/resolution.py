@@ -169,7 +169,8 @@ class _Resolver:
         if self.pairs > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the writer's schema and the table's have more than {MAX_TYPES:,} pairs of types to resolve",
+                f"the writer's schema and the table's have more than {MAX_TYPES:,} pairs of types to resolve; declare "
+                "fewer nested columns",
             )
 
     def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
@@ -246,7 +247,9 @@ class _Resolver:
         return next(promoted, None)
 
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for two records: fields are matched by name, missing ones get their defaults.
+        """Resolve two records: match fields by name or alias, and give missing ones their defaults.
+
+        Return the step, which fails if one has none.
 
         Raises:
             AvroTypeError: The table's schema has no field for a column.
@@ -282,7 +285,7 @@ class _Resolver:
         return Record(tuple(steps), constants, row)
 
     def _resolve_scalar(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for values without parts, with their unit or scale.
+        """Return the step for values without parts, with their unit or scale.
 
         Raises:
             AvroTypeError: The column type does not match the schema.
@@ -321,7 +324,11 @@ class _Resolver:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
     def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether everything that a writer can write resolves to a column type, if that is known.
+        """Return whether everything that a writer can write resolves to a column type, if that is known.
+
+        Results are cached.
+
+        Results are cached.
 
         A pair of types that occurs again inside itself fits if the rest fits. Results from inside a pair that does not
         fit are discarded, because they may rely on that pair.

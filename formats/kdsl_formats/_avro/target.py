@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from kdsl.errors import listing
 from kdsl.types import model as t
 from kdsl_formats._avro.model import AvroTypeError, Type
 from kdsl_formats._avro.resolution import FILLS, UNITS, member
@@ -136,13 +137,17 @@ class _Planner:
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}
         if unknown:
-            raise AvroTypeError(path, f"the schema {kind.name!r} has no field for the columns {sorted(unknown)}")
+            raise AvroTypeError(
+                path,
+                f"the schema {kind.name!r} has no field for {listing(sorted(unknown))}; remove these columns, or add "
+                "the fields to the schema",
+            )
         fields = []
         for field in kind.fields:
             inside = f"{path}.{field.name}" if path else field.name
             if field.name not in columns:
                 raise AvroTypeError(
-                    inside, f"the schema {kind.name!r} has this field, and the table has no such column"
+                    inside, f"the schema {kind.name!r} has this field, and the table has no such column; declare it"
                 )
             fields.append((field.name, self.plan(field.type, columns[field.name], inside)))
         return RecordOf(tuple(fields))
@@ -157,7 +162,11 @@ class _Planner:
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)
         if not fits or (isinstance(column, t.Decimal) and kind.logical != "decimal"):
-            raise AvroTypeError(path, f"the schema has {kind.type_name} here, which cannot hold {column.spelling}")
+            raise AvroTypeError(
+                path,
+                f"the schema has {kind.type_name} here, which cannot hold {column.spelling}; declare the column with "
+                "another type",
+            )
         unit = UNITS["millis"]
         if self.exact_units:
             unit = UNITS.get((kind.logical or "").rpartition("-")[2], unit)

@@ -159,7 +159,10 @@ class Decimals(ColumnEncoder):
         return np.full(len(array), self.fixed)
 
     def _rescale(self, fallback: FallbackMask) -> None:
-        """Convert the numbers to the schema's scale; numbers that would lose digits need the fallback."""
+        """Convert the stored numbers to the schema's scale.
+
+        Rows whose numbers would lose digits are marked for the fallback.
+        """
         factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
         wrong = self.high != self.low >> 63
         if self.shift > 0:

@@ -172,6 +172,8 @@ class ReferenceChangeDecoder:
     def _read_document(self, message: bytes) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
+        Members that the table does not declare are counted.
+
         Raises:
             FieldError: The message is not a change of the dialect.
         """
@@ -340,7 +342,7 @@ def _require(value: Any, member: str) -> Any:
 
 
 def _as_string(value: Any) -> str:
-    """A JSON value as a string to match with patterns; raises an error for objects and arrays."""
+    """Write a JSON value as a string to match with patterns; an object or array becomes an empty one."""
     match value:
         case Integer() | Fractional() | str():
             return str.__str__(value)

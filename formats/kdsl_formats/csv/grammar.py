@@ -146,7 +146,7 @@ class _RowReader:
         self.position = position
 
     def more(self) -> bool:
-        """Skip the delimiter after a value; returns False at the end of the row."""
+        """Skip the delimiter after a value, and return True; return False at the end of the row."""
         if self.text.startswith(self.dialect.delimiter, self.position):
             self.position += 1
             return True
@@ -212,6 +212,7 @@ class _RowReader:
         return _UNESCAPED.get(c, c)
 
     def _skip_blanks(self) -> None:
+        """Move after blanks, up to a delimiter or the end of the line."""
         text, delimiter = self.text, self.dialect.delimiter
         while self.position < len(text) and text[self.position] <= " ":
             if text[self.position] == delimiter or text[self.position] in _BREAKS:

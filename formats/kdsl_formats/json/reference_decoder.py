@@ -154,11 +154,17 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
+        """Convert an element of an array of rows.
+
+        Raises:
+            FieldError: It is not an object.
+        """
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         return self._convert_row(value)
 
     def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Convert an object to a row; its members that are not declared are counted."""
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
             self.undeclared.update(document.keys() - self._names)
@@ -292,6 +298,11 @@ class ReferenceDecoder:
                 return self._to_json(value)
 
     def _to_json(self, value: Any) -> str:
+        """Write a value as compact JSON, for a STRING column.
+
+        Raises:
+            FieldError: It has a number with too many digits.
+        """
         match value:
             case None:
                 return "null"

@@ -51,7 +51,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check that a message that the options name has a field for each column, and that a sink knows its message."""
+        """Report columns without a field in the message that the options name, and a sink whose message is unknown."""
         if self._has_own_message:
             yield from super().check(row, direction)
         elif direction == "write" and not self.use_latest_version:
@@ -160,7 +160,7 @@ class _Decoder:
         )
 
     def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
-        """Return the decoder for the messages at a path of a schema, created once.
+        """Return the decoder for the messages at a path of a schema, which is fetched from the registry once.
 
         Raises:
             SchemaError: The registry does not have the schema, or it does not match the table.
@@ -219,7 +219,10 @@ class _Encoder:
         self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; the first call finds or registers the schema in the registry.
+
+        See `kdsl.formats.Encoder`.
+        """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
         if self._id_and_encoder is None:

@@ -59,6 +59,7 @@ class _FileWriter:
         yield f"{indent}}}"
 
     def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        """Write the body of a message, line by line."""
         inside = {_join_name(scope, one.name): one for one in message.nested_type}
         declared = set()  # messages that a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))

@@ -160,6 +160,11 @@ def _convert_enum(member: Member, number: int) -> str | int:
 
 
 def _to_json(value: Message) -> str:
+    """Write a message as compact JSON.
+
+    Raises:
+        BadMessageError: It cannot be written as JSON.
+    """
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:
