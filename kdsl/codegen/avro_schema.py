@@ -32,7 +32,10 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
     fail_on(table.problems, table.name)
     columns = _columns(table, side)
     if not columns:
-        raise CodegenError(f"{table.name} has no columns in the message {side}")
+        raise CodegenError(
+            f"{table.name} has no columns in the message {side}, so there is no schema to write; declare a column of "
+            f"the {side}"
+        )
     prefix = table.options.key_prefix if side == "key" else table.options.value_prefix
     chosen = table.key_format if side == "key" else table.value_format
     legacy = bool(getattr(chosen, "legacy_timestamps", chosen is not None and "avro" in chosen.identifier))
@@ -55,6 +58,7 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
 
 
 def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
+    """Return the columns of a side of the message."""
     if side == "value":
         return list(value_columns(table))
     by_name = {c.name: c for c in table.physical}

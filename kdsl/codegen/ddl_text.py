@@ -39,12 +39,19 @@ def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _statement(table: TableDef) -> tuple[str, list[str]]:
+    """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
+
+    Raises:
+        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+    """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
     notes = [*placeholders.notes, *_losses(table)]
     lines = [_column(table, column, notes) for column in table.columns]
     if len(table.watermarks) > 1:
-        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks; a statement can have only one")
+        raise CodegenError(
+            f"{table.name} has {len(table.watermarks)} watermarks, but a statement can have only one; keep one of them"
+        )
     lines += [_watermark(table, w) for w in table.watermarks]
     if table.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.primary_key))}) NOT ENFORCED")
@@ -55,6 +62,7 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
 
 
 def _losses(table: TableDef) -> Iterator[str]:
+    """Describe what the statement of a table cannot express."""
     for column in table.columns:
         if column.default is not MISSING:
             yield f"not included: the default of {column.name!r} ({column.default!r})"
@@ -68,6 +76,7 @@ def literal(string: str) -> str:
 
 
 def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+    """Write a column of the statement; notes about its expression are added to ``notes``."""
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
@@ -89,7 +98,8 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot express"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot express; "
+            "declare it with expression('...')"
         )
     if column.expression.flink is not None:
         return column.expression.flink
@@ -118,6 +128,7 @@ def _is_equivalent(a: str, b: str) -> bool:
 
 
 def _normalize(text: str) -> str:
+    """Remove casts of numbers, quotes and blanks from an expression, to compare it with another one."""
     while (shorter := _NUMBER.sub(r"\1", text)) != text:
         text = shorter
     text = re.sub(r"[`\s]", "", text).upper()
@@ -128,15 +139,24 @@ _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
 def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
+    """Write the ``WATERMARK`` clause.
+
+    Raises:
+        CodegenError: The delay is invalid.
+    """
     column = quote_name(watermark.column)
     try:
         length = parse_duration(watermark.delay)
     except ValueError as e:
-        raise CodegenError(f"{table.name}.{watermark.column}: the watermark's delay is wrong: {e}") from None
+        raise CodegenError(
+            f"{table.name}.{watermark.column}: the watermark's delay {watermark.delay!r} is invalid: {e}; write a "
+            "delay such as '5 seconds'"
+        ) from None
     return f"WATERMARK FOR {column} AS {column}" + (f" - {_interval(length)}" if length else "")
 
 
 def _interval(length: timedelta) -> str:
+    """Write a duration as an INTERVAL."""
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

@@ -53,6 +53,7 @@ class Imports:
         return self.name("kdsl", name)
 
     def _free(self, name: str) -> str:
+        """Return a name that is not taken, with underscores after it if necessary, and mark it as taken."""
         unique = name
         while unique in self._taken:
             unique += "_"

@@ -47,6 +47,7 @@ class Placeholders:
         return self._replace(name, value) if isinstance(value, Secret) else value
 
     def _replace(self, name: str, value: str | Secret) -> str:
+        """Return a value, or for a secret a reference to an environment variable, which is noted."""
         if not isinstance(value, Secret):
             return value
         variable = re.sub(r"\W+", "_", name).upper()

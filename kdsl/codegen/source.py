@@ -74,6 +74,7 @@ class _Module:
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
     def _table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
+        """Write the class of a table; what cannot be written is noted."""
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
@@ -105,7 +106,8 @@ class _Module:
         watermarks = [w.delay for w in draft.table.watermarks if w.column == column.name]
         if len(watermarks) > 1:
             raise CodegenError(
-                f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks; a column can have only one"
+                f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks, but a column can have only one; "
+                "keep one of them"
             )
         rest = [
             *([f"watermark={string_literal(watermarks[0])}"] if watermarks else []),
@@ -174,7 +176,8 @@ def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is computed by a Python function that calls Spark, whose source is unknown"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, whose source is unknown; "
+            "declare it with expression('...')"
         )
     if column.expression.flink is not None:
         return [string_literal(column.expression.flink), 'dialect="flink"']

@@ -184,6 +184,7 @@ def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
 
 
 def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
+    """Describe how a schema differs from the one that kdsl would derive from the table."""
     location = path or kind.short
     if kind.kind != derived.kind:
         yield f"{location} has the type {kind.kind}, but {derived.kind} would be derived"

@@ -50,6 +50,7 @@ def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
 
 
 def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
+    """Return the rows in a change, before and after it."""
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:
         case "before and after":
@@ -78,6 +79,7 @@ def _parse_numbers(row: Object, types: Any) -> Object:
 
 
 def _parse_number(value: Any, kind: Any) -> Any:
+    """Convert a string to the number that its JDBC type says; return other values as they are."""
     read = _NUMBERS.get(kind) if isinstance(kind, int) else None
     if read is None or not isinstance(value, str):
         return value

@@ -125,6 +125,7 @@ def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
 
 
 def _values(rows: Iterable[Object], name: str) -> list[Any]:
+    """Return the values of a field, without nulls."""
     return [row[name] for row in rows if row.get(name) is not None]
 
 

@@ -59,6 +59,7 @@ _NUMBERS = (t.BigInt, t.Decimal, t.Double)
 
 
 def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
+    """Return the type that holds the values of two types, which are not NULL."""
     match a, b:
         case Unknown(), _:
             return b
@@ -77,6 +78,7 @@ def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
 
 
 def _widen_rows(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:
+    """Return the row with the fields of both; a field of only one of them is nullable."""
     first, second = {f.name: f.type for f in a}, {f.name: f.type for f in b}
     fields = []
     for name in dict.fromkeys([*first, *second]):

@@ -65,10 +65,15 @@ def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: 
     """
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
-        raise CodegenError(f"{subject!r} contains change data, which cannot be an upsert table")
+        raise CodegenError(
+            f"{subject!r} contains change data, which cannot be an upsert table; leave out --connector upsert-kafka"
+        )
     key_subject = f"{subject.removesuffix('-value')}-key"
     if not subject.endswith("-value"):
-        raise CodegenError(f"{subject!r} does not end in '-value'; the subject of its key is unknown")
+        raise CodegenError(
+            f"{subject!r} does not end in '-value', so the subject of its key is unknown; name a subject that does, or "
+            "use `kdsl codegen topic`, which reads the records"
+        )
     try:
         schema = client.latest(key_subject).schema
     except UnknownSubjectError:
@@ -119,10 +124,18 @@ def draft_registered_schema(
 
 
 def _parse_json(schema: RegisteredSchema) -> dict[str, Any]:
+    """Parse a registered JSON Schema.
+
+    Raises:
+        CodegenError: It is not JSON, or not an object.
+    """
     try:
         document = json.loads(schema.text)
     except ValueError as e:
-        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}") from None
+        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}; register a correct version") from None
     if not isinstance(document, dict):
-        raise CodegenError("the JSON Schema in the registry is not an object, and does not describe a table")
+        raise CodegenError(
+            "the JSON Schema in the registry is not a JSON object, so it does not describe the columns of a table; "
+            "register the schema of an object with properties"
+        )
     return document
