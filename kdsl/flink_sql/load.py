@@ -111,6 +111,7 @@ def statement_definition(text: str) -> TableDef:
 
 
 def _refusal(message: str, fix: str, where: Where) -> ResolveError:
+    """Create the error for SQL with one problem."""
     return ResolveError("the SQL has 1 problem", [Problem("sql", message, fix, where)])
 
 

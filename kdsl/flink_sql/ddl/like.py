@@ -51,6 +51,7 @@ class _Merge:
         self.strategies = self._choose_strategies()
 
     def merge(self) -> CreateTable:
+        """Write out the LIKE clause; what contradicts is recorded as a problem."""
         own, base = self.statement, self.base
         options = {o.key: o for o in self._merge_options()}
         keep_key = self.strategies["CONSTRAINTS"] == "INCLUDING"
@@ -92,6 +93,7 @@ class _Merge:
         return {**(dict.fromkeys(DEFAULTS, every) if every else DEFAULTS), **explicit}
 
     def _merge_columns(self) -> Iterator[Column]:
+        """Return the columns of both tables; contradictions are recorded as problems."""
         columns = {c.name: c for c in self.base.columns if self._is_included(c)}
         for column in self.statement.columns:
             before = columns.get(column.name)
@@ -110,6 +112,7 @@ class _Merge:
         return feature is None or self.strategies[feature] != "EXCLUDING"
 
     def _merge_watermarks(self) -> Iterator[Watermark]:
+        """Return the watermarks of both tables; contradictions are recorded as problems."""
         own = {w.column: w for w in self.statement.watermarks}
         for watermark in self.base.watermarks if self.strategies["WATERMARKS"] != "EXCLUDING" else ():
             if watermark.column not in own:
@@ -120,6 +123,7 @@ class _Merge:
         yield from own.values()
 
     def _merge_options(self) -> Iterator[Option]:
+        """Return the options of both tables; contradictions are recorded as problems."""
         own = {o.key: o for o in self.statement.options}
         if self.strategies["OPTIONS"] != "EXCLUDING":
             yield from self.base.options
@@ -129,11 +133,13 @@ class _Merge:
         yield from self.statement.options
 
     def _add_conflict(self, what: str, feature: Feature, where: Where, *, overwriting: bool = False) -> None:
+        """Record that something is declared in both tables as a problem."""
         message = f"{what} is declared here and in the table {self.base.name.last!r}, which LIKE includes"
         fix = f"write EXCLUDING {feature}" + (f" or OVERWRITING {feature}" if overwriting else "") + " after LIKE"
         self._add_problem("like-both", message, fix, where)
 
     def _add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Add a problem."""
         self.problems.append(Problem(code, message, fix, where))
 
 

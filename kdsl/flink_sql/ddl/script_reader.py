@@ -120,6 +120,7 @@ class _ScriptReader(StatementReader):
         self.unread_names: set[str] = set()
 
     def read_all(self) -> Script:
+        """Read all statements; one with a mistake is recorded as a problem and skipped."""
         statements: list[AnyStatement] = []
         while self.token.kind != "end":
             if self.accept(";"):
@@ -206,6 +207,11 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
+        """Read a statement that begins with ``CREATE``.
+
+        Raises:
+            StatementError: kdsl has no such statement, or it has a mistake.
+        """
         if self.at("OR", "REPLACE"):
             self.fail(
                 "CREATE OR REPLACE TABLE … AS fills a table from a query, which kdsl does not support",

@@ -109,6 +109,7 @@ class DeclaredTable:
         )
 
     def _layout_clauses(self) -> dict[str, Where]:
+        """Return the clauses about the layout of rows (PARTITIONED BY, DISTRIBUTED), with their locations."""
         clauses: dict[str, Where] = {}
         if self.statement.partitioned_by:
             names = ", ".join(self.statement.partitioned_by)
@@ -217,6 +218,7 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
 
 
 def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:
+    """Declare a table; problems of its columns are collected in it."""
     columns = _Columns(statement)
     definitions = columns.definitions()
     watermarks = tuple(columns.define_watermark(w) for w in statement.watermarks)
@@ -297,6 +299,7 @@ class _Columns:
         return value
 
     def define_watermark(self, watermark: Watermark) -> WatermarkDef:
+        """Return the watermark; one that cannot be translated is recorded as a problem, and gets no delay."""
         table = self.statement.name.last
         where = attrs.evolve(watermark.where, table=table)
         try:

@@ -66,6 +66,13 @@ def spark_cast(text: str, kind: t.DataType, *, trying: bool = False) -> str:
 
 
 def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
+    """Write the cast of a value from one type to another in Spark's SQL.
+
+    With ``trying``, a value that fails becomes NULL.
+
+    Raises:
+        NoCastError: There is no such cast, or Spark's result differs.
+    """
     text = value.text
     match have, want:
         case _, t.Char() | t.VarChar():
@@ -206,6 +213,7 @@ def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def _fit_bytes(text: str, want: t.DataType) -> str:
+    """Cut or pad bytes to the length of the type."""
     assert isinstance(want, t.Binary | t.VarBinary)
     if want.length == t.MAX_LENGTH:
         return text

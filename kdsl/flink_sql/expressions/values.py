@@ -121,6 +121,7 @@ class NoCommonTypeError(Exception):
 
 
 def _merge_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
+    """Return the common type of two types; None if there is none."""
     if one.as_nullable() == other.as_nullable():
         return one.as_nullable()
     kind = type_family(one)

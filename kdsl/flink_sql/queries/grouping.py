@@ -160,6 +160,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
+        """Write an aggregate or window function, with the result that Flink has."""
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
             inner = "*" if node.star or not values else ", ".join(v.text for v in values)
@@ -220,6 +221,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"if({count_rows(added, values[:1], suffix)} = 0L, NULL, {total.text})", total.type)
 
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
+        """Check that Spark computes an average as Flink does.
+
+        Raises:
+            UntranslatableError: It has more than 6 digits after the point.
+        """
         if isinstance(value.type, t.Decimal) and value.type.scale > 6:
             self.fail(
                 node, "AVG", "AVG of more than 6 digits after the point rounds differently in Spark", "CAST first"
@@ -242,6 +248,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
+        """Write AVG, with the result that Flink has."""
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -376,6 +383,7 @@ def _as_nullable_type(value: TypedSql) -> t.DataType | None:
 
 
 def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
+    """Write SUM, with the type that Flink has."""
     match value.type:
         case t.Decimal(scale=scale):
             text = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){suffix}"

@@ -104,6 +104,7 @@ class _JoinSides:
         return sides.pop() if len(sides) == 1 else None
 
     def _side(self, name: n.Name) -> Side | None:
+        """Return which side of the join has a column; None if neither or both do."""
         try:
             if self.left.column(name.parts) is not None:
                 return "left"

@@ -123,11 +123,17 @@ class _QueryTranslator(FromClause):
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def read_row_count(self, node: n.Node) -> int:
+        """Read the number of LIMIT or OFFSET.
+
+        Raises:
+            UntranslatableError: It is not a constant.
+        """
         if not isinstance(node, n.Literal) or not re.fullmatch(r"\d{1,10}", node.text):
             self.fail(node, "LIMIT", "the number of rows must be a constant", _LIMIT_FIX)
         return int(node.text)
 
     def translate_body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
+        """Translate a SELECT, a combination or VALUES; also return the columns."""
         if order:
             self.facts.add_note("order", "ORDER BY", order[0].at)
         match node:
@@ -159,6 +165,10 @@ class _QueryTranslator(FromClause):
     # SELECT
 
     def translate_select(self, node: n.Select, outer: Relations, order: tuple[n.Order, ...]) -> tuple[str, t.Row]:
+        """Translate a SELECT to Spark's SQL; also return its columns.
+
+        What a stream must know of it is added to the facts.
+        """
         before, self.where = self.where, node.where
         if node.source is not None:
             self.choose_instants(node.source)
@@ -270,6 +280,7 @@ class _QueryTranslator(FromClause):
     def translate_items(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> list[tuple[str, TypedSql]]:
+        """Translate the columns of SELECT, with their names; ``*`` is expanded."""
         columns: list[tuple[str, TypedSql]] = []
         for item in node.items:
             if isinstance(item, n.Star):
@@ -330,6 +341,7 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
+        """Translate a key of GROUP BY."""
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
         window = expressions.translate_group_window(node) if isinstance(node, n.Call) else None
@@ -355,6 +367,7 @@ class _QueryTranslator(FromClause):
     # several queries as one
 
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
+        """Translate UNION, INTERSECT or EXCEPT; also return the columns, with the common types."""
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
         if isinstance(left, Changelog) or isinstance(right, Changelog):
@@ -379,6 +392,7 @@ class _QueryTranslator(FromClause):
         return f" {node.operator}{' ALL' if node.every else ''} ".join(texts), row
 
     def cast_rows(self, text: str, had: t.Row, want: t.Row) -> str:
+        """Write a query that casts the columns of another one."""
         pairs = list(zip(had.fields, want.fields, strict=True))
         if all(same_in_spark(a.type, b.type) for a, b in pairs):
             return f"({text})"
@@ -391,6 +405,7 @@ class _QueryTranslator(FromClause):
         return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"  # noqa: S608  # no database is asked
 
     def translate_values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
+        """Translate VALUES; also return the columns, with the common types."""
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]
         if len({len(row) for row in rows}) > 1:

@@ -131,9 +131,11 @@ class _Planner:
         self.judged: set[tuple[Where, tuple[tuple[str, str, Where], ...], str]] = set()
 
     def add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Add a problem."""
         self.problems.append(Problem(code, message, fix, where))
 
     def add_statement(self, statement: object) -> None:
+        """Apply a statement to the script: declare, drop, set, or plan a job; its problems are recorded."""
         match statement:
             case CreateTable():
                 self.add_table(statement)
@@ -168,6 +170,7 @@ class _Planner:
     # tables and views
 
     def add_table(self, statement: CreateTable) -> None:
+        """Declare and plan a table; a name that is taken, or differs in letter case only, is recorded as a problem."""
         name = statement.name.last
         if name in self.views:
             self.add_problem(
@@ -184,6 +187,7 @@ class _Planner:
                 self.unread_names.add(name)
 
     def plan_table(self, declared: DeclaredTable) -> ScriptTable:
+        """Plan a declared table: a topic, or a connector of scripts with its options; problems are recorded."""
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))
@@ -203,6 +207,7 @@ class _Planner:
         return table
 
     def _with_session_options(self, table: ScriptTable) -> ScriptTable:
+        """Return the table as the session's options change it: with duplicate events removed if they say so."""
         definition = None if table.topic is None else table.topic.definition
         if not self.settings.current.cdc_events_duplicate or not table.change_data or definition is None:
             return table
@@ -214,6 +219,7 @@ class _Planner:
         return self.plan_table(attrs.evolve(table.declared, statement=options))
 
     def add_view(self, statement: CreateView) -> None:
+        """Declare a view and translate its query; problems are recorded."""
         name = statement.name.last
         taken = name in self.views or self.catalog.find(statement.name) is not None
         if taken:
@@ -367,6 +373,7 @@ class _Planner:
     # jobs
 
     def add_insert(self, statement: Insert) -> None:
+        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded."""
         sink = self.find_sink(statement)
         query, at_once = self.translate_job_query(statement.query)
         if query is None or sink is None:
@@ -441,6 +448,7 @@ class _Planner:
         return keys
 
     def find_sink(self, statement: Insert) -> ScriptTable | None:
+        """Return the table that an INSERT writes to; None, and a problem, if it cannot be written."""
         name, where = statement.table, statement.table.where
         declared = self.catalog.find(name)
         if declared is None and name.last in self.unread_names:
@@ -530,6 +538,7 @@ class _Planner:
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
     def add_select(self, statement: Query) -> None:
+        """Plan a query whose rows are shown; problems are recorded."""
         query, at_once = self.translate_job_query(statement.query)
         if query is not None:
             columns = tuple(SinkColumn(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
@@ -545,6 +554,7 @@ class _Planner:
         *,
         at_once: bool,
     ) -> Job:
+        """Plan a job, check its tables, and return it; problems are recorded."""
         tables, views = self.tables_and_views(
             query, streaming=self.settings.current.mode == "streaming" and not at_once
         )
