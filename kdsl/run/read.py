@@ -221,6 +221,7 @@ def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
 def _over_jvm(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
 ) -> DataFrame:
+    """Read with Spark's Kafka source, and decode the records."""
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
 
@@ -262,6 +263,7 @@ def _reporting_options(spark: SparkSession) -> dict[str, str]:
 
 
 def _source(spark: SparkSession) -> str:
+    """Register kdsl's data source in the session, and return its name."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(spark)
@@ -376,6 +378,7 @@ class _Decode:
         return _CheckedRows(decoder)
 
     def _report(self, records: int, dropped: Mapping[str, int]) -> None:
+        """Report the records that a task has read and dropped to the driver."""
         task = TaskContext.get()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)

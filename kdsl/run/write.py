@@ -280,6 +280,11 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
 def _encode_batches(
     text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Encode batches of rows as records; runs in a task.
+
+    Raises:
+        RecordError: A row cannot be encoded.
+    """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0

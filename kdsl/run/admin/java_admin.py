@@ -97,6 +97,7 @@ class JavaAdmin:
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
+        """Describe topics, without those that do not exist."""
         futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
         topics = {}
         for name in names:
@@ -166,6 +167,11 @@ class JavaAdmin:
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
+        """Ask for offsets of partitions.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
         wanted = {partition: self._java_partition(partition) for partition in partitions}
         if not wanted:
             return {}
@@ -212,12 +218,18 @@ class JavaAdmin:
         return result
 
     def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+        """Call a function of Java's client.
+
+        Raises:
+            KafkaReadError: It fails.
+        """
         try:
             return call()
         except JavaError as e:
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
     def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
+        """Turn an exception of Java's client into an error of the read."""
         name = error.getClass().getName()
         # While the client is created, the error's message may quote a setting.
         text = str(error.getMessage() or name) if seconds else name

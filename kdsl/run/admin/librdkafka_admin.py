@@ -107,15 +107,18 @@ class _MetadataView:
         return self._invalid and time.monotonic() - self._refreshed > _REFRESH_INTERVAL
 
     def note_description(self) -> None:
+        """Note that topics were described now."""
         self._described = time.monotonic()
 
     def note_refresh(self) -> None:
+        """Note that the client's metadata were refreshed now."""
         self._invalid, self._refreshed = False, time.monotonic()
 
     def note_success(self) -> None:
         self._invalid = False
 
     def expire(self) -> None:
+        """Let the next question describe the topics again."""
         self._described = float("-inf")
 
     def note_error(self) -> None:
@@ -147,6 +150,7 @@ class LibrdkafkaAdmin:
         self._connect()
 
     def _connect(self) -> None:
+        """Create the client, in place of an earlier one."""
         settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
         self._login = login.public_settings(settings)
         self._admin = AdminClient(settings)
@@ -248,6 +252,11 @@ class LibrdkafkaAdmin:
         return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
 
     def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
+        """Describe topics, without those that do not exist.
+
+        Raises:
+            KafkaReadError: A topic cannot be described for another reason.
+        """
         topics = {}
         for name, result in self._describe_topics(names).items():
             if not isinstance(result, KafkaError):
@@ -257,6 +266,7 @@ class LibrdkafkaAdmin:
         return topics
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
+        """Describe topics; an error takes the place of a topic."""
         if not names:
             return {}
         described = self._ask(
@@ -294,6 +304,12 @@ class LibrdkafkaAdmin:
     def _offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
     ) -> dict[TopicPartition, int]:
+        """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.
+
+        Raises:
+            TopicMissingError: A partition does not exist.
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
         if not wanted:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -389,6 +405,13 @@ class LibrdkafkaAdmin:
         return GroupOffsets(self._cluster)
 
     def _results(self, futures: Mapping[K, Future[Any]], timeout: float) -> dict[K, Any]:
+        """Wait for the results of futures, at most a little longer than a timeout.
+
+        An error takes the place of a result.
+
+        Raises:
+            KafkaReadError: There is no hope for an answer, such as after a refused login.
+        """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
         while pending and not deadline.has_passed:
@@ -442,6 +465,11 @@ class LibrdkafkaAdmin:
         return outcome.value  # type: ignore[return-value]  # a value that may be None itself
 
     def _note_retriable(self, error: KafkaError) -> None:
+        """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
+
+        Raises:
+            KafkaReadError: There is no hope for an answer.
+        """
         self._view.note_error()
         self._view.expire()
         if asks_former_coordinator(error.code(), self._connected_at):
@@ -453,6 +481,7 @@ class LibrdkafkaAdmin:
         self._examine_port()
 
     def _timeout_error(self, error: KafkaError, seconds: float) -> UnreachableError:
+        """Create the error for brokers that did not answer in time."""
         last = self._last_error
         if not self._answered:
             return errors.unreachable(self._table, self.servers, seconds, last.str() if last else None)
@@ -460,6 +489,7 @@ class LibrdkafkaAdmin:
         return errors.no_answer(self._table, self.servers, seconds, last.str() if last else None)
 
     def _on_error(self, error: KafkaError) -> None:
+        """Remember an error that the client reports beside answers."""
         if errors.is_login_error(error):
             self._login_error = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
@@ -529,6 +559,7 @@ def _is_from_broker(error: KafkaError) -> bool:
 
 
 def _if_retriable(error: KafkaError | None) -> KafkaError | None:
+    """Return an error after which a request can be repeated; None for another one."""
     return error if error is not None and error.code() in RETRIABLE else None
 
 

@@ -72,6 +72,11 @@ class Checkpoint:
         return [] if self.manifest is None else self.manifest.check_change(plan, self.location, allow)
 
     def _read_manifest(self) -> Manifest | None:
+        """Read the manifest; None if there is none.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
         location = self.folder.path(MANIFEST)
         with explain_failure(location, "read"):
             text = self.folder.read(MANIFEST)
@@ -133,6 +138,7 @@ class Checkpoint:
                 )
 
     def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
+        """Read the offsets of the sources from a file of Spark's log; none if it cannot be read."""
         text = None
         with suppress(Exception):  # Spark reads the same file, and reports what is wrong with it
             text = self.folder.read(name)

@@ -139,6 +139,10 @@ class ConnectFolder:
         self._spark.createDataFrame([], "text string").write.mode("overwrite").text(self.path(name))
 
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
+        """List the files under a name, each with the value of an expression of its content.
+
+        None if the folder does not exist.
+        """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 

@@ -58,6 +58,11 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
 
 def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
+    """Parse the stored topic ids, by read and topic.
+
+    Raises:
+        CheckpointError: The file is damaged, or has a version of a newer kdsl.
+    """
     try:
         document = json.loads(text)
         version, reads = document["version"], dict(document["reads"])

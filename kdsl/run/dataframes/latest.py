@@ -91,6 +91,10 @@ def _last_known(df: DataFrame, name: str) -> Column:
 
 
 def _kind(column: Column) -> Column:
+    """Return ``+U`` for rows that are present after the change, and ``-D`` for others.
+
+    Spark raises an error for an unknown kind.
+    """
     from pyspark.sql import functions as F
 
     shown = F.coalesce(column, F.lit("NULL"))
@@ -101,6 +105,7 @@ def _kind(column: Column) -> Column:
 
 
 def _present(df: DataFrame, name: str) -> Column:
+    """Return a key column that makes Spark raise an error where it is NULL."""
     from pyspark.sql import functions as F
 
     column = F.col(quote_name(name))

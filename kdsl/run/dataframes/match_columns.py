@@ -118,10 +118,12 @@ def _choose_columns(
 
 
 def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | None = None) -> Problem:
+    """Create a problem of what is written."""
     return Problem(code, message, fix, Where(table=plan.table, column=column))
 
 
 def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
+    """Report a column that has another type than the table writes, or only NULLs."""
     wanted = spark_type(field.type)
     name = source.name
     if isinstance(source.dataType, s.NullType):
@@ -163,6 +165,7 @@ def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bo
 
 
 def _members(struct: s.StructType, *, ignore_case: bool) -> dict[str, s.StructField]:
+    """Return the members of a struct by name."""
     return {f.name.lower() if ignore_case else f.name: f for f in struct.fields}
 
 

@@ -165,6 +165,11 @@ def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last:
 
 
 def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
+    """Commit a token in a transaction of its own.
+
+    Raises:
+        ExactlyOnceError: The transaction fails; the producer is closed.
+    """
     try:
         producer.begin()
         producer.send_token(producer.id, spec.topic, token.number, token.text(), spec.step_timeout)

@@ -178,6 +178,7 @@ def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
 
 
 def _is_named(token: Token | None) -> bool:
+    """Return whether a token is that of a batch write with a write_id."""
     return token is not None and token.writer.kind == "batch" and bool(token.writer.sink)
 
 
@@ -202,6 +203,7 @@ def _record_last(
 def _acquire_batch_ids(
     spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
+    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written."""
     same = {id_: id_ for id_ in spec.ids}
     return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 
@@ -303,6 +305,11 @@ def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_th
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
+    """Check what a batch write cannot do exactly once, before anything is written.
+
+    Raises:
+        KdslError: It is staged, has a too long write_id, several writers, or runs in a foreachBatch of Spark Connect.
+    """
     check_speculation(rows.sparkSession, plan.table)
     if plan.transactions is not None and plan.transactions.staged:
         raise KdslError(
@@ -330,6 +337,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
 def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
+    """Describe the transactions of a batch write; the brokers are asked for limits and topics."""
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(
@@ -345,6 +353,7 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
+    """Write the rows in transactions; if that fails, abort the open ones."""
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 

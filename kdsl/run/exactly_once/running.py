@@ -70,6 +70,7 @@ class QueryWatch:
         self.thread.start()
 
     def _run(self) -> None:
+        """Refresh tokens until the query ends, abort what it left open, and release the lease; runs in a thread."""
         try:
             while not self._wait_for_end():
                 self._tokens.tick(_INTERVAL)
@@ -104,6 +105,10 @@ class QueryWatch:
             return True
 
     def _refresh(self, older_than: float) -> None:
+        """Write tokens again that are older than a time, so that the brokers keep them.
+
+        Not after the lease was lost.
+        """
         if self._prepared.lease.lost_to is not None:
             return  # it would fence off the process that has the ids now
         refresh_tokens(self._prepared.spec, self._cluster, older_than)

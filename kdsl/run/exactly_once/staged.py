@@ -107,6 +107,13 @@ def _stage_and_send(
     batch: DataFrame,
     number: int,
 ) -> None:
+    """Store the rows of a batch beside the checkpoint, unless they are there already, and send them.
+
+    This is the foreachBatch.
+
+    Raises:
+        CheckpointError: The offsets of the batch are missing, or the stored batch is of another version.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import read_options
 

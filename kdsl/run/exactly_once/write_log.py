@@ -143,6 +143,11 @@ class WriteLog:
         return error is None
 
     def _check_policy(self) -> None:
+        """Check that the topic keeps its records forever; warn if this user may not see its settings.
+
+        Raises:
+            ExactlyOnceError: It does not.
+        """
         try:
             policy = self._admin.topic_settings(self.topic)[POLICY]
         except NotAllowedError as e:
@@ -191,6 +196,12 @@ class WriteLog:
         return f"the topic {self.topic!r}, which records the writes that are done"
 
     def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
+        """Read the records of done writes with some keys, up to the ends of the partitions.
+
+        Raises:
+            StalledError: No record arrives in time.
+            KafkaReadError: The topic cannot be read.
+        """
         done_writes = {}
         deadline = Deadline(_SECONDS)
         while open_ones:
@@ -234,6 +245,7 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 
 
 def _error_of(future: Any) -> KafkaError | None:
+    """Wait for a future; return its Kafka error, or None."""
     try:
         future.result(_SECONDS)
     except KafkaException as e:

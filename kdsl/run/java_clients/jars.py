@@ -106,6 +106,11 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
 
 def _has_connector(spark: SparkSession) -> bool:
+    """Try whether Spark finds its Kafka connector; no broker is asked.
+
+    Raises:
+        ConnectorMissingError: It is found, but cannot be loaded.
+    """
     probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
     try:
         # The schema is fixed; no broker is asked.
@@ -148,6 +153,12 @@ def jars_in_settings(spark: SparkSession) -> list[str] | None:
 
 
 def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
+    """Attach the connector's jars, declared or fetched, to a classic session.
+
+    Raises:
+        ConnectorMissingError: They cannot be fetched or are for another Scala, or Spark does not find the connector
+            then.
+    """
     scala = scala_version(spark)
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
@@ -181,6 +192,11 @@ def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) ->
 
 
 def _attach_to_server(spark: SparkSession) -> None:
+    """Attach the connector's jars, declared or fetched by the server, to a session of Spark Connect.
+
+    Raises:
+        ConnectorMissingError: The server cannot fetch them, or does not find the connector then.
+    """
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
         raise ConnectorMissingError(

@@ -153,6 +153,11 @@ def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
 
 
 def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
+    """Plan the options of Spark's source for a stream; the brokers are asked for topics and partitions.
+
+    Raises:
+        KdslError: Real-time mode has fewer cores than partitions.
+    """
     topics = subscription.topics()
     partitions = subscription.partitions(topics)
     if plan.latency == "realtime" and len(partitions) > cores:

@@ -151,6 +151,7 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
 
 
 def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
+    """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow."""
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
     names = _names(plan)
@@ -202,6 +203,12 @@ def _partitions(
     batch: pa.RecordBatch,
     first_row: int,
 ) -> pa.Array:
+    """Choose the partitions of records, topic by topic; null where Kafka's client chooses.
+
+    Raises:
+        TopicMissingError: A row names a topic that does not exist.
+        RecordError: A row names a partition that does not exist.
+    """
     chosen = np.full(batch.num_rows, -1, dtype=np.int32)
     codes = topics.dictionary_encode()
     of = codes.indices.to_numpy(zero_copy_only=False)

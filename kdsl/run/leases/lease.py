@@ -168,6 +168,7 @@ class Lease:
         self.release()
 
     def _note_loss(self, holders: tuple[Member, ...]) -> None:
+        """Log that the lease is lost, store the error, release the lease, and call the function for this case."""
         held = LeaseHeldError(self.name, holders)
         error = LeaseHeldError(self.name, holders, f"{held}; {self._meaning}" if self._meaning else None)
         log.error("%s has lost its lease: %s", self._who, error)
@@ -241,6 +242,10 @@ class _Membership:
         self._thread.join(_LEAVE_TIMEOUT)
 
     def _run(self) -> None:
+        """Poll the consumer until the member leaves, note errors, and check the lease when it may be lost.
+
+        Runs in a thread.
+        """
         while not self._left.is_set():
             try:
                 message = self._consumer.poll(0.2)
@@ -258,6 +263,7 @@ class _Membership:
         self._consumer.close()
 
     def _check(self, id_: str) -> None:
+        """Ask for the members of the lease's group, and call the function for a loss if others have it."""
         assert self._admin is not None
         assert self._on_loss is not None
         try:

@@ -182,6 +182,7 @@ class Stream:
         return tuple(r for r in remaining if len(r) > 0)
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
+        """Warn once if the declared start or end differs from that of the query's first start."""
         declared = describe(self._plan.start, self._plan.stop if start.stop else None)
         if not self._start_checked and not start.initial and start.startup != declared:
             log.warning(
@@ -293,6 +294,8 @@ class Stream:
         return topic in topics.names
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Ask for the ends of the partitions, again while a broker has not caught up with known offsets."""
+
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
             """Return the ends, and whether they include all unread records."""
             try:
@@ -382,6 +385,7 @@ class Stream:
         limits: Limits,
         stop: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
+        """Choose where a batch ends, within its limits, the declared end, and the frozen ends of a final batch."""
         target = self._frozen_ends
         if target is not None:
             reach = {
@@ -435,6 +439,12 @@ class Stream:
         return counts
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
+        """Check that the topics of the stored offsets still exist, with their ids.
+
+        Raises:
+            TopicMissingError: A topic does not exist any more.
+            TopicRecreatedError: A topic was deleted and created again.
+        """
         unknown = offsets.ids.keys() - topics.keys()
         topics = {**topics, **self._admin.topics(unknown, known=True)}
         for name, id_ in sorted(offsets.ids.items()):

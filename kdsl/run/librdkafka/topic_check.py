@@ -110,6 +110,7 @@ class TopicCheck:
         self._explain(self._ask(), error)
 
     def _ask(self) -> Future[dict[str, Topic]] | None:
+        """Ask for the present topic ids in a thread; None if there is nothing to check."""
         if not self._ids:
             return None
         lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)
@@ -117,6 +118,11 @@ class TopicCheck:
         return lookup.ask(self._ids)
 
     def _explain(self, answer: Future[dict[str, Topic]] | None, error: KdslError) -> None:
+        """Check whether a topic was recreated, which would explain another error.
+
+        Raises:
+            TopicRecreatedError: It was; the other error is its cause.
+        """
         try:
             self._compare(answer)
         except TopicRecreatedError as e:
@@ -125,6 +131,12 @@ class TopicCheck:
             pass
 
     def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
+        """Wait for the topics' present ids, and compare them with the planned ones.
+
+        Raises:
+            TopicMissingError: A topic was deleted.
+            TopicRecreatedError: A topic was deleted and created again.
+        """
         topics = {} if answer is None else answer.result()
         for name, planned in self._ids.items():
             if name not in topics:

@@ -202,12 +202,14 @@ class Worker:
             )
 
     def _wake(self) -> None:
+        """Start the thread if it does not run, and wake it; the lock must be held."""
         if self._thread is None:
             self._thread = Thread(target=self._work, name=f"commits {self.read.id}", daemon=True)
             self._thread.start()
         self._changed.notify_all()
 
     def _work(self) -> None:
+        """Commit offsets as they become due, until the query ends; runs in a thread."""
         while (pending := self._next()) is not None:
             run, wanted = pending
             error: str | None = None
@@ -239,12 +241,14 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
+        """Return the client that commits, created at the first use."""
         admin = self._admin
         if admin is None:
             admin = self._admin = admin_of(self.read) or LibrdkafkaAdmin(self.read.cluster, self.read.plan.table)
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
+        """Store the outcome of a commit, schedule the next one, and log the first failure and the recovery."""
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error
         self._last = time.monotonic()
@@ -277,6 +281,7 @@ _batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:
+    """Return the worker that commits the offsets of a read, created if the read is new or has changed."""
     worker = _workers.get(read.id)
     if worker is None or worker.read != read:
         worker = _workers[read.id] = Worker(read)

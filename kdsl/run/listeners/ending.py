@@ -70,6 +70,7 @@ def has_reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:
 
 
 def _stop(query: Query, stateful: bool) -> None:
+    """Stop a query that has read everything; one with state first processes what is available. Errors are logged."""
     try:
         running = query.session.streams.get(query.id)
         if running is None or str(running.runId) != query.run_id:

@@ -116,6 +116,7 @@ class Listener(JsonListener):
             log.exception("cannot read an event of a streaming query")
 
     def _notify(self, call: Callable[[Observer], None]) -> None:
+        """Call each observer; an exception is logged."""
         for observer in tuple(_observers):
             try:
                 call(observer)

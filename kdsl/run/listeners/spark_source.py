@@ -139,12 +139,17 @@ class SparkSourceGuard:
         return self._errors.get(run_id)
 
     def _wake(self) -> None:
+        """Start the thread if it does not run."""
         with self._lock:
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="kdsl guard of Spark's source", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
+        """Check the queued batches; a query whose topic was recreated is ended.
+
+        Runs in a thread, until the queue is empty.
+        """
         while True:
             with self._lock:
                 try:
@@ -164,6 +169,11 @@ class SparkSourceGuard:
                 log.exception("%s: a batch could not be checked for lost records", one.read.plan.table)
 
     def _check(self, progress: Progress, one: ReadProgress) -> None:
+        """Compare the ids of the topics that a batch has read with the former ones.
+
+        Raises:
+            TopicRecreatedError: One was deleted and created again.
+        """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}
         topics = guarded.admin.topics(names)

@@ -102,6 +102,11 @@ def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Topic
 
 
 def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    """Begin at the group's committed offsets; partitions without one begin as ``auto.offset.reset`` says.
+
+    Raises:
+        OffsetError: A partition has none and there is no reset, or an offset does not exist any more.
+    """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
         where = join_some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -141,6 +146,11 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 
 
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    """Begin at declared offsets; partitions without one begin as ``auto.offset.reset`` says.
+
+    Raises:
+        OffsetError: A declared partition is not read, or an offset does not exist.
+    """
     declared = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
     check_partitions(plan.table, "start", declared, known)
     wanted: dict[TopicPartition, int] = {}

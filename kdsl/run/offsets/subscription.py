@@ -131,9 +131,15 @@ class Subscription:
         return dict(self._end(plan, self._ask_offsets(plan, wanted), batch=False).offsets)
 
     def _stop(self, partitions: list[TopicPartition]) -> Stop:
+        """Call the offsets initializer of the end, if it is one.
+
+        Raises:
+            OffsetError: It fails, or returns wrong offsets.
+        """
         return call_initializer(self._plan.table, self._plan.stop, partitions, self._retriever())
 
     def _retriever(self) -> Retriever:
+        """Return the object by which an offsets initializer asks for offsets."""
         return Retriever(self.admin, self._plan.group_id, self.ends)
 
     def _with_start(self, error: OffsetError, plan: ReadPlan, known: Known) -> OffsetError:
@@ -145,12 +151,14 @@ class Subscription:
         return error
 
     def _end(self, plan: ReadPlan, known: Known, *, batch: bool) -> End:
+        """Decide where the read ends, and log what the user should know."""
         end = decide_stop(plan, known, batch=batch)
         for note in end.notes:
             log.warning("%s: %s", self._plan.table, note)
         return end
 
     def _ask_offsets(self, plan: ReadPlan, partitions: list[TopicPartition]) -> Known:
+        """Ask the brokers for the offsets that start and end need."""
         start, stop = plan.start, plan.stop
         modes = {start.mode, stop.mode}
         declared = bool(modes & {"group-offsets", "specific-offsets"})
@@ -205,6 +213,7 @@ class Subscription:
             )
 
     def _names(self) -> list[str]:
+        """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked."""
         pattern = self._plan.topics.pattern
         if pattern is None:
             return list(self._plan.topics.names)

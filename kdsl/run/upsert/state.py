@@ -214,6 +214,7 @@ def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
 
 
 def _write_rows(rows: pa.RecordBatch) -> bytes:
+    """Write rows as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_batch(rows)
@@ -249,6 +250,11 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
 
 
 def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+    """Cast a stored column to the present type.
+
+    Raises:
+        KdslError: That type cannot represent every value, or does not allow the stored NULLs.
+    """
     if not _wider(column.type, field.type):
         raise KdslError(
             f"{table}: the checkpoint stores the column {field.name!r} as {column.type}, but the table declares it as "
@@ -260,6 +266,11 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
 
 
 def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
+    """Return a column of NULLs.
+
+    Raises:
+        KdslError: The column is declared NOT NULL.
+    """
     if not field.nullable:
         raise KdslError(
             f"{table}: the column {field.name!r} is declared NOT NULL, but rows in the checkpoint have no value there; "

@@ -93,6 +93,7 @@ def _split_off_open(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.Reco
 
 
 def _with_kinds(rows: pa.RecordBatch, codes: Integers) -> pa.RecordBatch:
+    """Set the row kinds of rows, unless one is unknown or there is no such column."""
     if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
     index = rows.schema.get_field_index(ROW_KIND)

@@ -31,11 +31,12 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
     if TaskContext.get() is not None and not _has_end_mark(_task_input()):
         raise ExactlyOnceError(
             "Spark's side of the task ended before all rows were sent, as when it fails or is stopped; nothing of the "
-            "task is visible"
+            "task is visible, and the executor's log has the cause"
         )
 
 
 def _has_end_mark(stream: Any) -> bool:
+    """Return whether Spark has sent the mark after the last row."""
     try:
         return bool(stream.peek(1))
     except OSError:  # the JVM has reset the connection
