@@ -98,6 +98,7 @@ class YamlDocument:
             self._add_problem("it is nested too deeply", None)
 
     def _add_problem(self, reason: str, line: int | None) -> None:
+        """Add the problem that the document is not valid YAML."""
         message = f"the document is not valid YAML: {reason}"
         self.problems.append(Problem("yaml", message, "correct this line", Where(file=self.file, line=line)))
 
@@ -123,11 +124,15 @@ class YamlDocument:
             self._inside.pop()
 
     def _mapping(self, node: yaml.Node, path: str) -> dict[str, Any]:
+        """Return a mapping with the values of its keys.
+
+        A repeated key, or one that is not a single value, is recorded as a problem.
+        """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                self._add_problem("a key is not a string", line)
+                self._add_problem("a key is not a single value", line)
                 continue
             key = str(key_node.value)
             inner = f"{path}[{key!r}]" if path.endswith(".options") else f"{path}.{key}"
@@ -164,6 +169,7 @@ class YamlDocument:
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
+        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem."""
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)

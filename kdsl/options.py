@@ -179,6 +179,7 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
+        """Create the mistake of an option that does not exist."""
         message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
         known = listing(sorted(valid)) if valid else "none"
         fix = (f"use one of its options: {known}",)
@@ -302,6 +303,7 @@ class Options:
             yield mistake.problem(name, attrs.fields_dict(type(self)))
 
     def _all_mistakes(self) -> Iterator[_Mistake]:
+        """Yield the mistakes that were found while reading, and values of wrong types."""
         yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
@@ -377,10 +379,12 @@ class _Mistake:
 
 
 def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
+    """Create the mistake of an option with a wrong value."""
     return _Mistake("option-value", message, ("set ", f" to {_describe(a.type)}"), a.name)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -411,6 +415,7 @@ _WORDS: dict[Any, str] = {
 
 
 def _matches(value: Any, kind: Any) -> bool:
+    """Return whether a value has a type of an option."""
     for one in _alternatives(kind):
         match get_origin(one):
             case _ if one is NoneType:
@@ -486,6 +491,7 @@ def _may_hide_password(address: str) -> bool:
 
 
 def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
+    """Write a value for a message; of a secret only what may be shown."""
     return repr(_display(value, a)) if isinstance(value, Secret) else repr(value)
 
 
@@ -520,6 +526,7 @@ def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
 
 
 def _write(value: Any) -> str:
+    """Write the value of an option as a string."""
     match value:
         case bool():
             return str(value).lower()

@@ -96,6 +96,11 @@ class BatchMapper:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, result: pa.RecordBatch, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        """Return a column of the function's result with the declared type; a missing column is NULL.
+
+        Raises:
+            FunctionResultError: Its values cannot be cast.
+        """
         if field.name not in result.schema.names:
             return pa.nulls(result.num_rows, field.type)
         column = result.column(field.name)
@@ -107,6 +112,11 @@ class BatchMapper:
             self._fail(batch, f"returned the column {field.name!r} as {column.type}, not {field.type}: {e}")
 
     def _fail(self, batch: pa.RecordBatch, what: str) -> NoReturn:
+        """Raise the error about what the function did, with the records of the batch.
+
+        Raises:
+            FunctionResultError: Always.
+        """
         raise FunctionResultError(f"the function {self._name!r} {what}{_describe_records(batch)}")
 
 
@@ -214,6 +224,11 @@ class _ByBatch:
         return array
 
     def _fail(self, what: str, batch: pa.RecordBatch, answer: _Answer | None = None) -> NoReturn:
+        """Raise the error about what the function did, with what is expected and the records of the batch.
+
+        Raises:
+            FunctionResultError: Always.
+        """
         error = None if answer is None else answer.error
         message = f"the function {self._name!r} {what}; {self.expected}{_describe_records(batch)}"
         raise FunctionResultError(message) from error
@@ -242,6 +257,11 @@ class _ByRow(_ByBatch):
         return self._by_rows(batch, kind) if self._takes_rows else super().__call__(batch, kind)
 
     def _prefers_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> bool:
+        """Try the function with a batch and with its first row; return whether it takes rows.
+
+        Raises:
+            FunctionResultError: It takes neither, or the results contradict each other.
+        """
         row = _Answer.of(self._function, next(_rows(batch)))
         whole = _Answer.of(self._function, batch)
         if _is_array(whole):
@@ -256,6 +276,11 @@ class _ByRow(_ByBatch):
         return True
 
     def _by_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        """Call the function with each row.
+
+        Raises:
+            FunctionResultError: It raises an exception, or returns something else than a string or None.
+        """
         answers = [_Answer.of(self._function, row) for row in _rows(batch)]
         for i, answer in enumerate(answers):
             if answer.error is not None or not isinstance(answer.value, str | None):

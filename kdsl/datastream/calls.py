@@ -117,6 +117,7 @@ class BuilderCalls:
         self._repeated: list[str] = []
 
     def _set(self, setting: str, value: Any) -> Self:
+        """Store a setting and the line that set it, note a repetition, and return the builder."""
         if setting in self._settings:
             self._repeated.append(setting)
         self._settings[setting] = value

@@ -208,6 +208,7 @@ def _single_column(kind: t.DataType, column: str) -> t.Row:
 
 
 def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
+    """Return a format or the format of a name; if it is neither, add a problem to ``problems``, and return Raw."""
     if isinstance(argument, Format):
         return argument
     if isinstance(argument, str):

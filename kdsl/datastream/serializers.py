@@ -152,6 +152,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._problems: list[Problem] = []
 
     def _set(self, setting: str, value: Any, method: str) -> Self:
+        """Store a setting, record a repetition as a problem, and return the builder."""
         if setting in self._settings:
             message = f"{method}() is called twice, and the first call would be lost"
             self._problems.append(Problem("builder-twice", message, "call it once", caller_location()))
@@ -255,6 +256,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(**self._settings, where=where)
 
     def _set_schema(self, side: str, schema: object, method: str) -> Self:
+        """Set the schema of a side, or record a problem if it is not a schema; return the builder."""
         if not isinstance(schema, MessageSchema):
             message = f"{method}() expects a schema, not {schema!r}"
             fix = "write SimpleStringSchema(), or a FormatSchema"
@@ -263,6 +265,10 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set(side, schema, method)
 
     def _expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:
+        """Convert SQL, a Column or a function to an expression of a row.
+
+        SQL that Spark cannot parse is recorded as a problem.
+        """
         if isinstance(value, str):
             reason = syntax_error(str(value))
             if reason is not None:

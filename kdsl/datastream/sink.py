@@ -247,6 +247,7 @@ class KafkaSink(Endpoint):
         return self._plan(self.record_serializer)
 
     def _plan(self, serializer: KafkaRecordSerializationSchema) -> WritePlan:
+        """Plan the write; a function that writes whole records gets a column for the partition."""
         plan = write_plan(resolve(self._table(serializer), "write"))
         if serializer.function is not None:
             partition = t.Field(PARTITION, t.Int())

@@ -266,6 +266,7 @@ class KafkaSource(Endpoint):
         return attrs.evolve(plan, **changes)
 
     def _rows(self, df: DataFrame) -> DataFrame:
+        """Apply the deserializer's function to the raw records, if there is one."""
         from kdsl.types.spark import spark_schema
 
         deserializer = self.deserializer
@@ -351,6 +352,7 @@ class KafkaSource(Endpoint):
         yield from self._reset_problems()
 
     def _topic_problems(self) -> Iterator[Problem]:
+        """Report topics and partitions that are both set, or of a wrong type."""
         sites = self._call_sites
         settings = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
         if "partitions" in settings and len(settings) > 1:
@@ -371,6 +373,7 @@ class KafkaSource(Endpoint):
             yield sites.problem("partitions", "partitions", message, fix)
 
     def _offset_problems(self, setting: str, offsets: OffsetsInitializer) -> Iterator[Problem]:
+        """Report offsets of topics that are not read, committed offsets without a group, and an end before 1970."""
         sites = self._call_sites
         topics = set(self.topics) | {partition[0] for partition in self.partitions if _is_topic_partition(partition)}
         unread = sorted({topic for topic, _, _ in offsets.specific} - topics)
@@ -385,6 +388,7 @@ class KafkaSource(Endpoint):
             yield sites.problem(setting, "bounded-timestamp", message, "use a time from 1970-01-01 UTC on")
 
     def _reset_problems(self) -> Iterator[Problem]:
+        """Report a property ``auto.offset.reset`` that contradicts the starting offsets."""
         sites, own, named = self._call_sites, self.starting_offsets.reset, self.properties.get(_RESET)
         if named is not None and own is not None and own != named:
             setting = sites.with_value("starting_offsets", own).replace(repr(own), f"… reset={own!r}")
@@ -392,6 +396,7 @@ class KafkaSource(Endpoint):
             yield sites.problem(f"properties.{_RESET}", "reset-twice", message, "remove the property")
 
     def _watermark_problems(self, deserializer: KafkaRecordDeserializationSchema) -> Iterator[Problem]:
+        """Report a watermark of a wrong form, on a wrong column, or with a wrong delay."""
         sites = self._call_sites
         if self.watermark is not None and not _is_watermark(self.watermark):
             message = f"{sites.name('watermark')} is {self.watermark!r}, but must be a column and a delay"

@@ -117,6 +117,7 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
 
 
 def _printable(text: str) -> str:
+    """Remove blanks at both ends and characters that cannot be printed."""
     return "".join(c for c in text if c.isprintable()).strip()
 
 

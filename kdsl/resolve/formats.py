@@ -143,6 +143,7 @@ def _prefix(table: TableDef, side: str, chosen: Format) -> str:
 
 
 def _option_spelling(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
+    """Return a function that writes an option of a format as the table spells it."""
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
     return lambda _, key: repr(_prefix(table, side, chosen) + key)

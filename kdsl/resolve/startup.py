@@ -130,6 +130,7 @@ def discovery_of(table: TableDef) -> timedelta | None:
 
 
 def _is_discovery_set(table: TableDef) -> bool:
+    """Return whether the table declares how often topics are looked up."""
     option = attrs.fields_dict(KafkaOptions)["discovery"]
     return option.metadata["key"] in table.option_locations or table.options.discovery != option.default
 
@@ -160,6 +161,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
+    """Return mode, timestamp and offsets of the start or the end."""
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
     pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}
@@ -222,6 +224,7 @@ class _Mode:
         return self.table.option_name(self.argument or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
     def _specific(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
+        """Report specific offsets that are missing, cannot be read, or are set for several topics."""
         name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
@@ -238,6 +241,7 @@ class _Mode:
             yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
     def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
+        """Warn of a partition with two offsets; the last one is used."""
         last: dict[int, int] = {}
         for partition, offset in pairs:
             if last.get(partition, offset) != offset:
@@ -261,8 +265,10 @@ class _Mode:
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
     def _name(self, what: str) -> str:
+        """Return an option of the start or the end as the table spells it."""
         return self.table.option_name(f"{self.side}_{what}")
 
     def _problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
+        """Create a problem of the start or the end."""
         attribute = f"{self.side}_{option}" if option else self.side
         return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

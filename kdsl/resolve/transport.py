@@ -84,6 +84,7 @@ class Capability:
 
 
 def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield each use of the metadata 'leader-epoch'."""
     if direction == "read":
         for column in table.columns:
             if column.role == "metadata" and column.shows == "leader-epoch":
@@ -91,6 +92,7 @@ def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityU
 
 
 def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield each column that writes the timestamp of records."""
     if direction == "write":
         for column in metadata_columns(table, direction):
             if column.shows == "timestamp":
@@ -98,12 +100,14 @@ def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]
 
 
 def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of exactly-once delivery."""
     if direction == "write" and delivery_of(table) == "exactly-once":
         shown = table.setting("delivery", "exactly-once")
         yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
 def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of a limit for each partition."""
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
@@ -112,12 +116,14 @@ def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[
 
 
 def _alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of watermark alignment."""
     group, drift = table.options.watermark_group, table.options.watermark_drift
     if direction == "read" and group is not None and drift is not None:
         yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
 def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of internal topics by a pattern."""
     settings = table.kdsl_settings
     if direction == "read" and table.options.topic_pattern is not None and not settings.exclude_internal_topics:
         name = "exclude.internal.topics"
@@ -125,6 +131,7 @@ def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
 
 
 def _realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of real-time mode."""
     if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
         yield CapabilityUse(table.setting("latency", "realtime"), instead, option="latency")

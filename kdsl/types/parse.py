@@ -129,6 +129,7 @@ class TypeReader:
         return self.cursor.token
 
     def _take(self) -> Token:
+        """Take the next token, and forget what else would have been allowed."""
         self._optional.clear()
         return self.cursor.take()
 
@@ -180,10 +181,20 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, token.start, length=len(word), expected=["a type"])
 
     def _refuse_depth(self) -> NoReturn:
+        """Raise the error for a type that is nested too deeply.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         length = self.cursor.previous.end - self._start
         raise TypeSyntaxError(f"it is nested more than {MAX_TYPE_DEPTH} deep", self.text, self._start, length=length)
 
     def _refuse_value(self, reason: str, token: Token) -> NoReturn:
+        """Raise the error for a token with a wrong value.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         raise TypeSyntaxError(reason, self.text, token.start, length=len(token.text))
 
     # types
@@ -208,6 +219,7 @@ class TypeReader:
         return kind
 
     def _nullability(self, kind: t.DataType) -> t.DataType:
+        """Read ``NULL`` or ``NOT NULL`` after a type, and return the type with it."""
         if self._accept("NOT"):
             self._expect("NULL")
             return kind.as_nullable(False)
@@ -294,6 +306,7 @@ class TypeReader:
         return kinds[name](length)
 
     def _decimal(self) -> t.DataType:
+        """Read precision and scale of a DECIMAL."""
         numbers = self._numbers(2)
         digits = self._value(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
         return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))

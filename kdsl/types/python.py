@@ -234,6 +234,11 @@ class _AnnotationReader:
         return explicit.as_nullable(False)
 
     def _check_explicit(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
+        """Check that an explicit type can store values of the annotation.
+
+        Raises:
+            AnnotationError: It cannot.
+        """
         derived = self._derive(base, annotation)
         if not is_compatible(derived, explicit):
             message = f"values of {explicit.spelling} are not of type {_spell(base)}"
@@ -245,6 +250,11 @@ class _AnnotationReader:
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
+        """Derive the column type of a Python type.
+
+        Raises:
+            AnnotationError: There is none.
+        """
         origin, args = get_origin(base), get_args(base)
         if base in _LISTS or base in _MAPS:
             example = f"{base.__name__}[str]" if base in _LISTS else f"{base.__name__}[str, int]"
@@ -265,12 +275,22 @@ class _AnnotationReader:
         raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggestion(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
+        """Derive the type of a map's keys.
+
+        Raises:
+            AnnotationError: They may be None, or there is no type for them.
+        """
         kind = self.read(annotation)
         if kind.nullable:
             raise AnnotationError(f"the keys of {_spell(annotation)} may be None", "a key of a map is never NULL")
         return kind
 
     def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
+        """Return the type of the values of a ``Literal`` or ``Enum``.
+
+        Raises:
+            AnnotationError: They are neither all strings nor all integers.
+        """
         kinds = {type(value) for value in allowed}
         if kinds == {str}:
             return t.STRING
@@ -282,6 +302,12 @@ class _AnnotationReader:
         )
 
     def _read_row(self, cls: type, hints: Mapping[str, Any]) -> t.DataType:
+        """Derive the ROW of a class of fields; names that differ on the wire are stored on the class.
+
+        Raises:
+            AnnotationError: It contains itself, has no fields, two members of one name, or a member without a column
+                type.
+        """
         if cls in self._inside:
             raise AnnotationError(f"{cls.__name__} contains itself", "a row has a fixed depth; remove the inner one")
         if not hints:
@@ -324,6 +350,11 @@ class _AnnotationReader:
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
+        """Derive the type of a member.
+
+        Raises:
+            AnnotationError: It has no annotation, or one that is not a column type; the message names the member.
+        """
         if hint is None:
             raise AnnotationError(f"{cls.__name__}.{name} has no annotation", "annotate each field")
         try:
@@ -351,11 +382,16 @@ def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
             raise AnnotationError(message, "import or define the name in the module of the class") from None
         except Exception as e:  # noqa: BLE001  # an annotation may be any expression
             message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
-            raise AnnotationError(message, "correct it") from None
+            raise AnnotationError(message, f"correct it; use {_USABLE}") from None
     return annotation
 
 
 def _no_names(text: str) -> Any:
+    """Raise the error for any name: the evaluation without a module.
+
+    Raises:
+        NameError: Always.
+    """
     raise NameError(f"name {text!r} is not defined", name=text)
 
 
@@ -414,6 +450,7 @@ def _python_spelling(kind: t.DataType) -> str:
 
 
 def _suggestion(base: Any) -> str:
+    """Return a hint at a similar type; empty if there is none."""
     name = getattr(base, "__name__", "")
     names = {p.__name__: p for p in SCALARS}
     return nearest(name, names) if name and name not in names else ""
@@ -434,6 +471,7 @@ def _spell(annotation: Any) -> str:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation and all its parts."""
     yield annotation
     for part in get_args(annotation):
         yield from _parts(part)

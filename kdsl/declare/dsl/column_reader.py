@@ -105,6 +105,7 @@ class _ColumnReader:
         self.where = Where(declaration.table, column or name, declaration.file, line or self.source.line)
 
     def read(self) -> ClassColumn:
+        """Read the column; its problems are recorded."""
         if self.descriptor.uses > 1:
             self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
         if self.name in self.source.repeated:
@@ -145,6 +146,7 @@ class _ColumnReader:
         return ClassColumn(self.name, self.descriptor, column, annotation, primary, namespace=namespace)
 
     def _add_problem(self, code: str, message: str, fix: str) -> None:
+        """Add a problem at the column."""
         self.problems.append(Problem(code, message, fix, self.where))
 
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
@@ -213,6 +215,7 @@ class _ColumnReader:
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
     def _metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
+        """Return the mark that names the metadata of the column; several or wrong ones are recorded as problems."""
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
             every.remove(mark)
@@ -249,6 +252,7 @@ class _ColumnReader:
         return kind, annotation
 
     def _read_default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
+        """Return the default of the column; a wrong one is recorded as a problem."""
         default = self.descriptor.default
         if default is MISSING:
             return MISSING
@@ -279,6 +283,7 @@ class _ColumnReader:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _comment(self) -> str | None:
+        """Return the comment: declared, from the string under the column, or the docstring of its function."""
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)

@@ -135,6 +135,10 @@ def _is_class_variable(annotation: Any) -> bool:
 
 
 def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: Any, reserved: Collection[str]) -> None:
+    """Record a column of a class body, and make its attribute a descriptor.
+
+    A name that no column may have is recorded as a problem, and its attribute deleted.
+    """
     problem = _name_problem(cls, name, reserved)
     if problem is not None:
         declaration.name_problems.append((name, problem))
@@ -149,6 +153,7 @@ def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: A
 
 
 def _descriptor(value: Any) -> ColumnDescriptor[Any]:
+    """Return the descriptor of a value in a class body: itself, or a column with that mark or default."""
     match value:
         case ColumnDescriptor():
             return value
@@ -163,6 +168,7 @@ def _descriptor(value: Any) -> ColumnDescriptor[Any]:
 
 
 def _name_problem(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
+    """Return the problem of a name that no column's attribute may have; None if it is free."""
     mangled = f"_{cls.__name__.lstrip('_')}__"
     if name.startswith("__") and name.endswith("__"):
         message = "names with two underscores at both ends belong to Python"

@@ -74,6 +74,8 @@ def record_expression(
 def _spark_expression(
     name: str, body: Callable[[Any], Any], columns: Mapping[str, BodyColumn], owner: type
 ) -> Expression:
+    """Return an expression that runs the body with Spark columns when it is used."""
+
     def column() -> Column:
         result = body(_Row(columns, owner, _as_column, name))
         if not isinstance(result, Column):

@@ -239,14 +239,17 @@ else:
             )
 
     def _unpickle(name: str, table: str, relation: Relation | None) -> Ref:
+        """Create a reference from its pickled parts."""
         reference = Ref(name, table)
         return reference if relation is None else reference._within(relation)
 
     def _clash(relation: Relation, name: str, other: Ref) -> bool:
+        """Return whether another reference is of another relation that has a column of this name."""
         theirs = other.__dict__["_relation"]
         return theirs is not None and theirs != relation and name in theirs.columns
 
     def _references(values: Iterable[Any]) -> Iterator[Ref]:
+        """Yield the column references among values, also inside lists."""
         for value in values:
             if isinstance(value, Ref):
                 yield value
@@ -258,9 +261,11 @@ else:
         return sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] in _NAME_WANTED
 
     def _name(value: Any) -> Any:
+        """Return the name of a reference as a plain string, and any other value as it is."""
         return str.__str__(value) if isinstance(value, Ref) else value
 
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
+        """Convert the references in a value to Spark columns."""
         if isinstance(value, Ref):
             return value._column_in_expression(others)
         if isinstance(value, list | tuple):
@@ -355,6 +360,7 @@ def use_session_columns() -> None:
 
 @functools.cache
 def _use_connect_columns() -> None:
+    """Make references columns of Spark Connect, too."""
     Ref.__bases__ = (*Ref.__bases__, connect_column_class())
 
 

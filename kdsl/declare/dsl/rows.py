@@ -128,6 +128,7 @@ def set_row_kind(row: object, kind: RowKind) -> None:
 
 
 def _explain_unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
+    """Explain why the constructor does not take a name."""
     columns, _ = read_columns(cls)
     if name not in columns:
         return f"there is no column {name}={nearest(name, fields)}; the columns are {listing(fields)}"

@@ -66,6 +66,7 @@ def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
 
 
 def _read(statement: ast.ClassDef) -> ClassSource:
+    """Read from the source of a class its columns' lines, comments and repetitions."""
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     repeated: dict[str, int] = {}

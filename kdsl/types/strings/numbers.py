@@ -95,6 +95,11 @@ def _float_bits(value: float) -> int:
 
 
 def _hexadecimal(text: str) -> Fraction:
+    """Parse a number in Java's hexadecimal form.
+
+    Raises:
+        ValueError: It has another form.
+    """
     match = _HEX_DOUBLE.fullmatch(text)
     if not match or not (match[2] or match[3]):
         raise ValueError("not a number")

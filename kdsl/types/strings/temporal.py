@@ -53,6 +53,11 @@ def _days_in_month(year: int, month: int) -> int:
 
 
 def _match_date(match: re.Match[str], *, lenient: bool) -> int:
+    """Return the day of a matched date, in days since 1970; lenient dates end with their month.
+
+    Raises:
+        ValueError: There is no such date.
+    """
     year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     if match["year"].startswith("-") and year == 0:
         raise ValueError("there is no year -0000")
@@ -65,6 +70,11 @@ def _match_date(match: re.Match[str], *, lenient: bool) -> int:
 
 
 def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
+    """Return the time of a match in nanoseconds since midnight; 24:00 is lenient.
+
+    Raises:
+        ValueError: There is no such time.
+    """
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
     nano = int((match["fraction"] or "").ljust(9, "0"))
     midnight = lenient and (hour, minute, second, nano) == (24, 0, 0, 0)
