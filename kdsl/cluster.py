@@ -181,6 +181,7 @@ class Cluster:
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
+        """Report properties that name other brokers than ``bootstrap_servers``."""
         again = self.properties.get(SERVERS)
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
@@ -260,6 +261,11 @@ class Cluster:
     def _create_config(
         self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
     ) -> dict[str, str]:
+        """Translate the settings with resolved secrets to a configuration of librdkafka.
+
+        Raises:
+            ResolveError: The settings have problems.
+        """
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
         fail_on((*self._check_conflict(), *translated.problems), subject)
@@ -288,12 +294,13 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     clusters = document.value.get("clusters") if isinstance(document.value, dict) else None
     if not isinstance(clusters, dict) or not clusters:
         raise wrong_document("$.clusters", "there is no mapping of clusters by name", "write clusters: {name: …}")
+    fix = f"pass one of the names {listing(clusters)} as name= (in the CLI --cluster)"
     if name is None and len(clusters) > 1:
-        raise wrong_document("$.clusters", "there are several clusters", f"name one of {listing(clusters)}")
+        raise wrong_document("$.clusters", "there are several clusters, and none is chosen", fix)
     name = next(iter(clusters)) if name is None else name
     if name not in clusters:
         message = f"there is no cluster {name!r}{nearest(name, clusters)}"
-        raise wrong_document("$.clusters", message, f"name one of {listing(clusters)}")
+        raise wrong_document("$.clusters", message, fix)
     path = f"$.clusters.{name}"
     declared = clusters[name]
     if not isinstance(declared, dict):
@@ -308,6 +315,7 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
 
 
 def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[str, Any], list[Problem]]:
+    """Read a cluster of a document: the constructor's arguments, and what is wrong."""
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}
@@ -358,6 +366,7 @@ def _read_registry(
     read_settings: Callable[[object, str], dict[Any, Any]],
     report: Callable[[str, str, str], None],
 ) -> Registry | None:
+    """Read the registry of a cluster; None, and a report, if it has no URL."""
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         report(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None

@@ -88,5 +88,6 @@ def _entries(text: str) -> list[str]:
 
 
 def _normalize_entry(entry: str) -> str:
+    """Write an entry as ``host:port``; another form stays as it is."""
     parts = _ENTRY.fullmatch(entry)
     return entry if parts is None else str(Address(parts["six"] or parts["host"], int(parts["port"])))

@@ -126,6 +126,7 @@ class SettingsDraft:
 
 
 def _describe_value(name: str, text: str) -> str:
+    """Describe the value of a setting for a message, without secrets."""
     return "to a secret" if is_secret(name) else f"to {redact_value(name, text)!r}"
 
 
@@ -180,6 +181,7 @@ def refusal(row: Setting, key: str | None = None) -> Problem:
 
 
 def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve | None) -> str | None:
+    """Resolve the references of a value, or only parse them; None, and a problem in the draft, if that fails."""
     try:
         if resolve is None or (key == JAAS and not is_reference(text)):
             list(references(text))
@@ -193,6 +195,7 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 
 
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
+    """Add a Java setting to the draft, or its problems: a wrong value, or another value of the same setting."""
     blank = not text.strip()
     if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
         return  # Java's default for such a setting is empty as well
@@ -208,6 +211,10 @@ def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve:
 
 
 def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> None:
+    """Parse the JAAS configuration and set the login of the draft.
+
+    A problem is added if it cannot be parsed or resolved.
+    """
     if is_reference(text):
         return
     try:
@@ -272,4 +279,5 @@ def check_value(row: Setting, text: str) -> Iterator[Problem]:
 
 
 def _value_problem(row: Setting, text: str, hint: str, fix: str) -> Problem:
+    """Create the problem of a setting with a wrong value."""
     return Problem("client-setting-value", f"{row.name!r} has the value {text!r}{hint}", fix, property=row.name)

@@ -80,6 +80,10 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
+    """Write the JAAS configuration for a principal and a keytab, or for a ticket cache.
+
+    Report one of them without the other.
+    """
     if len(login_options) == 1:
         (present,) = login_options
         missing = "keytab" if present == "principal" else "principal"
@@ -108,6 +112,7 @@ def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine
 
 
 def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
+    """Set the JAAS configuration to a login with the ticket cache."""
     options = {"useTicketCache": "true", "renewTGT": "true", "doNotPrompt": "true"}
     draft.settings[JAAS] = Login(
         MODULES["Krb5LoginModule"], {**options, **({"principal": principal} if principal else {})}

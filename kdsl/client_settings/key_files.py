@@ -150,6 +150,7 @@ def _find_shipped(name: str) -> list[Path]:
 
 
 def _private_folder() -> Path:
+    """Return the folder of this process for fetched files, created at the first call and removed at exit."""
     global _folder
     if _folder is None or _folder[0] != os.getpid() or not _folder[1].is_dir():  # a fork has its own folder
         _folder = (os.getpid(), _create_folder())
@@ -177,6 +178,7 @@ def _remove_stale_folders(parent: Path) -> None:
 
 
 def _is_running(pid: int, start: int) -> bool:
+    """Return whether a process with this id and start time runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -206,12 +208,18 @@ def _machine() -> str:
 
 
 def _remove(owner: int, folder: Path) -> None:
+    """Remove a folder if this process created it, and is not a fork."""
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
 def _fetch(location: str, kind: str) -> bytes:
+    """Fetch a file with the fetcher of its scheme; each location once per process.
+
+    Raises:
+        KeyFileError: There is no such fetcher, or it fails.
+    """
     point = fetchers().get(kind)
     if point is None:
         raise KeyFileError(f"{location} cannot be fetched: {explain_unreachable(location)}")

@@ -166,11 +166,17 @@ class RegistryClient:
         used_schemas: dict[str, RegisteredSchema],
         ancestors: tuple[SchemaReference, ...],
     ) -> None:
+        """Fetch what a schema references, directly or not, and add it to ``used_schemas`` by name, inner ones first.
+
+        Raises:
+            RegistryError: Schemas reference each other in a circle, or one cannot be fetched.
+        """
         for reference in schema.references:
             if reference in ancestors:
                 circle = " -> ".join(f"{one.subject} {one.version}" for one in (*ancestors, reference))
                 raise RegistryError(
-                    f"the registry {self.address} has schemas that reference each other in a circle: {circle}"
+                    f"the registry {self.address} has schemas that reference each other in a circle: {circle}; "
+                    "register a version of one of them without the reference"
                 )
             if reference.name not in used_schemas:
                 used = self.version(reference.subject, reference.version).schema
@@ -200,6 +206,12 @@ class RegistryClient:
         return self._latest[subject]
 
     def _version(self, subject: str, version: str) -> SubjectVersion:
+        """Fetch a version of a subject, and cache its schema by its id.
+
+        Raises:
+            UnknownSubjectError: The registry does not have it.
+            RegistryError: The registry does not answer, or refuses.
+        """
         what = f"the version {version} of the subject {subject!r}"
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
         if answer.status == httpx.codes.NOT_FOUND:
@@ -263,6 +275,13 @@ class RegistryClient:
     def _post(
         self, subject: str, schema: RegisteredSchema, read: Callable[[Any], T], *, normalize: bool, register: bool
     ) -> T:
+        """Register a schema under a subject, or look it up there, and parse the answer.
+
+        Raises:
+            UnknownSubjectError: The schema is looked up, and the subject does not have it.
+            IncompatibleSchemaError: The schema is invalid or incompatible.
+            RegistryError: The registry does not answer, or refuses.
+        """
         what = f"a schema under the subject {subject!r}"
         path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
         answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, body_of(schema))
@@ -296,7 +315,10 @@ class RegistryClient:
         if answer.status == httpx.codes.NOT_FOUND:
             return ""
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
-            raise IncompatibleSchemaError(f"the registry {self.address} does not accept {what}{error_details(answer)}")
+            raise IncompatibleSchemaError(
+                f"the registry {self.address} does not accept {what} as valid{error_details(answer)}; change the "
+                "columns or the option 'schema'"
+            )
         return self._read(answer, what, refusal_of)
 
     def close(self) -> None:
@@ -304,6 +326,12 @@ class RegistryClient:
         self._http.close()
 
     def _list(self, path: str, what: str) -> list[Any]:
+        """Ask for a list.
+
+        Raises:
+            UnknownSubjectError: The registry does not have it.
+            RegistryError: The registry does not answer, or refuses.
+        """
         answer = self._ask("GET", path, what)
         if answer.status == httpx.codes.NOT_FOUND:
             raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
@@ -373,11 +401,23 @@ class RegistryClient:
     def _answer(
         self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
     ) -> Answer:
+        """Send a request once, and read the whole answer.
+
+        Raises:
+            RegistryError: The answer is too large.
+            httpx.RequestError: The connection failed.
+        """
         with self._http.stream(method, url + path, params=query, json=body, auth=self._login) as response:
             content = read_bounded(response, f"the registry {url}", self.largest)
             return Answer(response.status_code, response.headers, content, self._login.secrets)
 
     def _raise_for_refusal(self, answer: Answer, what: str) -> None:
+        """Check that an answer is neither a refusal nor that of another server.
+
+        Raises:
+            RegistryRefusedError: The login is missing or wrong, or the user lacks a right.
+            RegistryError: The server is not a schema registry.
+        """
         if answer.status == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(
                 f"the registry {self.address} does not know who asks for {what} (HTTP 401){error_details(answer)}; "
@@ -396,6 +436,11 @@ class RegistryClient:
 
 
 def _http(settings: Settings) -> httpx.Client:
+    """Create the client of HTTP for the settings.
+
+    Raises:
+        RegistryError: The keys cannot be used.
+    """
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(
         verify=make_context(settings.tls) if secure else False,
@@ -407,6 +452,7 @@ def _http(settings: Settings) -> httpx.Client:
 
 
 def _reason(error: httpx.RequestError) -> str:
+    """Return why a request failed, without what was sent."""
     match error:
         case httpx.ConnectTimeout():
             return "no connection in time"

@@ -57,6 +57,7 @@ class _Bearer(Login):
         self.secrets = (token,)
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token to a request."""
         request.headers["Authorization"] = f"Bearer {self.secrets[0]}"
         yield request
 
@@ -69,6 +70,7 @@ class _Tokens(Login):
         self._token, self._end = "", 0.0
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add a token to a request; a new one is requested before it expires, and once if it is refused."""
         fresh = time.monotonic() >= self._end
         if fresh:
             self._request_token()
@@ -92,12 +94,20 @@ class _Tokens(Login):
             response.close()
 
     def _token_request(self) -> httpx.Request:
+        """Create the request for a token, with the client's id and secret."""
         form = {"grant_type": "client_credentials", **({"scope": self._oauth.scope} if self._oauth.scope else {})}
         asking = httpx.Request("POST", self._oauth.url, data=form, headers={"Accept": "application/json"})
         signed = httpx.BasicAuth(self._oauth.id, self._oauth.secret).auth_flow(asking)
         return next(signed)
 
     def _store_token(self, response: httpx.Response) -> None:
+        """Store the token of an identity provider's answer, and when it expires.
+
+        Raises:
+            RegistryRefusedError: The identity provider refuses.
+            RegistryError: The answer has no valid token.
+            httpx.ConnectError: The identity provider has failed (HTTP 5xx); the request may be repeated.
+        """
         at = f"the identity provider {redact_addresses(self._oauth.url)}"
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise httpx.ConnectError(f"{at} answers HTTP {response.status_code}", request=response.request)
@@ -113,6 +123,9 @@ class _Tokens(Login):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             token, lasts = "", 0.0
         if not fits_header(token):
-            raise RegistryError(f"{at} returns no token: its answer has no valid access_token")
+            raise RegistryError(
+                f"{at} returns no token: its answer has no valid access_token; check that "
+                "bearer.auth.issuer.endpoint.url is its token endpoint"
+            )
         self._token, self.secrets = token, (self._oauth.secret, token)
         self._end = time.monotonic() + max(0.0, lasts - _RENEW_BEFORE)
