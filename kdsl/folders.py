@@ -60,11 +60,16 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _own() -> Path | None:
+    """Return the folder that the environment variable KDSL_CACHE names; None if it is not set."""
     named = os.environ.get("KDSL_CACHE")
     return Path(named).expanduser().absolute() if named else None
 
 
 def _user_folder(variable: str, folder: str) -> Path:
+    """Return the folder of kdsl that a variable names, or the one in the user's home.
+
+    A private temporary one without a home.
+    """
     named = os.environ.get(variable)
     if named:
         return Path(named).expanduser().absolute() / "kdsl"
@@ -98,6 +103,6 @@ def _temporary() -> Path:
     else:
         return path
     raise FolderError(
-        f"{path} cannot be used for files that kdsl runs: {reason}; set KDSL_CACHE to a folder of your "
-        "own, or give this user a home (HOME)"
+        f"{path} cannot be used for files that kdsl runs: {reason}; set the environment variable KDSL_CACHE to a "
+        "folder of your own, or give this user a home (HOME)"
     )

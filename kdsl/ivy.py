@@ -199,6 +199,10 @@ def _coordinate(name: str) -> str:
 
 
 def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, list[str]]:
+    """Run a command, and return its exit code and output; each fetched jar is reported.
+
+    The process is killed on an exception.
+    """
     lines: list[str] = []
     count = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

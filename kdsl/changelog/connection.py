@@ -83,6 +83,7 @@ class Connection:
             prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
+        """Prepare a statement, and set its parameters."""
         prepared = self._java.prepareStatement(statement)
         for index, value in enumerate(values, 1):
             prepared.setObject(index, value)
@@ -223,6 +224,11 @@ class Connection:
             self._java.setAutoCommit(True)
 
     def _execute(self, statement: str | CountedStatement) -> None:
+        """Run a statement in the open transaction.
+
+        Raises:
+            ChangelogError: It changes another number of rows than the statement expects.
+        """
         if isinstance(statement, str):
             self.run(statement)
         elif self.run(statement.sql) != statement.rows:

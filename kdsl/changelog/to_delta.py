@@ -131,8 +131,8 @@ def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[s
     missing = [name for name in names if name.lower() not in known]
     if missing and not target.schema_evolution:
         raise ChangelogError(
-            f"delta({target.table!r}) has no column {listing(missing)}, which the changelog has; it has "
-            f"{listing(existing)}; pass schema_evolution=True to add it, or drop it from the changelog"
+            f"delta({target.table!r}): the changelog has {listing(missing)}, but the table only has the columns "
+            f"{listing(existing)}; pass schema_evolution=True to add what is missing, or drop it from the changelog"
         )
     return names
 

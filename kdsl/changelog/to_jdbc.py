@@ -151,8 +151,8 @@ class JdbcTarget:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
         Raises:
-            ChangelogError: The database reports an error, the table has another batch with this number, or it does not have
-                a column of the changelog.
+            ChangelogError: The database reports an error, the table has another batch with this number, or it has no
+                column of a name in the changelog.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
         with self._connect(spark) as connection:
@@ -226,8 +226,8 @@ class JdbcTarget:
         missing = [name for name in names if name.lower() not in by_lower]
         if missing:
             raise ChangelogError(
-                f"{self!r} has no column {listing(missing)}, which the changelog has; it has {listing(existing)}; add "
-                "it with ALTER TABLE, or drop it from the changelog"
+                f"{self!r}: the changelog has {listing(missing)}, but the table only has the columns "
+                f"{listing(existing)}; add what is missing with ALTER TABLE, or drop it from the changelog"
             )
         return {name: name if name in existing else by_lower[name.lower()] for name in names}
 
@@ -237,14 +237,21 @@ class JdbcTarget:
         return f"{schema}{dot}{name}"
 
     def _stage_prefix(self, writer: str) -> str:
+        """Return how the names of a writer's staging tables begin."""
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
+        """Return the connection properties with resolved secrets, and the driver's class."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
 
     def _attach_driver(self, spark: SparkSession) -> None:
+        """Attach the JDBC driver of the address to the session, unless it is unknown or a driver is declared.
+
+        Raises:
+            ChangelogError: The session has no such driver, and it cannot be added.
+        """
         driver, package = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         if driver is None or package is None or "driver" in self.properties:
             return
@@ -258,6 +265,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
+        """Connect to the database, and close the connection at the end."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -274,6 +282,7 @@ class JdbcTarget:
         return ChangelogError(f"{self!r}: {self._hide_secrets(message)}{self._advice(reason)}")
 
     def _advice(self, reason: str) -> str:
+        """Return what to do about a known reason of the database, as the end of a message; empty for others."""
         if "No suitable driver" in reason or "ClassNotFoundException" in reason:
             return (
                 "; the session has no JDBC driver for this address: start it with the driver in spark.jars or "
@@ -284,6 +293,7 @@ class JdbcTarget:
         return ""
 
     def _hide_secrets(self, message: str) -> str:
+        """Replace the secrets of the connection in a message."""
         url, unresolved = _reveal(self.url), _unwrap(self.url)
         secrets = secrets_in_address(url) | resolve_references(unresolved)
         for name, value in self.properties.items():
@@ -378,6 +388,7 @@ class _Staging:
                 self._connection.drop(stage)
 
     def _statements(self, names: Sequence[str]) -> Statements:
+        """Create the writer of the SQL statements for some columns of the changelog."""
         quote, to = self._connection.quote, self._names
         return Statements(
             _unwrap(self._target.url),
@@ -389,6 +400,7 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
+        """Load rows into a staging table, remember them for the deletes, and return the statements that upsert them."""
         stage, _ = self._load(statements.columns, list(self._names), rows, statements)
         self._upserted.append((statements, stage))
         return statements.upserts(stage)

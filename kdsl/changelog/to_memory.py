@@ -60,7 +60,9 @@ class MemoryTable:
             ChangelogError: Nothing was applied yet, and the columns are unknown.
         """
         if self._schema is None:
-            raise ChangelogError("no changes were applied to memory() yet, and its columns are unknown")
+            raise ChangelogError(
+                "no changes were applied to memory() yet, so its columns are unknown; apply a changelog to it first"
+            )
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
@@ -117,6 +119,7 @@ def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def _hashable(value: Any) -> Any:
+    """Convert a value of a key column to one that can be hashed; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list):

@@ -95,6 +95,7 @@ def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
 
 
 def _summary(names: Sequence[str], errors: int, warnings: int) -> None:
+    """Print how many tables were checked, and how many errors and warnings they have."""
     what = f"{len(names)} table{'' if len(names) == 1 else 's'} checked"
     counts = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
     out.print(f"{what}: {', '.join(counts) or 'no problems'}", style="red" if errors else "green", highlight=False)

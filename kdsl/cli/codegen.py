@@ -207,6 +207,11 @@ def export(
 
 
 def _read_file(file: Path) -> str:
+    """Read a file as UTF-8.
+
+    Raises:
+        CodegenError: It cannot be read, or is not UTF-8.
+    """
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
@@ -216,6 +221,10 @@ def _read_file(file: Path) -> str:
 
 
 def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
+    """Write the generated source to a file or the standard output, or compare it with the file.
+
+    Also print the notes.
+    """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
     source = to_python(drafts, heading=heading)
@@ -230,6 +239,7 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
 
 def _print_notes(notes: Sequence[str]) -> None:
+    """Print notes on the standard error."""
     for note in notes:
         err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 

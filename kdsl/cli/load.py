@@ -110,6 +110,12 @@ def table(target: str) -> Table:
 
 
 def _module(source: str) -> ModuleType:
+    """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
+
+    Raises:
+        TargetError: There is no such file or module.
+        ResolveError: It cannot be imported.
+    """
     path = Path(source)
     if source.endswith(".py") and not path.is_file():
         raise TargetError(f"there is no file {source!r}")
@@ -148,6 +154,7 @@ _NOT_THE_USERS = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]
 
 
 def _import_error(source: str, error: BaseException) -> ResolveError:
+    """Create the error for a file whose import failed, with the line of the user's code."""
     every = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     frames = [f for f in every if not f.filename.startswith(("<", *_NOT_THE_USERS))] or every
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
@@ -166,6 +173,7 @@ def _of_module(module: ModuleType) -> dict[str, Table]:
 
 
 def _table(value: Any, module: str) -> Table | None:
+    """Return the table of a module's value; None if it is not a table of that module, or only a base of others."""
     if isinstance(value, Table):
         return value
     if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:

@@ -143,6 +143,7 @@ def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
 
 
 def _print_report(job: Job, query: StreamingQuery) -> None:
+    """Print the report of a query on the standard error."""
     from kdsl.cli.report import report
     from kdsl.run.metrics.observer import metrics
 

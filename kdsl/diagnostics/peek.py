@@ -69,6 +69,7 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
+    """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first."""
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)

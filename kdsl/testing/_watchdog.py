@@ -52,6 +52,7 @@ def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psut
 
 
 def _arguments(process: psutil.Process) -> list[str]:
+    """Return the command line of a process that may just be starting; empty if it has ended."""
     try:
         for _ in range(_STARTING):
             if (command := process.cmdline()) or not process.exe():
@@ -63,6 +64,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def _has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended; a zombie without running threads has."""
     try:
         # A zombie has ended, but its parent has not noticed; while its threads run, it keeps its ports and writes.
         return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1

@@ -158,6 +158,7 @@ class Certificates:
         )
 
     def _import_key_store(self, path: Path, p12: Path) -> None:
+        """Convert a PKCS12 store to a JKS store with keytool."""
         self._keytool(
             *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
             *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),
@@ -165,6 +166,11 @@ class Certificates:
         )
 
     def _keytool(self, *arguments: str) -> None:
+        """Run keytool with the password of the stores.
+
+        Raises:
+            LocalKafkaError: There is no keytool, or it fails.
+        """
         beside = find_java().with_name("keytool")
         program = str(beside) if beside.exists() else shutil.which("keytool")
         if program is None:
@@ -180,12 +186,14 @@ class Certificates:
             raise LocalKafkaError(f"keytool failed: {(done.stdout + done.stderr).strip()[-300:]}")
 
     def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+        """Return the path of a file, created by a function if it does not exist."""
         path = self._folder / name
         if not path.exists():
             make(path)
         return path
 
     def _write(self, name: str, content: str | bytes) -> Path:
+        """Write a file that only this user may read, and return its path."""
         path = self._folder / name
         path.touch(mode=0o600)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

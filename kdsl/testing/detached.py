@@ -153,6 +153,7 @@ class DetachedKafka:
 
 
 def _process(pid: int, mark: str) -> psutil.Process | None:
+    """Return the process with this id and mark; None if it has ended."""
     try:
         process = psutil.Process(pid)
         same = mark in process.cmdline()
@@ -255,11 +256,16 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
 
 def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
+    """Start a registry, and describe it for the record; None without one.
+
+    Raises:
+        LocalKafkaError: It has ended.
+    """
     if registry is None:
         return None
     pid = registry.start().pid
     if pid is None:
-        raise LocalKafkaError("The schema registry does not run")
+        raise LocalKafkaError(f"The schema registry has ended; its log is {registry.log}")
     return DetachedRegistry(
         url=registry.url,
         pid=pid,
@@ -269,16 +275,24 @@ def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | Non
 
 
 def _write(kafka: DetachedKafka) -> None:
+    """Write the record of a Kafka."""
     _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
 def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
+    """Describe a running Kafka for its record.
+
+    Raises:
+        LocalKafkaError: A broker does not run.
+    """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):
         pid = node.pid
         if pid is None:
             node.check()
-            raise LocalKafkaError(f"Broker {node_id} does not run")
+            raise LocalKafkaError(
+                f"Broker {node_id} was stopped before it could be recorded; start it, or create a new LocalKafka"
+            )
         brokers.append(
             DetachedBroker(
                 id=node_id,
@@ -316,6 +330,11 @@ def _cluster_file(kafka: LocalKafka) -> Path:
 
 
 def _record_path(name: str) -> Path:
+    """Return the path of the record of a Kafka.
+
+    Raises:
+        LocalKafkaError: The name is invalid.
+    """
     if not _NAME.fullmatch(name):
         raise LocalKafkaError(f"{name!r} is not a valid name; use letters, digits, dots, dashes and underscores")
     return state_dir() / "kafka" / f"{name}.json"

@@ -19,7 +19,8 @@ def make_folder(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LocalKafkaError(
-            f"The folder {path} cannot be made ({error.strerror}); set KDSL_CACHE to a folder that can be written to"
+            f"The folder {path} cannot be created ({error.strerror}); set the environment variable KDSL_CACHE to a "
+            "folder that this user can write to"
         ) from error
     return path
 

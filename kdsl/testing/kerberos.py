@@ -131,6 +131,11 @@ class Realm:
             process.wait()
 
     def _run(self, name: str, *arguments: str) -> None:
+        """Run a program of the KDC.
+
+        Raises:
+            LocalKafkaError: It fails.
+        """
         program = _program(name)
         assert program is not None
         done = subprocess.run([program, *arguments], env=self._environment, capture_output=True, text=True, check=False)

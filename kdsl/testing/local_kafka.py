@@ -104,7 +104,10 @@ class LocalKafka(LocalService, RunningKafka):
         self.brokers = brokers
         self._users = dict(DEFAULT_USERS if users is None else users)
         if not self._users and not all(KINDS[kind].anonymous for kind in self.security):
-            raise LocalKafkaError(f"security={security!r} needs users={{name: password}}")
+            raise LocalKafkaError(
+                f"security={security!r} needs a login, but users= is empty; pass users={{name: password}}, or leave it "
+                "out"
+            )
         self._acls = acls
         self._site = Site(self._users)
         self._topics = topic_list(topics)
@@ -201,7 +204,9 @@ class LocalKafka(LocalService, RunningKafka):
             raise LocalKafkaError(f"security={security!r} is not open here; use one of {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
         if not KINDS[security].anonymous and name not in self._users:
-            raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
+            raise LocalKafkaError(
+                f"There is no user {name!r}{nearest(name, self._users)}; users= has {listing(self._users)}"
+            )
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
@@ -311,6 +316,7 @@ class LocalKafka(LocalService, RunningKafka):
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
+        """Return a client of the cluster with a kind of login."""
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
@@ -321,11 +327,24 @@ class LocalKafka(LocalService, RunningKafka):
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
     def _node(self, broker: int) -> Broker:
+        """Return a broker by its number.
+
+        Raises:
+            LocalKafkaError: There is none.
+        """
         if broker not in self._nodes:
-            raise LocalKafkaError(f"There is no broker {broker}; there is {listing(map(str, self._nodes))}")
+            raise LocalKafkaError(f"There is no broker {broker}; the brokers are {listing(self._nodes)}")
         return self._nodes[broker]
 
     def _start_brokers(self, java: Path, kafka: KafkaJars) -> None:
+        """Start all brokers and wait until they serve.
+
+        If another process has taken a chosen port, try again with others.
+
+        Raises:
+            LocalKafkaError: They are not ready in time.
+            BrokerDiedError: A broker has ended.
+        """
         for attempt in range(3):
             self._ports = self._choose_ports()
             self._nodes = {node_id: self._configure(node_id, java, kafka) for node_id in self._ports}
@@ -343,11 +362,19 @@ class LocalKafka(LocalService, RunningKafka):
                 return
 
     def _choose_ports(self) -> dict[int, Ports]:
+        """Choose the ports of all brokers.
+
+        Raises:
+            LocalKafkaError: A declared port is in use, or none is free.
+        """
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
             if wanted is not None and not is_free(wanted):
-                raise LocalKafkaError(f"port={self._port}: port {wanted} on {HOST} is in use; name another, or none")
+                raise LocalKafkaError(
+                    f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "
+                    "free one"
+                )
             port = wanted if wanted is not None else free_port(taken)
             taken.add(port)
             return port
@@ -363,6 +390,7 @@ class LocalKafka(LocalService, RunningKafka):
         }
 
     def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
+        """Write the configuration of a broker, and return the broker, not yet started."""
         config = self.data_dir / f"server-{node_id}.properties"
         values = broker_properties(
             node_id,
@@ -420,6 +448,7 @@ class LocalKafka(LocalService, RunningKafka):
         return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
 
     def _add_users(self) -> None:
+        """Store the users that brokers keep, and wait until they can log in."""
         stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
         if stored:
             store_users(self.through("plaintext"), self._users)
@@ -442,14 +471,22 @@ class LocalKafka(LocalService, RunningKafka):
             return True
 
         if not retry(can_log_in, bool, Deadline(self._timeout), pause=0.02):
-            raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start")
+            raise LocalKafkaError(
+                f"User {user!r} still cannot log in {self._timeout:g} s after the start; raise timeout= if this "
+                "machine is slow"
+            )
 
 
 def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
+    """Return the kinds of login, ``plaintext`` by default.
+
+    Raises:
+        LocalKafkaError: There is no such kind.
+    """
     kinds: tuple[Security, ...] = (security,) if isinstance(security, str) else tuple(security)
     for kind in kinds:
         if kind not in KINDS:
-            raise LocalKafkaError(f"security={kind!r} is not known{nearest(kind, KINDS)}; there is {listing(KINDS)}")
+            raise LocalKafkaError(f"security={kind!r} is not known{nearest(kind, KINDS)}; use one of {listing(KINDS)}")
     return kinds or ("plaintext",)
 
 

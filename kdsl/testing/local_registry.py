@@ -166,6 +166,11 @@ class LocalRegistry(LocalService):
         ]
 
     def _serves(self) -> bool:
+        """Return whether the registry answers; this also sets its compatibility.
+
+        Raises:
+            LocalRegistryError: It does not know the compatibility.
+        """
         try:
             if self._compatibility == "NONE":  # the default, which the registry does not accept as a setting
                 answer = httpx.get(f"{self.url}/subjects", timeout=10, trust_env=False)

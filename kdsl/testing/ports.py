@@ -27,7 +27,10 @@ def free_port(taken: Collection[int] = ()) -> int:
     for port in random.sample(_RANGE, 200):
         if port not in taken and is_free(port):
             return port
-    raise LocalKafkaError(f"No free port between {_RANGE.start} and {_RANGE.stop} on {HOST}")
+    raise LocalKafkaError(
+        f"No free port between {_RANGE.start} and {_RANGE.stop} on {HOST}; end processes that listen there, or pass "
+        "port="
+    )
 
 
 def is_free(port: int) -> bool:

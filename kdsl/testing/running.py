@@ -292,7 +292,10 @@ class RunningKafka:
                         raise LocalKafkaError(f"Topic {topic!r} cannot be read: {error.str()}")
                     last = time.monotonic()
                 if time.monotonic() - last > _SECONDS:
-                    raise LocalKafkaError(f"Topic {topic!r} cannot be read: no record arrived for {_SECONDS:g} s")
+                    raise LocalKafkaError(
+                        f"Topic {topic!r} cannot be read: no record arrived for {_SECONDS:g} s; check that its "
+                        "partitions have leaders"
+                    )
         finally:
             consumer.close()
         return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
@@ -318,6 +321,11 @@ class RunningKafka:
         return self._producer
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
+        """Ask for an offset of each partition of a topic, again while partitions move.
+
+        Raises:
+            LocalKafkaError: There is no such topic, or the brokers do not answer.
+        """
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
@@ -338,6 +346,12 @@ class RunningKafka:
             return answer
 
     def _wait_for(self, name: str, partitions: int) -> None:
+        """Wait until the leaders of a topic's partitions serve.
+
+        Raises:
+            LocalKafkaError: They do not in time.
+        """
+
         def serves() -> bool:
             if self._leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
@@ -368,12 +382,22 @@ def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
 
 
 def _wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        LocalKafkaError: It does not in time; ``what`` is the message.
+    """
     if not retry(lambda _: condition(), bool, Deadline(_SECONDS), pause=0.02):
         raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
 
 
 @contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
+    """Convert errors of the client inside a with statement.
+
+    Raises:
+        LocalKafkaError: There was one; ``what`` begins the message.
+    """
     try:
         yield
     except KafkaException as error:

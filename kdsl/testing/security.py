@@ -46,7 +46,7 @@ class Site:
             LocalKafkaError: This Kafka has no folder for keys.
         """
         if self._folder is None:
-            raise LocalKafkaError("this Kafka has no folder for keys")
+            raise LocalKafkaError("this Kafka has no folder for keys; pass folder=")
         path = self._folder / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path

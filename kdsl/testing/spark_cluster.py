@@ -190,10 +190,10 @@ class SparkCluster(LocalService):
         """
         running = self.executors()
         if not running:
-            raise SparkClusterError("no executor runs; they start with the first session")
+            raise SparkClusterError("no executor runs; start a session first, which starts the executors")
         chosen = executor or running[0]
         if chosen not in running:
-            raise SparkClusterError(f"{chosen} does not run any more")
+            raise SparkClusterError(f"{chosen} does not run any more; choose one of executors()")
         os.kill(chosen.pid, signal.SIGKILL)
         return chosen
 
@@ -221,7 +221,10 @@ class SparkCluster(LocalService):
             SparkClusterError: It runs already, ended again, or took too long.
         """
         if worker not in self._processes or self._processes[worker].running:
-            raise SparkClusterError(f"worker {worker} cannot be started: it runs, or there is none")
+            raise SparkClusterError(
+                f"worker {worker} cannot be started: it runs already, or there is none; workers are 1 to "
+                f"{self.workers}, and kill_worker() ends one"
+            )
         self._start_worker(worker)
         self._wait(worker, "Successfully registered with master")
 
@@ -233,6 +236,7 @@ class SparkCluster(LocalService):
         return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:
+        """Return the folders from which executors import."""
         import kdsl
         import kdsl_formats
 
@@ -241,6 +245,7 @@ class SparkCluster(LocalService):
         return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
+        """Start the process of a worker."""
         self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
@@ -249,6 +254,7 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
+        """Start the master (process 0) or a worker, with a log of its own."""
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent

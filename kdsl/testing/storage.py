@@ -81,6 +81,11 @@ def log_dir(data_dir: Path, node_id: int) -> Path:
 
 
 def _read(note: Path) -> Cluster:
+    """Read the note about the cluster of a folder.
+
+    Raises:
+        LocalKafkaError: It is damaged.
+    """
     try:
         return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), Cluster)
     except (ValueError, cattrs.BaseValidationError) as error:

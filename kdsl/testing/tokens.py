@@ -127,11 +127,15 @@ class TokenService:
         serves = process.stdout.readline()
         process.stdout.close()
         if not serves:
-            raise LocalKafkaError(f"the identity provider cannot serve at {self.url} in its own process")
+            raise LocalKafkaError(
+                f"the identity provider cannot serve at {self.url} in its own process: it ended at once; check that "
+                "its port is free"
+            )
         process.returncode = 0  # it outlives this process, which does not wait for it
         return process.pid
 
     def _answer(self, request: TokenRequest) -> Granted | Refused:
+        """Answer a request for a token, and count the tokens."""
         if not request.secret or self._users.get(request.client) != request.secret:
             return Refused(401, "invalid_client")
         self.issued += 1

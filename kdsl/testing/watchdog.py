@@ -49,6 +49,7 @@ class Watchdog:
         self._finish(b"live\n")
 
     def _finish(self, word: bytes) -> None:
+        """Send the last word to the watchdog's process, and wait for its end."""
         _watching.discard(self)
         process, self._process = self._process, None
         if process is not None:
@@ -63,6 +64,7 @@ class Watchdog:
 
 
 def _after_fork() -> None:
+    """Forget the watchdogs of the parent in a forked process."""
     for watchdog in list(_watching):
         watchdog._forget_in_child()  # noqa: SLF001
     _watching.clear()

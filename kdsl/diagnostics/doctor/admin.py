@@ -185,10 +185,20 @@ def _rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
 
 
 def _result(future: Future[V]) -> V:
+    """Wait for a future.
+
+    Raises:
+        NotAnsweredError: It fails or takes too long.
+    """
     return _convert_errors(lambda: future.result(ANSWER + 1))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
+    """Call a function of the client, and return its result.
+
+    Raises:
+        NotAnsweredError: It fails or takes too long.
+    """
     try:
         return ask()
     except TimeoutError:

@@ -52,6 +52,7 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
 
 
 def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
+    """Check the brokers and the login, and then each table; tables are only checked if the cluster answers."""
     servers: set[Address] = set()
     for finding, address in _bootstrap(cluster):
         yield finding
@@ -80,6 +81,7 @@ def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Fin
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield each finding once."""
     seen: set[Finding] = set()
     for finding in findings:
         if finding not in seen:
@@ -88,6 +90,7 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool) -> Iterator[Finding]:
+    """Check a table; an error of kdsl is a finding."""
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
         if isinstance(plan, ReadPlan):
@@ -99,6 +102,7 @@ def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *
 
 
 def _versions() -> Finding:
+    """Report the versions of Python, kdsl, PySpark and librdkafka."""
     parts = {
         "Python": platform.python_version(),
         "kdsl": version("kdsl"),
@@ -124,6 +128,7 @@ def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
 
 
 def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
+    """Report the problems of the client settings."""
     problems = [*cluster.problems(transport), *cluster.check_references()]
     for problem in problems:
         make = error if problem.severity == "error" else warning

@@ -106,10 +106,20 @@ class JavaInspector:
         }
 
     def _result(self, future: Any, what: str) -> Any:
+        """Wait for a future of Java.
+
+        Raises:
+            NotAnsweredError: It fails or takes too long.
+        """
         return _convert_errors(lambda: self._admin.result(future, what))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
+    """Call a function of the client, and return its result.
+
+    Raises:
+        NotAnsweredError: It fails; missing topics and groups have the codes of librdkafka.
+    """
     from kdsl.run.admin.java_admin import GroupMissingError
 
     try:
