@@ -226,5 +226,10 @@ class _RowReader:
             self._fail(rest)
 
     def _fail(self, character: str) -> NoReturn:
+        """Raise the error for a character after a closing quote.
+
+        Raises:
+            ValueError: Always.
+        """
         expected = f"expected {self.dialect.delimiter!r} or the end of the line"
         raise ValueError(f"{character!r} follows a closing quote at character {self.position + 1}; {expected}")

@@ -392,6 +392,7 @@ class ReferenceDecoder:
         return count
 
     def _row_converter(self, kind: t.Row) -> Convert:
+        """Return the function that converts objects to rows of a type."""
         members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 

@@ -107,6 +107,7 @@ class _FileWriter:
     def _field(
         self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
     ) -> Iterator[str]:
+        """Write a field, line by line."""
         entry = inside.get(field.type_name)
         options = _field_options(field)
         shown = f" [{', '.join(options)}]" if options else ""
@@ -130,6 +131,7 @@ class _FileWriter:
         return "optional " if self._plain or field.proto3_optional else ""
 
     def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
+        """Write an enum, line by line."""
         yield f"{indent}enum {enum.name} {{"
         yield from (f"{indent}  option {option};" for option in _options(enum.options))
         for value in enum.value:

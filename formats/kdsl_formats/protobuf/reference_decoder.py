@@ -69,6 +69,11 @@ class ReferenceDecoder:
         return self._read_row(self._layout, parsed)
 
     def _read_row(self, layout: Layout, message: Message) -> dict[str, Any]:
+        """Convert a parsed message to a row.
+
+        Raises:
+            BadMessageError: A value cannot be represented.
+        """
         return {m.name: self._read_value(m, message) for m in layout.members}
 
     def _read_value(self, member: Member, message: Message) -> Any:

@@ -112,9 +112,11 @@ class _RowTypes:
         return t.Row(tuple(self._field(field, inside) for field in message.fields))
 
     def _field(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.Field:
+        """Derive the field of a row from a field of a message."""
         return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
 
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+        """Derive the column type of a field."""
         if is_map(field):
             entry = field.message_type
             assert entry is not None
