@@ -107,12 +107,14 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _format(self, name: str, chosen: Options) -> str:
+        """Write a format with its options as an argument."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._value(value)}" for option, value in options.items()]
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
     def _value(self, value: Any) -> str:
+        """Write the value of an option as Python."""
         if isinstance(value, timedelta):
             return string_literal(duration_text(value))
         return self._literals.scalar(value)

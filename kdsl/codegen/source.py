@@ -97,6 +97,11 @@ class _Module:
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
     def _column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
+        """Write a column of a class, line by line.
+
+        Raises:
+            CodegenError: The column cannot be written.
+        """
         path = (column.name,)
         doc = docstring(column.comment, INDENT) if column.comment else None
         wanted, explicit = (

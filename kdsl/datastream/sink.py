@@ -301,9 +301,11 @@ class KafkaSink(Endpoint):
             yield Problem("serializer-types", message, fix).at(serializer.where)
 
     def _definition(self) -> BuilderTableDef:
+        """Return the table that the sink writes."""
         return self._table(self.record_serializer or _PLACEHOLDER)
 
     def _table(self, serializer: KafkaRecordSerializationSchema) -> BuilderTableDef:
+        """Build the table that the sink writes with a serializer."""
         sites = self._call_sites
         key, value = serializer.fields("key"), serializer.fields("value")
         keys = {f.name for f in key}

@@ -280,13 +280,16 @@ class KafkaSource(Endpoint):
         return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
 
     def _connector(self) -> Any:
+        """Return what the client properties set for kdsl itself."""
         return kdsl_settings(self._all_properties().reveal())
 
     def _reset(self) -> Reset | None:
+        """Return what the property ``auto.offset.reset`` says; None if it is not set."""
         reset: Reset | None = self._connector().auto_offset_reset
         return reset
 
     def _definition(self) -> BuilderTableDef:
+        """Build the table that the source reads."""
         sites, start = self._call_sites, self.starting_offsets
         timed = start.mode == "timestamp"
         partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]

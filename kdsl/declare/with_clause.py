@@ -72,6 +72,7 @@ class _Reader:
         self.unread: set[str] = set()
 
     def read(self) -> WithClause:
+        """Read all options; problems are recorded."""
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)
         }

@@ -175,6 +175,7 @@ def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
 
 
 def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
+    """Describe each condition of the header filter."""
     for i, c in enumerate(conditions):
         joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
         yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"

@@ -49,6 +49,7 @@ class _Basic(Login):
         self.secrets = (password, base64.b64encode(f"{user}:{password}".encode()).decode())
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add user and password to a request."""
         yield from self._signed.auth_flow(request)
 
 

@@ -395,9 +395,15 @@ class _CheckedRows:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decode records, and yield the rows.
+
+        Raises:
+            RecordError: A record cannot be decoded.
+        """
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: all rows were yielded before."""
         yield from ()
 
 

@@ -215,6 +215,7 @@ class _Parser:
         return self.at
 
     def take(self, char: str) -> bool:
+        """Move after a character if it comes next, and return whether it does."""
         is_next = self.text.startswith(char, self.skip())
         self.at += is_next
         return is_next

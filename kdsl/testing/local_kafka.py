@@ -228,6 +228,11 @@ class LocalKafka(LocalService, RunningKafka):
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def _start_processes(self) -> None:
+        """Start the brokers and what they need, and create users and topics.
+
+        Raises:
+            LocalKafkaError: They do not start.
+        """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
         open_storage(self.data_dir, brokers=self.brokers, kafka=kafka, java=java)
@@ -239,6 +244,7 @@ class LocalKafka(LocalService, RunningKafka):
         self.create_missing(self._topics)
 
     def _end_processes(self) -> None:
+        """End the brokers and what they need."""
         self.close()
         nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
@@ -252,6 +258,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._site.stop()
 
     def _disown_processes(self) -> None:
+        """Let the processes outlive this one."""
         self.close()
         for node in self._nodes.values():
             node.disown()
@@ -439,6 +446,7 @@ class LocalKafka(LocalService, RunningKafka):
         return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
+        """Return whether a broker knows the others, and all partitions have leaders."""
         port = self._ports[node_id].clients["plaintext"]
         try:
             metadata = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}).list_topics(timeout=2)

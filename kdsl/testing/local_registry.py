@@ -124,6 +124,11 @@ class LocalRegistry(LocalService):
             self._process.thaw()
 
     def _start_processes(self) -> None:
+        """Start the registry, and wait until it serves.
+
+        Raises:
+            LocalRegistryError: It does not start.
+        """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):
@@ -137,11 +142,13 @@ class LocalRegistry(LocalService):
         self._process.wait_until(self._serves, self._timeout, LocalRegistryError)
 
     def _end_processes(self) -> None:
+        """End the registry."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def _disown_processes(self) -> None:
+        """Let the registry outlive this process."""
         if self._process is not None:
             self._process.disown()
             self._process = None

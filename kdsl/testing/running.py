@@ -306,6 +306,7 @@ class RunningKafka:
         self._producer = None
 
     def _writer(self) -> Producer:
+        """Return the producer, created at the first use."""
         if self._producer is None:
             self._producer = Producer(
                 {

@@ -138,6 +138,11 @@ class SparkCluster(LocalService):
         return self.data_dir
 
     def _start_processes(self) -> None:
+        """Start the master and the workers, and wait until they are registered.
+
+        Raises:
+            SparkClusterError: They do not start.
+        """
         find_java()
         self._port = free_port()
         self._spawn(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
@@ -148,6 +153,7 @@ class SparkCluster(LocalService):
             self._wait(worker, "Successfully registered with master")
 
     def _end_processes(self) -> None:
+        """End the workers and the master."""
         if self._watchdog is not None:
             self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
@@ -155,6 +161,7 @@ class SparkCluster(LocalService):
         self._processes = {}
 
     def _disown_processes(self) -> None:
+        """Let the processes outlive this one."""
         for process in self._processes.values():
             process.disown()
         self._processes = {}

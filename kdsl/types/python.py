@@ -213,6 +213,11 @@ class _AnnotationReader:
         self._inside: list[type] = []
 
     def read(self, annotation: Any, explicit: t.DataType | None = None) -> t.DataType:
+        """Read the column type of an annotation; see `column_type`.
+
+        Raises:
+            AnnotationError: It is not a column type, or the explicit one cannot store its values.
+        """
         annotation = self._evaluate_hint(annotation)
         base, marks = unwrap(annotation)
         base = self._evaluate_hint(base)

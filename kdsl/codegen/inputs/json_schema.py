@@ -220,6 +220,11 @@ class _Reader:
         return True
 
     def _find(self, reference: str, path: Path) -> Any:
+        """Look up a reference in the documents.
+
+        Raises:
+            CodegenError: There is no such schema.
+        """
         document, _, inside = reference.partition("#")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in inside.strip("/").split("/") if step]
         schema = self.documents.get(document)

@@ -167,6 +167,11 @@ class LibrdkafkaInspector:
         return members, _rights(group.authorized_operations)
 
     def _settings(self, topic: str) -> dict[str, str]:
+        """Ask for the settings of a topic.
+
+        Raises:
+            NotAnsweredError: The cluster does not report them.
+        """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = self._client.describe_configs([resource], request_timeout=ANSWER).values()
         return {key: entry.value for key, entry in _result(future).items() if entry.value is not None}

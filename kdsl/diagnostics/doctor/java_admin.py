@@ -95,6 +95,11 @@ class JavaInspector:
         return self._jvm.org.apache.kafka.clients.admin
 
     def _settings(self, topic: str) -> dict[str, str]:
+        """Ask for the settings of a topic.
+
+        Raises:
+            NotAnsweredError: The cluster does not report them.
+        """
         config = self._jvm.org.apache.kafka.common.config.ConfigResource
         resource = config(config.Type.valueOf("TOPIC"), topic)
         future = self._client.describeConfigs(self._admin.java_list([resource])).values().get(resource)

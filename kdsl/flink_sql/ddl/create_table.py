@@ -300,6 +300,11 @@ class _CreateTableReader:
         return ComputedColumn(first.value, expression, comment, self.locate(first, last, first.value))
 
     def read_expression(self, what: str) -> Fragment:
+        """Read an expression up to the next comma.
+
+        Raises:
+            StatementError: There is none; ``what`` is what is expected.
+        """
         r = self.reader
         fragment = r.read_until(",")
         if not fragment.text:
@@ -452,6 +457,7 @@ class _CreateTableReader:
         attributes["options"] = read_options(self.reader)
 
     def locate(self, first: Token, last: Token, column: str | None = None) -> Any:
+        """Return the location of some tokens in the table."""
         length = max(last.end - first.start, 1)
         return self.reader.source.where(first.start, length, table=self.table or None, column=column)
 

@@ -108,6 +108,7 @@ class _Merge:
         yield from columns.values()
 
     def _is_included(self, column: Column) -> bool:
+        """Return whether a column of the other table is taken over."""
         feature = _feature(column)
         return feature is None or self.strategies[feature] != "EXCLUDING"
 

@@ -241,6 +241,7 @@ class _Columns:
         return tuple(self._definition(c) for c in self.statement.columns)
 
     def _definition(self, column: Column) -> ColumnDef:
+        """Define a column; one that cannot be translated is recorded as a problem."""
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:

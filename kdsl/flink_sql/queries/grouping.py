@@ -260,7 +260,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # windows of groups: GROUP BY TUMBLE(ts, INTERVAL …)
 
     def translate_group_window(self, node: n.Call) -> TypedSql | None:
-        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY; None for anything else.
+        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY, and record the window; None for anything else.
 
         Raises:
             UntranslatableError: It has other arguments than such a window.

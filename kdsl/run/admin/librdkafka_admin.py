@@ -115,6 +115,7 @@ class _MetadataView:
         self._invalid, self._refreshed = False, time.monotonic()
 
     def note_success(self) -> None:
+        """Note that the brokers answered, so that the view is valid."""
         self._invalid = False
 
     def expire(self) -> None:
@@ -122,6 +123,7 @@ class _MetadataView:
         self._described = float("-inf")
 
     def note_error(self) -> None:
+        """Note that the view may be invalid."""
         self._invalid = True
 
 

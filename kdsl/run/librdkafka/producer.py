@@ -406,7 +406,7 @@ class Producer:
         return statistics
 
     def _handle_log(self, event: int) -> None:
-        """Log a line of librdkafka's log; an error about a broker is logged once, however often it is repeated."""
+        """Log a line of librdkafka's log; a severe one is stored as `last_error`, and logged as such only once."""
         facility, text, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._lib.rd_kafka_event_log(event, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
         line = (text.value or b"").decode(errors="replace")

@@ -35,9 +35,11 @@ class _TopicLookup:
         self._thread = ThreadPoolExecutor(1, "kdsl topic ids")
 
     def ask(self, names: Iterable[str]) -> Future[dict[str, Topic]]:
+        """Ask for the topics in a thread; return the future of the answer."""
         return self._thread.submit(self._admin.topics, names, known=True)
 
     def close(self) -> None:
+        """Let the thread end."""
         self._thread.shutdown(wait=False)
 
 

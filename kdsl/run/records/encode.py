@@ -215,6 +215,7 @@ class _PartEncoder:
     def encode(
         self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure], kinds: pa.Array | None
     ) -> pa.Array:
+        """Encode the rows of a batch; those that cannot be encoded are added to ``failures``."""
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:
