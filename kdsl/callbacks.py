@@ -155,7 +155,8 @@ def import_name(function: Callable[..., Any]) -> str:
         raise FunctionError(reason, "move it to a module of its own, and import it from there")
     full_name = f"{module}:{name}"
     if module in sys.modules and _lookup(sys.modules[module], name) is not function:
-        raise FunctionError(f"{full_name} is a different object than the given one (was it decorated?)", fix)
+        reason = f"the name {full_name} now refers to another object than this function (was it decorated?)"
+        raise FunctionError(reason, fix)
     return full_name
 
 
@@ -186,15 +187,19 @@ def import_function(name: str) -> Callable[..., Any]:
     function = _lookup(module, path)
     if function is None:
         raise FunctionError(
-            f"the module {module_name!r} has no {path!r}{nearest(path, dir(module))}", "correct the name"
+            f"the module {module_name!r} has no {path!r}{nearest(path, dir(module))}", "name one of its functions"
         )
     if not callable(function):
-        raise FunctionError(f"{name!r} is a {type(function).__name__} and cannot be called", "name a function")
+        raise FunctionError(
+            f"{name!r} is a {type(function).__name__} and cannot be called",
+            "name a function, as 'package.module:function'",
+        )
     result: Callable[..., Any] = function
     return result
 
 
 def _lookup(module: ModuleType, path: str) -> Any:
+    """Look up a dotted path in a module; None if there is nothing."""
     value: Any = module
     for part in path.split("."):
         value = getattr(value, part, None)

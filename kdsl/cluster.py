@@ -60,7 +60,7 @@ class Registry:
 
 
 def login_of(url: str) -> str | None:
-    """The login in a URL, as ``user:password``; that of the first if there are several."""
+    """The login in a URL, as ``user:password``; that of the first if there are several, and None if there is none."""
     if login := LOGIN.search(url):
         return f"{unquote(login['user'])}:{unquote(login['password'])}"
     user = re.search(r"(?<=://)[^/@\s]+(?=@)", url)  # which may be a token
@@ -152,7 +152,7 @@ class Cluster:
         return cls(**_from_document(document, name))
 
     def with_properties(self, properties: Mapping[str, Value]) -> Self:
-        """The cluster with further client properties, such as a table's own, which override the cluster's."""
+        """Return the cluster with further client properties, such as a table's own, which override the cluster's."""
         return attrs.evolve(self, properties=self.properties.merge(properties))
 
     @property
@@ -161,11 +161,11 @@ class Cluster:
         return self.name or show_servers(self.bootstrap_servers)
 
     def settings(self) -> dict[str, str]:
-        """The client properties including the bootstrap servers and literal secrets: never print them."""
+        """Return the client properties including the bootstrap servers and literal secrets: never print them."""
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
 
     def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
-        """Everything that is wrong with the cluster's settings, or ignored by a transport.
+        """Check the cluster's settings, and return everything that is wrong or that a transport ignores.
 
         References are checked but not resolved; see `check_references` for those.
 
@@ -181,6 +181,7 @@ class Cluster:
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
+        """Report properties that name other brokers than ``bootstrap_servers``."""
         again = self.properties.get(SERVERS)
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
@@ -191,7 +192,7 @@ class Cluster:
             )
 
     def check_references(self) -> tuple[Problem, ...]:
-        """Check that this process can resolve all references; problems never contain values."""
+        """Check that this process can resolve all references; return the problems, which never contain values."""
         texts = {**self.settings(), **(self.registry.properties.reveal() if self.registry else {})}
         problems = []
         for key, text in texts.items():
@@ -260,6 +261,11 @@ class Cluster:
     def _create_config(
         self, make: Callable[..., LibrdkafkaSettings], sizes: Mapping[str, str | int] | None, machine: Machine | None
     ) -> dict[str, str]:
+        """Translate the settings with resolved secrets to a configuration of librdkafka.
+
+        Raises:
+            ResolveError: The settings have problems.
+        """
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
         fail_on((*self._check_conflict(), *translated.problems), subject)
@@ -275,7 +281,11 @@ def _is_setting(path: str) -> bool:
 
 
 def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
-    """The arguments of the cluster that a YAML document describes."""
+    """Return the constructor's arguments for the cluster that a YAML document describes.
+
+    Raises:
+        ResolveError: The document has no such cluster, several without a name, or settings of a wrong form.
+    """
 
     def wrong_document(path: str, message: str, fix: str) -> ResolveError:
         problem = Problem("cluster-document", message, fix, document.where(path))
@@ -284,12 +294,13 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     clusters = document.value.get("clusters") if isinstance(document.value, dict) else None
     if not isinstance(clusters, dict) or not clusters:
         raise wrong_document("$.clusters", "there is no mapping of clusters by name", "write clusters: {name: …}")
+    fix = f"pass one of the names {listing(clusters)} as name= (in the CLI --cluster)"
     if name is None and len(clusters) > 1:
-        raise wrong_document("$.clusters", "there are several clusters", f"name one of {listing(clusters)}")
+        raise wrong_document("$.clusters", "there are several clusters, and none is chosen", fix)
     name = next(iter(clusters)) if name is None else name
     if name not in clusters:
         message = f"there is no cluster {name!r}{nearest(name, clusters)}"
-        raise wrong_document("$.clusters", message, f"name one of {listing(clusters)}")
+        raise wrong_document("$.clusters", message, fix)
     path = f"$.clusters.{name}"
     declared = clusters[name]
     if not isinstance(declared, dict):
@@ -304,6 +315,7 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
 
 
 def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[str, Any], list[Problem]]:
+    """Read a cluster of a document: the constructor's arguments, and what is wrong."""
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}
@@ -354,6 +366,7 @@ def _read_registry(
     read_settings: Callable[[object, str], dict[Any, Any]],
     report: Callable[[str, str, str], None],
 ) -> Registry | None:
+    """Read the registry of a cluster; None, and a report, if it has no URL."""
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         report(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None

@@ -88,12 +88,12 @@ def run(console: Console | None = None) -> None:
 
 
 def session() -> SparkSession:
-    """A Spark session on this machine that listens on loopback only."""
+    """Start a Spark session on this machine that listens on loopback only."""
     return start_local_session("kdsl demo", {"spark.sql.session.timeZone": "UTC"})
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
-    """The job: a stream from one topic to the other that ends when it has caught up."""
+    """Start the stream from one topic to the other, wait until it has caught up, and show its progress."""
     from pyspark.sql import functions as F
 
     orders = Orders.read_stream(spark, cluster)

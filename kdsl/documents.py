@@ -37,7 +37,7 @@ _TOKEN = re.compile(r"'(?:<[a-z ]+>|[\]\[{},:?-])'")
 
 
 def read_text(path: str | Path, what: str, code: str) -> str:
-    """The content of a UTF-8 file, without a byte order mark.
+    """Read a UTF-8 file, and return its content without a byte order mark.
 
     Args:
         path: The file.
@@ -58,7 +58,7 @@ def read_text(path: str | Path, what: str, code: str) -> str:
 
 
 def _never(path: str) -> bool:
-    """No value is kept as it is written."""
+    """Return False: no value is read as it is written."""
     del path
     return False
 
@@ -98,11 +98,15 @@ class YamlDocument:
             self._add_problem("it is nested too deeply", None)
 
     def _add_problem(self, reason: str, line: int | None) -> None:
+        """Add the problem that the document is not valid YAML."""
         message = f"the document is not valid YAML: {reason}"
         self.problems.append(Problem("yaml", message, "correct this line", Where(file=self.file, line=line)))
 
     def _walk(self, node: yaml.Node, path: str) -> Any:
-        """The value of a node, with the line of every path; other YAML than documents allow is a problem."""
+        """Return the value of a node, and store the line of every path in it.
+
+        YAML that documents do not allow is recorded as a problem.
+        """
         self.lines[path] = line = node.start_mark.line + 1
         if any(node is outer for outer in self._inside):
             self._add_problem("an anchor contains itself", line)
@@ -120,11 +124,15 @@ class YamlDocument:
             self._inside.pop()
 
     def _mapping(self, node: yaml.Node, path: str) -> dict[str, Any]:
+        """Return a mapping with the values of its keys.
+
+        A repeated key, or one that is not a single value, is recorded as a problem.
+        """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
             line = key_node.start_mark.line + 1
             if not isinstance(key_node, yaml.ScalarNode):
-                self._add_problem("a key is not a string", line)
+                self._add_problem("a key is not a single value", line)
                 continue
             key = str(key_node.value)
             inner = f"{path}[{key!r}]" if path.endswith(".options") else f"{path}.{key}"
@@ -138,7 +146,10 @@ class YamlDocument:
         return mapping
 
     def _pairs(self, node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
-        """The keys and values of a mapping; those that ``<<`` merges come after its own, which win."""
+        """Return the keys and values of a mapping, its own before those that ``<<`` merges, which do not replace them.
+
+        A merge of something other than a mapping is recorded as a problem.
+        """
         own = [(k, v) for k, v in node.value if k.tag != _MERGE]
         known = {k.value for k, _ in own if isinstance(k, yaml.ScalarNode)}
         for key, merged_value in node.value:
@@ -158,6 +169,7 @@ class YamlDocument:
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
+        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem."""
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)

@@ -44,6 +44,12 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _parse(text: str) -> timedelta:
+    """Parse a number with a unit, or ISO-8601.
+
+    Raises:
+        ValueError: The string has another form.
+        OverflowError: The duration is too long.
+    """
     stripped = text.strip()
     if simple := _SIMPLE.fullmatch(stripped):
         unit = simple[2].lower()

@@ -72,7 +72,7 @@ class Where:
 
     @property
     def location(self) -> str:
-        """File, line, column and path; a file below the working directory is shown relative to it."""
+        """The location as text: file, line, column and path; a file below the working directory is relative to it."""
         file = self.file or ""
         if file.startswith(os.sep) and not (near := os.path.relpath(file)).startswith(os.pardir):
             file = near
@@ -114,7 +114,7 @@ class Problem:
         return f"{sentence}\n{indent(excerpt, '    ')}" if excerpt else sentence
 
     def at(self, where: Where) -> Problem:
-        """The same problem, with the missing parts of its location taken from ``where``."""
+        """Return the same problem, with the missing parts of its location taken from ``where``."""
         parts = {a.name: getattr(self.where, a.name) or getattr(where, a.name) for a in attrs.fields(Where)}
         return attrs.evolve(self, where=Where(**parts))
 

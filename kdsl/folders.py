@@ -43,7 +43,9 @@ def state_dir() -> Path:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Let only one process of this machine enter at a time, if the operating system supports it (Windows does not).
+    """Hold a lock that only one process of this machine can have, if the operating system supports it.
+
+    Windows does not. The file and its folder are created if they do not exist.
 
     Args:
         path: The lock file; if its folder is not writable, no process waits.
@@ -58,11 +60,16 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _own() -> Path | None:
+    """Return the folder that the environment variable KDSL_CACHE names; None if it is not set."""
     named = os.environ.get("KDSL_CACHE")
     return Path(named).expanduser().absolute() if named else None
 
 
 def _user_folder(variable: str, folder: str) -> Path:
+    """Return the folder of kdsl that a variable names, or the one in the user's home.
+
+    A private temporary one without a home.
+    """
     named = os.environ.get(variable)
     if named:
         return Path(named).expanduser().absolute() / "kdsl"
@@ -75,9 +82,13 @@ def _user_folder(variable: str, folder: str) -> Path:
 
 
 def _temporary() -> Path:
-    """A folder among the temporary files, where another user may have created it first.
+    """Create kdsl's folder among the temporary files if it does not exist, and return it.
 
-    kdsl runs files from it (jars, scripts of brokers), so it refuses a folder that another user could write to.
+    kdsl runs files from it (jars, scripts of brokers), so it must not be a folder that another user could write to, and
+    another user may have created one of that name.
+
+    Raises:
+        FolderError: It is not a folder, belongs to another user, or others can write to it.
     """
     path = Path(tempfile.gettempdir()) / f"kdsl-{os.getuid()}"
     with suppress(FileExistsError):
@@ -92,6 +103,6 @@ def _temporary() -> Path:
     else:
         return path
     raise FolderError(
-        f"{path} cannot be used for files that kdsl runs: {reason}; set KDSL_CACHE to a folder of your "
-        "own, or give this user a home (HOME)"
+        f"{path} cannot be used for files that kdsl runs: {reason}; set the environment variable KDSL_CACHE to a "
+        "folder of your own, or give this user a home (HOME)"
     )

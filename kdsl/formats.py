@@ -146,7 +146,10 @@ class Decoder(Protocol):
     """Decodes messages. Created once per worker, used for many batches, and not shared between threads."""
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; null is a null message."""
+        """Decode an array of messages; null is a null message.
+
+        Messages that cannot be decoded do not raise an error: they are among the bad records of the result.
+        """
         ...
 
 
@@ -280,6 +283,11 @@ class UnknownFormatError(KdslError):
 
 @cache
 def _load_entry_points() -> dict[str, EntryPoint]:
+    """Return the entry points of all formats by their names, read once.
+
+    Raises:
+        KdslError: Two packages register the same format.
+    """
     points = {name: EntryPoint(name, target, GROUP) for name, target in BUILT_IN.items()}
     for point in entry_points(group=GROUP):
         if point.name in points and points[point.name].value != point.value:
@@ -312,7 +320,13 @@ def format_class(identifier: str) -> type[Format]:
     try:
         loaded: Any = point.load()
     except (ImportError, AttributeError) as e:
-        raise UnknownFormatError(f"the format {identifier!r} ({point.value}) cannot be imported: {e}") from e
+        raise UnknownFormatError(
+            f"the format {identifier!r} ({point.value}) cannot be imported: {e}; install what it needs, or correct the "
+            "entry point of its package"
+        ) from e
     if not (isinstance(loaded, type) and issubclass(loaded, Format)):
-        raise UnknownFormatError(f"the format {identifier!r} ({point.value}) is not a subclass of kdsl.Format")
+        raise UnknownFormatError(
+            f"the format {identifier!r} ({point.value}) is not a subclass of kdsl.Format; correct the entry point of "
+            "its package"
+        )
     return loaded

@@ -145,7 +145,7 @@ def fetch_jars(
 
 
 def explain_failure(output: str, error: str = "", *, subject: str, folder: str, mirror: str, alternative: str) -> str:
-    """Why Ivy could not fetch some jars, and what to do about it, in one sentence.
+    """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it.
 
     Args:
         output: What Ivy printed.
@@ -199,6 +199,10 @@ def _coordinate(name: str) -> str:
 
 
 def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, list[str]]:
+    """Run a command, and return its exit code and output; each fetched jar is reported.
+
+    The process is killed on an exception.
+    """
     lines: list[str] = []
     count = 0
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
@@ -216,7 +220,11 @@ def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, l
 
 
 def _find_ivy(alternative: str) -> list[Path]:
-    """The jars of Ivy and of the parser of its command line, from pyspark."""
+    """Find the jars of Ivy and of the parser of its command line among those of pyspark and ``$SPARK_HOME``.
+
+    Raises:
+        IvyError: They are not there.
+    """
     pyspark = importlib.util.find_spec("pyspark")  # without importing it
     folders = [Path(path, "jars") for path in (pyspark.submodule_search_locations or () if pyspark else ())]
     if os.environ.get("SPARK_HOME"):
@@ -273,7 +281,7 @@ def _file(coordinate: Coordinate) -> str:
 
 
 def _proxy() -> list[str]:
-    """The proxy that pip and curl read from the environment, as Java's system properties."""
+    """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment."""
     flags = []
     for scheme in ("https", "http"):
         named = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")

@@ -119,7 +119,7 @@ class KafkaTable(metaclass=_TableClass):
             row_classes.fill(self, values)
 
     def evolve(self, **changes: Any) -> Self:
-        """A copy of the row with other values, as ``attrs.evolve`` makes it.
+        """Return a copy of the row with other values, as ``attrs.evolve`` makes it.
 
         Raises:
             TypeError: An argument is not a column of the row's constructor.
@@ -128,7 +128,10 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def definition(cls) -> TableDef:
-        """What the class declares, with the problems of the declaration; see `kdsl.resolve`."""
+        """Return what the class declares, with the problems of the declaration; see `kdsl.resolve`.
+
+        It is computed once, unless the columns have problems.
+        """
         definition: TableDef | None = vars(cls).get(_DEFINITION)
         if definition is None:
             definition = define_table(cls)
@@ -138,7 +141,7 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def as_table(cls) -> Table:
-        """The table that the class declares as a `Table`, which also has its plans and its cluster."""
+        """Return the table that the class declares as a `Table`, which also has its plans and its cluster."""
         return Table(cls.definition())
 
     schema = operation(Table.schema)
@@ -155,7 +158,7 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:
-        """A DataFrame of typed rows, for tests and small data; it has the columns that can be written.
+        """Create a DataFrame of typed rows, for tests and small data; it has the columns that can be written.
 
         Args:
             rows: The rows, all in the driver's memory.
@@ -172,7 +175,7 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def collect(cls, df: DataFrame) -> list[Self]:
-        """The rows of a DataFrame as typed rows, in the driver's memory; virtual and computed columns have values, too.
+        """Collect the rows of a DataFrame as typed rows in the driver's memory, also virtual and computed columns.
 
         Args:
             df: Columns of the table under their names and with their types. Virtual and computed columns may be

@@ -179,6 +179,7 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
+        """Create the mistake of an option that does not exist."""
         message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
         known = listing(sorted(valid)) if valid else "none"
         fix = (f"use one of its options: {known}",)
@@ -186,7 +187,9 @@ class Options:
 
     @classmethod
     def from_strings(cls, strings: Mapping[str, str]) -> Self:
-        """The group with the values of a ``WITH`` clause or a YAML document; a string that cannot be read is a problem.
+        """Create the group from the strings of a ``WITH`` clause or a YAML document.
+
+        A string that cannot be read becomes a problem of the group.
 
         Args:
             strings: The values by Flink's keys.
@@ -233,7 +236,7 @@ class Options:
         return strings
 
     def spell_changes(self, other: Options, prefix: str = "") -> tuple[str, str]:
-        """How to write the options that differ in another group.
+        """Write the options that differ in another group, as Python and as SQL.
 
         Args:
             other: The other group, of the same class.
@@ -272,7 +275,7 @@ class Options:
         return (type(self)(**values) if literals else self), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Self:
-        """The group with the literal secrets that `split` separated.
+        """Return the group with the literal secrets that `split` separated.
 
         Args:
             literals: The literal secrets by key.
@@ -291,7 +294,7 @@ class Options:
         return type(self)(**values)
 
     def problems(self, name: Callable[[str, str], str] = lambda name, _key: f"{name}=") -> Iterator[Problem]:
-        """The problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
+        """Yield the problems of the values, each checked by itself; `Problem.option` is the Python name of the option.
 
         Args:
             name: Returns an option's name in the user's spelling, from its Python name and its Flink key.
@@ -300,6 +303,7 @@ class Options:
             yield mistake.problem(name, attrs.fields_dict(type(self)))
 
     def _all_mistakes(self) -> Iterator[_Mistake]:
+        """Yield the mistakes that were found while reading, and values of wrong types."""
         yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
@@ -315,7 +319,7 @@ class Options:
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
     def valid(self) -> Self:
-        """The group with the default in place of every wrong value, so that other rules can be checked."""
+        """Return the group with the default in place of every wrong value, so that other rules can be checked."""
         wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
         if not wrong:
             return self
@@ -375,10 +379,12 @@ class _Mistake:
 
 
 def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
+    """Create the mistake of an option with a wrong value."""
     return _Mistake("option-value", message, ("set ", f" to {_describe(a.type)}"), a.name)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """Return the types of a union, or the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
@@ -409,6 +415,7 @@ _WORDS: dict[Any, str] = {
 
 
 def _matches(value: Any, kind: Any) -> bool:
+    """Return whether a value has a type of an option."""
     for one in _alternatives(kind):
         match get_origin(one):
             case _ if one is NoneType:
@@ -438,7 +445,7 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) -> Any:
-    """A value as the group stores it; problems of a mapping are added to the mistakes.
+    """Convert a value to the form that the group stores; problems of a mapping are added to ``mistakes``.
 
     Values that ignore case get the case of their declaration, free-form mappings become `Properties`, and literal
     secrets become a `Secret`.
@@ -484,11 +491,12 @@ def _may_hide_password(address: str) -> bool:
 
 
 def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
+    """Write a value for a message; of a secret only what may be shown."""
     return repr(_display(value, a)) if isinstance(value, Secret) else repr(value)
 
 
 def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """The value of a string in DDL or YAML.
+    """Parse the string of a value in DDL or YAML.
 
     Raises:
         ValueError: The string is not a value of the option's type.
@@ -518,6 +526,7 @@ def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
 
 
 def _write(value: Any) -> str:
+    """Write the value of an option as a string."""
     match value:
         case bool():
             return str(value).lower()

@@ -88,7 +88,10 @@ def _is_character(code: int) -> bool:
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split an SQL text into tokens; the last one is of the kind ``end``."""
+    """Split an SQL text into tokens; the last one is of the kind ``end``.
+
+    What is not SQL becomes tokens of the kind ``broken``; no error is raised.
+    """
     tokens: list[Token] = []
     position = 0
     while position < len(text):
@@ -103,7 +106,7 @@ def tokenize(text: str) -> list[Token]:
 
 
 def _check_escapes(token: Token) -> Token:
-    """The token, or a broken one where a Unicode escape in it names no character."""
+    """Return the token, or a broken one where a Unicode escape in it names no character."""
     if token.kind != "text" or token.text[0] not in "Uu":
         return token
     wrong = next(
@@ -171,7 +174,7 @@ class Cursor:
         return self.tokens[max(self.index - 1, 0)]
 
     def peek(self, count: int = 1) -> Token:
-        """A token after the next one; after the end, the last token."""
+        """Return a token after the next one, without taking it; after the end, the last token."""
         return self.tokens[min(self.index + count, len(self.tokens) - 1)]
 
     def take(self) -> Token:
@@ -185,7 +188,7 @@ class Cursor:
         return all(self.peek(i).upper == word for i, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Take these keywords or signs if they come next; whether they did."""
+        """Take these keywords or signs if they come next; return whether they did."""
         if not self.at(*words):
             return False
         for _ in words:
@@ -193,7 +196,7 @@ class Cursor:
         return True
 
     def split_sign(self) -> None:
-        """Make a token of each character of the sign at the cursor: ``<>`` is two brackets in a type."""
+        """Split the sign at the cursor into a token for each character: ``<>`` is two brackets in a type."""
         token = self.token
         signs = (Token("sign", sign, token.start + i) for i, sign in enumerate(token.text))
         self.tokens = [*self.tokens[: self.index], *signs, *self.tokens[self.index + 1 :]]

@@ -243,7 +243,7 @@ class Table:
     def snapshot(
         self, spark: SparkSession, cluster: Cluster | None = None, *, keys: Iterable[str] | None = None
     ) -> DataFrame:
-        """The current rows of a changelog: the last row of each key at the end of a bounded read.
+        """Read the current rows of a changelog: the last row of each key at the end of a bounded read.
 
         Args:
             spark: The session.
@@ -316,7 +316,7 @@ class Table:
         return {name: e.column for name, e in expressions.items() if e.column is not None}
 
     def cluster(self, cluster: Cluster | None = None) -> Cluster:
-        """The cluster of a run: the given one with the client properties of the table added, or the table's own.
+        """Return the cluster of a run: the argument with the client properties of the table added, or the table's own.
 
         Args:
             cluster: The given cluster, or None.
@@ -358,6 +358,9 @@ class Table:
             at: The cluster of the run, if it is known already (`_at`).
             log: Whether to log the warnings, each once in a process.
             start_at: Where to start, instead of where the table declares.
+
+        Raises:
+            ResolveError: The table or the cluster is invalid, or the read cannot start there.
         """
         at = at or self._at(cluster)
         properties = self.definition.properties if cluster is None or at is None else at.properties
@@ -371,7 +374,7 @@ class Table:
         return resolved
 
     def _log(self, resolved: ResolvedTable) -> None:
-        """Log the warnings about a table, and what kdsl chose for it, each once in a process."""
+        """Log the warnings about a table, and the transport if kdsl chose ``jvm``, each once in a process."""
         for warning in resolved.warnings:
             if warning not in _LOGGED:
                 _LOGGED.add(warning)

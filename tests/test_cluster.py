@@ -294,8 +294,16 @@ PLACES = ("bootstrap.servers", "propertys", "properties.a", "properties.b", "c",
     [
         ("", None, "$.clusters: there is no mapping of clusters by name; write clusters: {name: …}"),
         ("clusters: []", None, "$.clusters: there is no mapping of clusters by name; write clusters: {name: …}"),
-        ("clusters: {a: {}, b: {}}", None, "$.clusters: there are several clusters; name one of 'a' and 'b'"),
-        ("clusters: {prod: {}}", "prd", "there is no cluster 'prd' (did you mean 'prod'?); name one of 'prod'"),
+        (
+            "clusters: {a: {}, b: {}}",
+            None,
+            "$.clusters: there are several clusters, and none is chosen; pass one of the names 'a' and 'b'",
+        ),
+        (
+            "clusters: {prod: {}}",
+            "prd",
+            "there is no cluster 'prd' (did you mean 'prod'?); pass one of the names 'prod'",
+        ),
         (
             "clusters: {a: x}",
             "a",

@@ -94,7 +94,10 @@ def test_a_folder_of_another_user_is_refused(homeless: Path, monkeypatch: pytest
     monkeypatch.setattr(os, "getuid", lambda: int(homeless.name.partition("-")[2]) + 1)
     homeless.rename(homeless.with_name(f"kdsl-{os.getuid()}"))
 
-    with pytest.raises(FolderError, match=r"belongs to another user .*; set KDSL_CACHE to a folder of your own"):
+    with pytest.raises(
+        FolderError,
+        match=r"belongs to another user .*; set the environment variable KDSL_CACHE to a folder of your own",
+    ):
         cache_dir()
 
 

@@ -63,7 +63,10 @@ class Raw(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-8 and F-9; `problems` checks the values of the options (F-10)."""
+        """Report several columns, and types that the format does not support (rules F-8 and F-9).
+
+        `problems` checks the values of the options (F-10).
+        """
         if len(row.fields) != 1:
             yield Problem(
                 "raw-one-column",
@@ -159,6 +162,7 @@ class RawDecoder:
         return array, wrong if wrong.any() else None
 
     def _convert_strings(self, messages: pa.Array) -> pa.StringArray:
+        """Decode bytes with the charset."""
         if pa.types.is_string(messages.type):
             return messages
         if self.wire.holds_text(content(messages)):
@@ -205,6 +209,7 @@ class RawEncoder:
         return Encoded(messages, bad)
 
     def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
+        """Encode strings with the charset; strings that it does not have are bad records."""
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
         messages: list[bytes | None] = []

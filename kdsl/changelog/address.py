@@ -25,7 +25,7 @@ _ENDS = (r"[;&,)\s]", r"[;&,)]", r"[;&]", r";", r"\Z")
 
 
 def hide_login(url: str) -> str:
-    """The part of a JDBC address that may be shown: ``jdbc:postgresql://host:5432``, or only the driver.
+    """Cut a JDBC address to the part that may be shown: ``jdbc:postgresql://host:5432``, or only the driver.
 
     Args:
         url: The address; references to secrets may be resolved or not.
@@ -43,7 +43,7 @@ def hide_login(url: str) -> str:
 
 
 def secrets_in_address(url: str) -> set[str]:
-    """Every part of a JDBC address that may be a secret, in each way that it may be delimited.
+    """Collect every part of a JDBC address that may be a secret, in each way that it may be delimited.
 
     Args:
         url: The address, with its references to secrets or with their values.
@@ -52,7 +52,7 @@ def secrets_in_address(url: str) -> set[str]:
 
 
 def resolve_references(string: str) -> set[str]:
-    """The secrets to which the references in a string refer, in this process.
+    """Resolve the references in a string, and return their secrets.
 
     Raises:
         SecretError: A reference cannot be resolved.
@@ -67,7 +67,7 @@ def has_literal_secret(url: str) -> bool:
 
 
 def _candidates(url: str) -> Iterator[list[str]]:
-    """For each part of an address that may be a secret, the strings that the secret may be."""
+    """Yield, for each part of an address that may be a secret, the strings that the secret may be."""
     if login := _LOGIN.match(url):
         start = login.start("password")
         yield [url[start : at.start()] for at in re.finditer("@", url) if at.start() > start]

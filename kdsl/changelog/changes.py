@@ -63,7 +63,7 @@ class Changelog:
                 )
 
     def dedupe(self) -> DataFrame:
-        """The last change of each key: ``+U`` with the current row of the key, or ``-D``.
+        """Compute the last change of each key: ``+U`` with the current row of the key, or ``-D``.
 
         Raises:
             ChangelogError: The DataFrame is a stream, whose last changes are known only within a batch.
@@ -176,18 +176,19 @@ class Changelog:
         if applied > planned:
             raise ChangelogError(
                 f"{self._name}: {target!r} has batch {applied} of the query of {checkpoint.location}, but the last "
-                f"batch of this checkpoint is {planned}: an older copy of it was restored, and batches with the same "
-                f"numbers would have other rows; restore the newest copy, or {fix}"
+                f"batch of this checkpoint is {planned}: an older copy of the checkpoint was restored, and batches "
+                f"with the same numbers would have other rows; restore its newest copy, or {fix}"
             )
         if applied < done:
             has = "no batch" if last is None else f"batch {applied}, and no later one,"
             raise ChangelogError(
                 f"{self._name}: {target!r} has {has} of the query of {checkpoint.location}, but this checkpoint "
-                f"records that batch {done} was applied: it is another table, or one that was emptied or restored, and "
-                f"would miss the changes between; continue with the table that has them, or {fix}"
+                f"records that batch {done} was applied: the target is another table, or it was emptied or restored, "
+                f"and would miss the changes between; continue with the table that has them, or {fix}"
             )
 
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:
+        """Compute the last change of each key once, and apply the changes to the target."""
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
             last.count()  # computes the changes once, however often the target reads them
@@ -197,7 +198,7 @@ class Changelog:
 
 
 def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
-    """The content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
+    """Compute the content of the batch whose ``foreachBatch`` runs; empty outside of one, and for Spark Connect.
 
     Args:
         rows: The rows, from which the query is known in any thread.
@@ -210,10 +211,11 @@ def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
 
 
 def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
+    """Return what identifies the content of a batch: the query, and a digest of the batch's offsets."""
     return f"{query_id}/{checkpoint.batch_digest(number)}"
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:
-    """The id of a checkpoint's query; None before its first start."""
+    """Read the id of a checkpoint's query; None before its first start."""
     text = checkpoint.folder.read("metadata")
     return None if text is None else str(json.loads(text)["id"])

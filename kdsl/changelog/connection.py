@@ -48,7 +48,7 @@ class Connection:
         self._mark = mark.strip()
 
     def quote(self, name: str) -> str:
-        """A column's name as an identifier."""
+        """Quote a column's name as an identifier of the database."""
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
@@ -74,7 +74,7 @@ class Connection:
             prepared.close()
 
     def query_number(self, query: str, *values: str | int) -> int | None:
-        """The single number that a query returns; None if it returns no row."""
+        """Run a query, and return the single number that it returns; None if it returns no row."""
         prepared = self._prepare(query, values)
         try:
             rows = prepared.executeQuery()
@@ -83,13 +83,14 @@ class Connection:
             prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
+        """Prepare a statement, and set its parameters."""
         prepared = self._java.prepareStatement(statement)
         for index, value in enumerate(values, 1):
             prepared.setObject(index, value)
         return prepared
 
     def columns(self, table: str) -> dict[str, str]:
-        """The names of a table's columns, with the driver's names of their types."""
+        """Ask the database for the names of a table's columns, with the driver's names of their types."""
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
             metadata = prepared.executeQuery().getMetaData()
@@ -99,7 +100,7 @@ class Connection:
             prepared.close()
 
     def unique_columns(self, table: str) -> dict[str, tuple[str, bool]]:
-        """The columns of a Postgres table's unique constraints that are checked row by row, except the primary key.
+        """Ask Postgres for the columns of unique constraints that are checked row by row, except the primary key.
 
         Returns:
             By name, the types in Postgres' spelling, and whether the columns are nullable.
@@ -120,7 +121,7 @@ class Connection:
             prepared.close()
 
     def tables(self, prefix: str) -> list[str]:
-        """The names of the tables with a prefix, in lower case; the prefix must be in lower case, too."""
+        """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too."""
         names = []
         for pattern in (f"{prefix}%", f"{prefix.upper()}%"):
             rows = self._java.getMetaData().getTables(None, None, pattern, None)
@@ -130,7 +131,7 @@ class Connection:
         return [name for name in dict.fromkeys(names) if name.startswith(prefix)]
 
     def exists(self, table: str) -> bool:
-        """Whether a table can be read."""
+        """Whether a table can be read; it is queried."""
         try:
             self.columns(table)
         except JavaError:
@@ -170,7 +171,7 @@ class Connection:
                 return
 
     def last_number(self, batches: str, writer: str, target: str) -> int | None:
-        """The number of a writer's last batch; None if there is none.
+        """Read the number of a writer's last batch; None if there is none.
 
         Args:
             batches: The table of batches.
@@ -180,7 +181,7 @@ class Connection:
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
 
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
-        """A writer's last batch; None if there is none. The arguments are those of `last_number`."""
+        """Read a writer's last batch; None if there is none. The arguments are those of `last_number`."""
         number = self.last_number(batches, writer, target)
         if number is None:
             return None
@@ -196,7 +197,7 @@ class Connection:
     def run_transaction(
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
     ) -> None:
-        """Run statements, all or none; run none if the target has this batch already, or a later one.
+        """Run statements in one transaction, all or none; run none if the target has this batch already.
 
         Args:
             statements: The statements.
@@ -223,6 +224,11 @@ class Connection:
             self._java.setAutoCommit(True)
 
     def _execute(self, statement: str | CountedStatement) -> None:
+        """Run a statement in the open transaction.
+
+        Raises:
+            ChangelogError: It changes another number of rows than the statement expects.
+        """
         if isinstance(statement, str):
             self.run(statement)
         elif self.run(statement.sql) != statement.rows:

@@ -31,7 +31,7 @@ _STANDARD_COPY = "CREATE TABLE {0} AS SELECT {1} FROM {2} WITH NO DATA"
 
 
 def product(url: str) -> str:
-    """The database of a JDBC address, as ``postgresql``."""
+    """The database that a JDBC address names, as ``postgresql``; empty if it names none."""
     return url.split(":")[1].lower() if url.count(":") > 1 else ""
 
 
@@ -66,7 +66,7 @@ def _staging_type(kind: str) -> str:
 
 
 def _find_unused_value(column: str, kind: str, table: str) -> str | None:
-    """An expression for a value of a type that no row of a table has, different for each number ``p.kdsl_n``.
+    """Write an SQL expression for a value that no row of a table has, different for each number ``p.kdsl_n``.
 
     Args:
         column: The column.
@@ -127,18 +127,18 @@ class Statements:
         return [name for name in self.columns if name not in self.keys]
 
     def staging(self, stage: str, columns: Sequence[str]) -> str:
-        """Create an empty staging table with some columns of the table."""
+        """Write the statement that creates an empty staging table with some columns of the table."""
         casts = {name: f"CAST({name} AS {_staging_type(kind)}) AS {name}" for name, kind in self.casts.items()}
         selected = ", ".join(casts.get(name, name) for name in columns)
         return _EMPTY_COPY.get(product(self.url), _STANDARD_COPY).format(stage, selected, self.table)
 
     def deletes(self, stage: str) -> str:
-        """Delete the rows whose keys are in a staging table."""
+        """Write the statement that deletes the rows whose keys are in a staging table."""
         matching = self._select_matching("1", self._cast_stage(stage, self.keys), self.table)
         return f"DELETE FROM {self.table} WHERE EXISTS ({matching})"
 
     def upserts(self, stage: str) -> list[str]:
-        """Insert or update the rows of a staging table."""
+        """Write the statements that insert or update the rows of a staging table."""
         names = ", ".join(self.columns)
         stage = self._cast_stage(stage, self.columns)
         match self.dialect:
@@ -173,7 +173,7 @@ class Statements:
                 ]
 
     def updates(self, stage: str) -> str:
-        """Update the rows whose keys are in a staging table, and insert none."""
+        """Write the statement that updates the rows whose keys are in a staging table, and inserts none."""
         stage = self._cast_stage(stage, self.columns)
         columns = self.non_key_columns or self.keys[:1]  # an update that changes nothing still counts the row
         match self.dialect:
@@ -186,9 +186,10 @@ class Statements:
                 return f"UPDATE {self.table} SET {self._set_clauses(stage, columns)} WHERE EXISTS ({exists})"
 
     def free_unique_values(self, stage: str, column: str, kind: str, *, nullable: bool) -> str | None:
-        """Give rows whose value of a unique column changes a value that no row has; then values can be swapped.
+        """Write the statement that replaces changing values of a unique column by values that no row has.
 
-        Only Postgres needs this: it compares each row with the others when it is written.
+        Then rows can swap their values. Only Postgres needs this: it compares each row with the others when it is
+        written.
 
         Args:
             stage: The staging table.
@@ -210,7 +211,7 @@ class Statements:
         return f"UPDATE {self.table} SET {column} = {unused} FROM ({numbered}) p WHERE {same_key}"
 
     def _cast_stage(self, stage: str, columns: Sequence[str]) -> str:
-        """A staging table, or a subquery that casts its strings to the types of the table."""
+        """The name of a staging table, or a subquery that casts its strings to the types of the table."""
         if not any(name in self.casts for name in columns):
             return stage
         casts = (f"CAST({name} AS {self.casts[name]}) AS {name}" if name in self.casts else name for name in columns)
@@ -220,6 +221,6 @@ class Statements:
         return ", ".join(f"{name} = ({self._select_matching(f's.{name}', stage, self.table)})" for name in columns)
 
     def _select_matching(self, expression: str, stage: str, table: str) -> str:
-        """A subquery over the rows of a staging table that have the key of the outer row."""
+        """Write a subquery over the rows of a staging table that have the key of the outer row."""
         on = " AND ".join(f"s.{key} = {table}.{key}" for key in self.keys)
         return f"SELECT {expression} FROM {stage} s WHERE {on}"

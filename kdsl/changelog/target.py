@@ -34,7 +34,7 @@ class Batch:
 
 
 def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
-    """Whether a table has a batch already.
+    """Whether a table has a batch already; one that was compared by its number alone is logged.
 
     Args:
         target: The table, for messages.
@@ -72,7 +72,7 @@ def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
 
 
 def explain_missing_row(columns: str) -> str:
-    """The message for a change that does not have all values, if the target has no row with its key.
+    """Write the message for a change that does not have all values, if the target has no row with its key.
 
     Args:
         columns: The columns without a value.
@@ -87,7 +87,7 @@ class Target(Protocol):
     """A table to which changes are applied by key."""
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error if the target does not support a session.
+        """Check that the target supports a session, and prepare the session.
 
         Args:
             spark: The session.
@@ -99,7 +99,7 @@ class Target(Protocol):
         ...
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer that was applied to the table; None if there is none."""
+        """Read the number of the last batch of a writer that was applied to the table; None if there is none."""
         ...
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:

@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> DeltaTarget:
-    """A Delta table, by its path or its name, to which changelogs are applied.
+    """Name a Delta table, by its path or its name, to which changelogs are applied; nothing is read or created yet.
 
     The first changes create a table that does not exist. Columns are matched by name; a column of the table that the
     changelog does not have keeps its values, and is NULL in new rows.
@@ -72,7 +72,11 @@ class DeltaTarget:
     schema_evolution: bool
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for sessions of Spark Connect, and add Delta to a session without it."""
+        """Check that the session is a classic one, and add Delta to a session without it.
+
+        Raises:
+            ChangelogError: The session is one of Spark Connect, or Delta cannot be added to it.
+        """
         del streaming
         if is_connect(spark):
             raise ChangelogError(
@@ -82,13 +86,19 @@ class DeltaTarget:
         _Delta(spark)
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer, from the table's log; None if there is none."""
+        """Read the number of the last batch of a writer from the table's log; None if there is none."""
         session = _Delta(spark)
         with session.active():
             return session.last_batch(session.open(self), writer)
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Merge changes into the table."""
+        """Merge changes into the table in one commit, and create the table if it does not exist.
+
+        Skip a batch that it has.
+
+        Raises:
+            ChangelogError: The table has another batch with this number, or does not have a column of the changelog.
+        """
         session = _Delta(changes.sparkSession)
         with session.active():
             table = session.open(self)
@@ -106,7 +116,7 @@ class DeltaTarget:
 
 
 def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
-    """The columns of the changelog.
+    """Return the columns of the changelog, after checking that the table has them.
 
     Args:
         target: The table.
@@ -121,14 +131,14 @@ def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[s
     missing = [name for name in names if name.lower() not in known]
     if missing and not target.schema_evolution:
         raise ChangelogError(
-            f"delta({target.table!r}) has no column {listing(missing)}, which the changelog has; it has "
-            f"{listing(existing)}; pass schema_evolution=True to add it, or drop it from the changelog"
+            f"delta({target.table!r}): the changelog has {listing(missing)}, but the table only has the columns "
+            f"{listing(existing)}; pass schema_evolution=True to add what is missing, or drop it from the changelog"
         )
     return names
 
 
 def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[str], *, evolve: bool) -> Any:
-    """Delta's merge builder for a batch of changes.
+    """Build Delta's merge for a batch of changes; the caller executes it.
 
     Args:
         table: Delta's object of the table.
@@ -159,7 +169,7 @@ def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[
 
 
 def _raise_missing_row(name: str, keys: Sequence[str]) -> str:
-    """The SQL that fails a change without a value for a column, if the table does not have its row."""
+    """Write the SQL that fails a change without a value for a column, if the table does not have its row."""
     parts = [f"concat({literal(f'{key} = ')[0]}, CAST(source.{quote_name(key)} AS STRING))" for key in keys]
     reason = explain_missing_row(name)
     return f"raise_error(concat({literal(f'{reason}: ')[0]}, concat_ws(', ', {', '.join(parts)})))"
@@ -197,7 +207,7 @@ class _Delta:
             yield
 
     def open(self, target: DeltaTarget) -> Any:
-        """Delta's object of a table; None if there is no such table."""
+        """Open a table, and return Delta's object of it; None if there is no such table."""
         if target.is_path:
             exists = self._api.isDeltaTable(self._session, target.table)
             return self._api.forPath(self._session, target.table) if exists else None
@@ -212,7 +222,7 @@ class _Delta:
         builder.addColumns(columns.schema().asNullable()).execute()
 
     def last_batch(self, table: Any, writer: str) -> int | None:
-        """The number of the last batch of a writer; None if there is none.
+        """Read the number of the last batch of a writer from the table's log; None if there is none.
 
         Args:
             table: Delta's object of the table, or None.
@@ -226,7 +236,7 @@ class _Delta:
         return int(number.get()) if number.isDefined() else None
 
     def find_last(self, table: Any, batch: Batch) -> Batch | None:
-        """The last batch of a batch's writer; its content is looked up only if it is not older than that batch.
+        """Find the last batch of a batch's writer; its content is read only if it is not older than that batch.
 
         Args:
             table: Delta's object of the table.
@@ -244,10 +254,7 @@ class _Delta:
         return Batch(batch.writer, number, content)
 
     def for_batch(self, batch: Batch, *, numbered: bool = True) -> _Delta:
-        """Delta in a new session that stores the identity of a batch with each write.
-
-        Delta skips a write whose number is in the table's log already. The number is a setting of the session; in a
-        shared session, other writes at the same time would get it, too.
+        """Create a new session that stores the identity of a batch with each write, and return Delta in it.
 
         Args:
             batch: The batch.
@@ -267,12 +274,16 @@ class _Delta:
 
 
 def _start_of_metadata(writer: str, number: int) -> str:
-    """What a commit's ``userMetadata`` contains before the content of its batch."""
+    """The beginning of what a commit's ``userMetadata`` contains: the writer and the number of its batch."""
     return f'{{"writer": {json.dumps(writer)}, "batch": {number}, "content": '
 
 
 def _attach_jars(spark: SparkSession) -> None:
-    """Add Delta's jars to a session without them."""
+    """Fetch Delta's jars, and add them to a session without them.
+
+    Raises:
+        ChangelogError: No Delta works with this version of Spark, or its jars cannot be fetched or loaded.
+    """
     if has_class(spark, _API):
         return
     tested = spark_version(spark.version)
@@ -293,7 +304,7 @@ _extended: set[str] = set()
 
 
 def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to the sessions that are cloned from now on."""
+    """Add Delta's rules to the sessions that are cloned from now on, once in an application."""
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")

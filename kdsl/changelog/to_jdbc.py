@@ -50,7 +50,7 @@ T = TypeVar("T")
 def jdbc(
     url: str, table: str, properties: Mapping[str, str] | None = None, *, dialect: Dialect | None = None
 ) -> JdbcTarget:
-    """A database table, to which changelogs are applied.
+    """Name a database table, to which changelogs are applied; no connection is opened yet.
 
     The table must exist and have the changelog's columns; for Postgres also a primary key or unique constraint on the
     columns of the key. In the table's schema kdsl creates staging tables, which it drops again, and the table
@@ -75,13 +75,13 @@ def jdbc(
 
 
 def _wrap_secrets(properties: Mapping[str, object]) -> Mapping[str, str | Secret]:
-    """Properties, with each plain-text secret in a `Secret`, which is never shown."""
+    """Put each plain-text secret among properties into a `Secret`, which is never shown."""
     plain = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in properties.items()}
     return {name: Secret(value) if contains_secret(name, value) else value for name, value in plain.items()}
 
 
 def _wrap_url(url: str | Secret) -> str | Secret:
-    """An address; a `Secret` if it contains a plain-text password."""
+    """Put an address into a `Secret` if it contains a plain-text password."""
     return Secret(url) if isinstance(url, str) and has_literal_secret(url) else url
 
 
@@ -122,7 +122,11 @@ class JdbcTarget:
 
     @_translate_java_errors
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for sessions of Spark Connect, and check that the table can be read."""
+        """Check that the session is a classic one and that the table can be read; load the driver.
+
+        Raises:
+            ChangelogError: The session is one of Spark Connect, or the table cannot be read.
+        """
         del streaming
         if is_connect(spark):
             raise ChangelogError(
@@ -135,7 +139,7 @@ class JdbcTarget:
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """The number of the last batch of a writer; also drops the staging tables of an interrupted batch."""
+        """Read the number of the last batch of a writer, and drop the staging tables of an interrupted batch."""
         batches = self._in_schema(BATCHES)
         with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
@@ -144,7 +148,12 @@ class JdbcTarget:
 
     @_translate_java_errors
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Stage changes, and apply them to the table in one transaction."""
+        """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
+
+        Raises:
+            ChangelogError: The database reports an error, the table has another batch with this number, or it has no
+                column of a name in the changelog.
+        """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
         with self._connect(spark) as connection:
             if batch is not None:
@@ -183,6 +192,7 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The number of rows in the table was wrong each time.
+            ChangelogError: After several attempts the staging table still has a wrong number of rows.
         """
         expected = rows.count()
         for remaining in reversed(range(_TRIES)):
@@ -202,7 +212,7 @@ class JdbcTarget:
         raise AssertionError  # the last try returns or raises
 
     def _match_columns(self, existing: Sequence[str], changes: DataFrame) -> dict[str, str]:
-        """The table's columns, by the names of the changelog's.
+        """Return the table's columns by the names of the changelog's, which may differ in letter case.
 
         Args:
             existing: The columns of the table.
@@ -216,8 +226,8 @@ class JdbcTarget:
         missing = [name for name in names if name.lower() not in by_lower]
         if missing:
             raise ChangelogError(
-                f"{self!r} has no column {listing(missing)}, which the changelog has; it has {listing(existing)}; add "
-                "it with ALTER TABLE, or drop it from the changelog"
+                f"{self!r}: the changelog has {listing(missing)}, but the table only has the columns "
+                f"{listing(existing)}; add what is missing with ALTER TABLE, or drop it from the changelog"
             )
         return {name: name if name in existing else by_lower[name.lower()] for name in names}
 
@@ -227,14 +237,21 @@ class JdbcTarget:
         return f"{schema}{dot}{name}"
 
     def _stage_prefix(self, writer: str) -> str:
+        """Return how the names of a writer's staging tables begin."""
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
+        """Return the connection properties with resolved secrets, and the driver's class."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
 
     def _attach_driver(self, spark: SparkSession) -> None:
+        """Attach the JDBC driver of the address to the session, unless it is unknown or a driver is declared.
+
+        Raises:
+            ChangelogError: The session has no such driver, and it cannot be added.
+        """
         driver, package = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         if driver is None or package is None or "driver" in self.properties:
             return
@@ -248,6 +265,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
+        """Connect to the database, and close the connection at the end."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -256,7 +274,7 @@ class JdbcTarget:
                 java.close()
 
     def describe_error(self, error: Exception) -> ChangelogError:
-        """An error of Java as an error of kdsl, whose message contains no secret."""
+        """Convert an error of Java to one of kdsl, whose message contains no secret."""
         java = getattr(error, "java_exception", None)
         reason = str(error) if java is None else str(java.getMessage() or java)
         lines = (line.strip() for line in reason.splitlines())
@@ -264,6 +282,7 @@ class JdbcTarget:
         return ChangelogError(f"{self!r}: {self._hide_secrets(message)}{self._advice(reason)}")
 
     def _advice(self, reason: str) -> str:
+        """Return what to do about a known reason of the database, as the end of a message; empty for others."""
         if "No suitable driver" in reason or "ClassNotFoundException" in reason:
             return (
                 "; the session has no JDBC driver for this address: start it with the driver in spark.jars or "
@@ -274,6 +293,7 @@ class JdbcTarget:
         return ""
 
     def _hide_secrets(self, message: str) -> str:
+        """Replace the secrets of the connection in a message."""
         url, unresolved = _reveal(self.url), _unwrap(self.url)
         secrets = secrets_in_address(url) | resolve_references(unresolved)
         for name, value in self.properties.items():
@@ -320,7 +340,7 @@ class _Staging:
         self._upserted: list[tuple[Statements, str]] = []
 
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Fill the staging tables.
+        """Create and fill the staging tables.
 
         Returns:
             The statements that delete, and those that update and insert.
@@ -348,7 +368,7 @@ class _Staging:
         return first, upserts
 
     def free_unique_values(self) -> list[str]:
-        """Statements that remove unique values which rows of the batch may swap; empty if that is not possible."""
+        """Write statements that remove unique values which rows of the batch may swap; none except for Postgres."""
         if product(_unwrap(self._target.url)) != "postgresql":
             return []
         unique = self._connection.unique_columns(self._target.table)
@@ -362,12 +382,13 @@ class _Staging:
         return updates
 
     def drop(self) -> None:
-        """Drop the staging tables."""
+        """Drop the staging tables; errors are ignored, because the next start drops the remaining ones."""
         for stage in self._stages:
             with suppress(Exception):  # the next start drops the remaining ones
                 self._connection.drop(stage)
 
     def _statements(self, names: Sequence[str]) -> Statements:
+        """Create the writer of the SQL statements for some columns of the changelog."""
         quote, to = self._connection.quote, self._names
         return Statements(
             _unwrap(self._target.url),
@@ -379,6 +400,7 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
+        """Load rows into a staging table, remember them for the deletes, and return the statements that upsert them."""
         stage, _ = self._load(statements.columns, list(self._names), rows, statements)
         self._upserted.append((statements, stage))
         return statements.upserts(stage)

@@ -20,11 +20,7 @@ if TYPE_CHECKING:
 
 
 def memory() -> MemoryTable:
-    """An empty table in the memory of this process, to which changelogs are applied.
-
-    A query can continue from its checkpoint only with the same table in the same process; another process needs a new
-    checkpoint.
-    """
+    """Create an empty table in the memory of this process, to which changelogs are applied."""
     return MemoryTable()
 
 
@@ -44,7 +40,7 @@ class MemoryTable:
         return f"memory() with {len(self)} rows"
 
     def rows(self) -> list[dict[str, Any]]:
-        """The rows as values by column, sorted by key if the values of keys can be compared."""
+        """Copy the rows, as values by column, sorted by key if the values of keys can be compared."""
         with self._lock:
             items = list(self._rows.items())
         with suppress(TypeError):
@@ -52,23 +48,29 @@ class MemoryTable:
         return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """The row of a key; None if there is none."""
+        """Copy the row of a key; None if there is none."""
         with self._lock:
             row = self._rows.get(tuple(map(_hashable, key)))
         return None if row is None else dict(row)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """The rows as a DataFrame.
+        """Create a DataFrame of the rows.
 
         Raises:
             ChangelogError: Nothing was applied yet, and the columns are unknown.
         """
         if self._schema is None:
-            raise ChangelogError("no changes were applied to memory() yet, and its columns are unknown")
+            raise ChangelogError(
+                "no changes were applied to memory() yet, so its columns are unknown; apply a changelog to it first"
+            )
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
     def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Raise an error for streams of Spark Connect, whose batches are processed on the server."""
+        """Check that it is not a stream of Spark Connect, whose batches are processed on the server.
+
+        Raises:
+            ChangelogError: It is a stream of Spark Connect.
+        """
         if streaming and is_connect(spark):
             raise ChangelogError(
                 "memory() keeps rows in this process, but Spark Connect processes the batches of a stream in a process "
@@ -83,7 +85,11 @@ class MemoryTable:
         return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Apply changes to the table, all of them or none."""
+        """Apply changes to the table, all of them or none.
+
+        Raises:
+            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row.
+        """
         table = collect_arrow(changes)
         with self._lock:
             if batch is not None and is_applied("memory()", batch, self._applied.get(batch.writer)):
@@ -113,6 +119,7 @@ def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def _hashable(value: Any) -> Any:
+    """Convert a value of a key column to one that can be hashed; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list):

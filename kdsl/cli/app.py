@@ -22,6 +22,7 @@ app = typer.Typer(
 
 
 def _print_version(asked: bool) -> None:
+    """Print the version if it was asked for, and end the program."""
     if asked:
         import kdsl
 

@@ -75,7 +75,10 @@ def _targets(target: str) -> tuple[list[Table], list[Problem]]:
 
 
 def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
-    """The problems of a table, each once; one that only prevents writing a table that can be read is a warning."""
+    """Return the problems of a table, each once.
+
+    One that only prevents writing is a warning if the table can be read.
+    """
     by_direction = {d: problems(table.definition, d) for d in directions}
     unique = list(dict.fromkeys(p for each in by_direction.values() for p in each))
     unique = [p for p in unique if p.severity == "error" or attrs.evolve(p, severity="error") not in unique]
@@ -92,6 +95,7 @@ def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
 
 
 def _summary(names: Sequence[str], errors: int, warnings: int) -> None:
+    """Print how many tables were checked, and how many errors and warnings they have."""
     what = f"{len(names)} table{'' if len(names) == 1 else 's'} checked"
     counts = [f"{n} {kind}{'' if n == 1 else 's'}" for n, kind in ((errors, "error"), (warnings, "warning")) if n]
     out.print(f"{what}: {', '.join(counts) or 'no problems'}", style="red" if errors else "green", highlight=False)

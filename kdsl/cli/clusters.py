@@ -101,7 +101,7 @@ def cluster_from_options(
     registry: str | None = None,
     registry_properties: list[str] | None = None,
 ) -> Cluster | None:
-    """The cluster that a command's options describe; None if they describe none.
+    """Build the cluster that a command's options describe; None if they describe none.
 
     Args:
         bootstrap: The brokers; they override those of the document.
@@ -145,7 +145,11 @@ def cluster_from_options(
 def _read_brokers(
     bootstrap: str | None, file: Path | None, name: str | None, settings: dict[str, str]
 ) -> Cluster | None:
-    """The cluster with the registry that the document or the environment declares for it."""
+    """Build the cluster from the bootstrap servers and the registry that the document or the environment declares.
+
+    Raises:
+        BadParameter: The document cannot be read, or a cluster is named without a document.
+    """
     if file is not None:
         try:
             cluster = Cluster.from_yaml(file, name)

@@ -207,6 +207,11 @@ def export(
 
 
 def _read_file(file: Path) -> str:
+    """Read a file as UTF-8.
+
+    Raises:
+        CodegenError: It cannot be read, or is not UTF-8.
+    """
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
@@ -216,6 +221,10 @@ def _read_file(file: Path) -> str:
 
 
 def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
+    """Write the generated source to a file or the standard output, or compare it with the file.
+
+    Also print the notes.
+    """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
     source = to_python(drafts, heading=heading)
@@ -230,12 +239,19 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
 
 def _print_notes(notes: Sequence[str]) -> None:
+    """Print notes on the standard error."""
     for note in notes:
         err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:
-    """Write to a file or to the standard output, or only compare with the file."""
+    """Write text to a file or to the standard output, or with ``--check`` only compare it with the file.
+
+    Raises:
+        BadParameter: There is no file to compare with.
+        CodegenError: The file cannot be read or written.
+        Exit: The file differs from the text (exit code 1).
+    """
     if out_file is None:
         if check:
             raise typer.BadParameter("needs --out, the file to compare with", param_hint="--check")

@@ -41,6 +41,7 @@ class _LogLines(logging.Handler):
         self._printed = {(p.code, p.message) for p in printed}
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print a log record on the standard error, unless it is a problem that was already printed."""
         problem = record.args[0] if isinstance(record.args, tuple) and record.args else None
         if isinstance(problem, Problem) and (problem.code, problem.message) in self._printed:
             return

@@ -84,11 +84,13 @@ def doctor(
 
 
 def _first(e: ResolveError) -> str:
+    """Return the message of the first problem, and how many more there are."""
     first, *more = e.problems
     return f"{first.message} (and {len(more)} more)" if more else first.message
 
 
 def _print(finding: Finding, *, as_json: bool) -> None:
+    """Print a finding and its fix; nothing with ``as_json``, which prints all findings at the end."""
     if as_json:
         return
     label, style = _LABELS[finding.state]

@@ -124,7 +124,11 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 def _check_same(
     running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str
 ) -> None:
-    """Check that the running Kafka is what was asked for."""
+    """Check that the running Kafka has the wanted number of brokers, partitions and the like.
+
+    Raises:
+        LocalKafkaError: It differs from what was asked for.
+    """
     differences = []
     if brokers != len(running.brokers):
         differences.append(f"{len(running.brokers)} broker(s)")
@@ -163,10 +167,16 @@ def _print_locations(kafka: DetachedKafka) -> None:
 
 
 def _print_line(line: str) -> None:
+    """Print a line as it is, without markup or wrapping."""
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def _topic(text: str) -> tuple[str, int]:
+    """Parse ``NAME`` or ``NAME:PARTITIONS`` of ``--topic``; the default is one partition.
+
+    Raises:
+        typer.BadParameter: It has another form.
+    """
     name, colon, partitions = text.rpartition(":")
     if not colon:
         return text, 1
@@ -176,6 +186,11 @@ def _topic(text: str) -> tuple[str, int]:
 
 
 def _property(text: str) -> tuple[str, str]:
+    """Parse ``KEY=VALUE`` of ``--property``.
+
+    Raises:
+        typer.BadParameter: It has another form.
+    """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise typer.BadParameter(f"{text!r}: write KEY=VALUE, as log.retention.ms=60000", param_hint="--property")

@@ -84,6 +84,7 @@ def lag(
 def _make_fetch(
     reader: LagReader, group: str | None, checkpoint: str | None, topics: Topics | None
 ) -> Callable[[], Lag]:
+    """Return a function that asks for the lag of a checkpoint or a group."""
     from kdsl.diagnostics.lag import checkpoint_positions
 
     def fetch() -> Lag:
@@ -130,6 +131,7 @@ def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
 
 
 def _row(one: PartitionLag) -> list[str]:
+    """Format the lag of a partition as cells of a table."""
     current = "none" if one.current is None else f"{one.current:,}{' (expired)' if one.expired else ''}"
     lag_text = "" if one.lag is None else f"{one.lag:,}"
     return [
@@ -142,6 +144,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _document(report: Lag) -> dict[str, Any]:
+    """Convert a report to a JSON document."""
     return {
         "of": report.of,
         "lag": report.total,

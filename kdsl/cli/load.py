@@ -27,7 +27,7 @@ class TargetError(KdslError):
 
 
 def tables(target: str) -> list[Table]:
-    """The tables of a target.
+    """Load the tables of a target; a Python file or module is imported.
 
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
@@ -71,7 +71,11 @@ def script(path: str | Path) -> Script:
 
 
 def _read(source: str, read: Callable[[str], T]) -> T:
-    """Read a file."""
+    """Read a file with a function, after checking that it exists.
+
+    Raises:
+        TargetError: The file does not exist, or cannot be read.
+    """
     if not Path(source).is_file():
         raise TargetError(f"there is no file {source!r}")
     try:
@@ -89,7 +93,7 @@ def _split(target: str) -> tuple[str, str]:
 
 
 def table(target: str) -> Table:
-    """The one table of a target.
+    """Load the one table of a target.
 
     Raises:
         TargetError: There is no table, or there are several and none was named.
@@ -106,6 +110,12 @@ def table(target: str) -> Table:
 
 
 def _module(source: str) -> ModuleType:
+    """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
+
+    Raises:
+        TargetError: There is no such file or module.
+        ResolveError: It cannot be imported.
+    """
     path = Path(source)
     if source.endswith(".py") and not path.is_file():
         raise TargetError(f"there is no file {source!r}")
@@ -144,6 +154,7 @@ _NOT_THE_USERS = (*sysconfig.get_paths().values(), str(Path(__file__).parents[1]
 
 
 def _import_error(source: str, error: BaseException) -> ResolveError:
+    """Create the error for a file whose import failed, with the line of the user's code."""
     every = [f for f in traceback.extract_tb(error.__traceback__) if "importlib" not in f.filename]
     frames = [f for f in every if not f.filename.startswith(("<", *_NOT_THE_USERS))] or every
     line = error.lineno if isinstance(error, SyntaxError) else frames[-1].lineno if frames else None
@@ -156,12 +167,13 @@ def _import_error(source: str, error: BaseException) -> ResolveError:
 
 
 def _of_module(module: ModuleType) -> dict[str, Table]:
-    """The tables of a module by the names of their classes and variables."""
+    """Collect the tables of a module by the names of their classes and variables."""
     tables = {name: _table(value, module.__name__) for name, value in vars(module).items()}
     return {name: table for name, table in tables.items() if table is not None}
 
 
 def _table(value: Any, module: str) -> Table | None:
+    """Return the table of a module's value; None if it is not a table of that module, or only a base of others."""
     if isinstance(value, Table):
         return value
     if isinstance(value, type) and issubclass(value, KafkaTable) and value.__module__ == module:

@@ -29,6 +29,7 @@ def report(name: str, query: QueryMetrics) -> Grid:
 
 
 def _rows(tables: Iterable[SourceMetrics | SinkMetrics]) -> Iterator[tuple[str, str, str, str]]:
+    """Format the metrics of tables as cells."""
     from kdsl.run.metrics.model import metrics_of
 
     for table in tables:

@@ -121,7 +121,11 @@ def run(
 
 @contextmanager
 def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
-    """Serve the metrics of all queries if a port is given."""
+    """Serve the metrics of all queries while the body runs, if a port is given.
+
+    Raises:
+        BadParameter: The port cannot be opened.
+    """
     if port is None:
         yield
         return
@@ -139,6 +143,7 @@ def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
 
 
 def _print_report(job: Job, query: StreamingQuery) -> None:
+    """Print the report of a query on the standard error."""
     from kdsl.cli.report import report
     from kdsl.run.metrics.observer import metrics
 

@@ -63,7 +63,11 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
 
 
 def _parse_start(text: str) -> Startup:
-    """Parse a start."""
+    """Parse a start.
+
+    Raises:
+        BadParameter: The string is not a start.
+    """
     if text.lower() in _MODES:
         return _MODES[text.lower()]
     if text.startswith("partition:"):

@@ -66,6 +66,11 @@ def verify(
 
 
 def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
+    """Return what is compared for a table of a file, or for a topic of the cluster.
+
+    Raises:
+        typer.BadParameter: It is a topic, and there is no cluster.
+    """
     if name.endswith((".py", *load.YAML, *ENDINGS)) or ":" in name:
         table = load.table(name)
         return Side(table.read_plan(cluster=cluster), table.cluster(cluster).with_properties(level))
@@ -76,6 +81,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
+    """Print the comparison as a table."""
     grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}", title_justify="left")
     for name in ("", "records", "meaning", "for example"):
         grid.add_column(name, justify="right" if name == "records" else "left", overflow="fold")

@@ -43,7 +43,7 @@ def parse_address(text: str) -> Address:
 
 
 def show_servers(text: str) -> str:
-    """Entries for a message: hidden if they contain a login, which does not belong here but may have been written."""
+    """Return entries for a message: hidden if they contain a login, which does not belong here but may be there."""
     return HIDDEN if "@" in text else text
 
 
@@ -53,7 +53,7 @@ def normalize_servers(text: str) -> str:
 
 
 def check_servers(text: str) -> Iterator[Problem]:
-    """What is wrong with each entry."""
+    """Report what is wrong with each entry."""
     entries = _entries(text)
     if not entries:
         yield Problem("bootstrap-servers", "'bootstrap.servers' contains no broker", _FIX, property=_NAME)
@@ -88,5 +88,6 @@ def _entries(text: str) -> list[str]:
 
 
 def _normalize_entry(entry: str) -> str:
+    """Write an entry as ``host:port``; another form stays as it is."""
     parts = _ENTRY.fullmatch(entry)
     return entry if parts is None else str(Address(parts["six"] or parts["host"], int(parts["port"])))

@@ -69,12 +69,12 @@ class SettingsDraft:
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:
-        """The numeric value of a setting, or the default; None if it is an unresolved reference."""
+        """Read the numeric value of a setting, or the default; None if it is an unresolved reference."""
         text = self.value(name)
         return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
 
     def attempt(self, step: Callable[[], T]) -> T | None:
-        """Run a step on this machine, and return its result; record its error as a problem, and return None."""
+        """Run a step on this machine, and return its result; on an error, record a problem and return None."""
         try:
             return step()
         except KdslError as e:
@@ -87,6 +87,8 @@ class SettingsDraft:
 
     def set(self, name: str, text: str, source: str) -> None:
         """Set a property of librdkafka from one of Java's settings.
+
+        Record an error if the user has set it to another value.
 
         The user may have set the property under librdkafka's name as well, to the same value.
         """
@@ -106,7 +108,7 @@ class SettingsDraft:
         )
 
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
-        """Set a property that takes integers, in librdkafka's unit and range."""
+        """Set a property that takes integers, in librdkafka's unit and range; warn of a value outside the range."""
         if has_reference(text):
             self.set(target.name, text, source)
             return
@@ -124,6 +126,7 @@ class SettingsDraft:
 
 
 def _describe_value(name: str, text: str) -> str:
+    """Describe the value of a setting for a message, without secrets."""
     return "to a secret" if is_secret(name) else f"to {redact_value(name, text)!r}"
 
 
@@ -160,7 +163,7 @@ def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resol
 
 
 def unknown_setting(key: str) -> Problem:
-    """The warning about a name that no client knows."""
+    """Return the warning about a name that no client knows."""
     names = (*TABLE, *librdkafka.all_properties())
     return Problem(
         "client-setting-unknown",
@@ -172,12 +175,13 @@ def unknown_setting(key: str) -> Problem:
 
 
 def refusal(row: Setting, key: str | None = None) -> Problem:
-    """The problem of a setting that is refused, by kdsl or by a transport."""
+    """Return the problem of a setting that is refused, by kdsl or by a transport."""
     code = "client-setting-owned" if row.act == "owned" else "client-setting-refused"
     return Problem(code, f"{key or row.name!r} cannot be set: {row.note}", row.instead, property=key or row.name)
 
 
 def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve | None) -> str | None:
+    """Resolve the references of a value, or only parse them; None, and a problem in the draft, if that fails."""
     try:
         if resolve is None or (key == JAAS and not is_reference(text)):
             list(references(text))
@@ -191,6 +195,7 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 
 
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
+    """Add a Java setting to the draft, or its problems: a wrong value, or another value of the same setting."""
     blank = not text.strip()
     if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
         return  # Java's default for such a setting is empty as well
@@ -206,6 +211,10 @@ def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve:
 
 
 def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> None:
+    """Parse the JAAS configuration and set the login of the draft.
+
+    A problem is added if it cannot be parsed or resolved.
+    """
     if is_reference(text):
         return
     try:
@@ -225,7 +234,7 @@ def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> Non
 
 
 def normalize_value(row: Setting, text: str) -> str:
-    """A valid value in the spelling that both transports accept."""
+    """Spell a valid value as both transports accept it."""
     if has_reference(text) or row.secret:
         return text
     text = text.strip()
@@ -246,7 +255,7 @@ def normalize_value(row: Setting, text: str) -> str:
 
 
 def check_value(row: Setting, text: str) -> Iterator[Problem]:
-    """What is wrong with a single value."""
+    """Report what is wrong with a single value."""
     if row.secret or has_reference(text) or row.act in ("dropped", "owned", "refused"):
         return
     text = text.strip()
@@ -270,4 +279,5 @@ def check_value(row: Setting, text: str) -> Iterator[Problem]:
 
 
 def _value_problem(row: Setting, text: str, hint: str, fix: str) -> Problem:
+    """Create the problem of a setting with a wrong value."""
     return Problem("client-setting-value", f"{row.name!r} has the value {text!r}{hint}", fix, property=row.name)

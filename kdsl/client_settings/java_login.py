@@ -80,6 +80,10 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
+    """Write the JAAS configuration for a principal and a keytab, or for a ticket cache.
+
+    Report one of them without the other.
+    """
     if len(login_options) == 1:
         (present,) = login_options
         missing = "keytab" if present == "principal" else "principal"
@@ -108,6 +112,7 @@ def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine
 
 
 def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
+    """Set the JAAS configuration to a login with the ticket cache."""
     options = {"useTicketCache": "true", "renewTGT": "true", "doNotPrompt": "true"}
     draft.settings[JAAS] = Login(
         MODULES["Krb5LoginModule"], {**options, **({"principal": principal} if principal else {})}
@@ -115,7 +120,10 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 
 
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
-    """The path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine."""
+    """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
+
+    A location that no machine can read, or a fetch that fails, is recorded as a problem.
+    """
     if reason := explain_unreachable(location):
         draft.add_error(
             "sasl-kerberos",
@@ -130,7 +138,7 @@ def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: 
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Configure the identity provider as clients of Kafka 3.9 need it, too: credentials among the login's options."""
+    """Add the credentials to the login's options, as clients of Kafka 3.9 need them; return the system properties."""
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):
         return {}

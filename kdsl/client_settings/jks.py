@@ -51,7 +51,7 @@ def is_jceks(data: bytes) -> bool:
 
 
 def read_jks(data: bytes, password: str | None) -> list[Entry]:
-    """The entries of a store.
+    """Parse a store, and return its entries.
 
     Args:
         data: The file.
@@ -81,7 +81,10 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
     algorithm = _der(protected, outer[0])
     oid = _der(protected, algorithm[0])
     if protected[oid[0] : oid[1]] != _PROTECTION:
-        raise JksError("the key is protected in another way than Java protects keys in a JKS store")
+        raise JksError(
+            "its key is not protected as Java protects keys in a JKS store; convert the store to PKCS12 with keytool "
+            "-importkeystore"
+        )
     body = _der(protected, algorithm[1])
     sealed = protected[body[0] : body[1]]
     salt, data, check = sealed[:_LOCK], sealed[_LOCK:-_LOCK], sealed[-_LOCK:]
@@ -97,6 +100,13 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
 
 
 def _entries(data: bytes) -> tuple[list[Entry], int]:
+    """Parse the entries of a JKS store; also return the index after the last one.
+
+    Raises:
+        JksError: It is not a JKS store, or is damaged.
+        struct.error: It ends too early.
+        IndexError: It ends too early.
+    """
     magic, version, number = struct.unpack_from(">III", data)
     if magic != _MAGIC or version not in (1, 2):
         raise JksError("it is not a JKS store")
@@ -135,7 +145,11 @@ def _entries(data: bytes) -> tuple[list[Entry], int]:
 
 
 def _der(data: bytes, at: int) -> tuple[int, int]:
-    """The start and end of the content of the DER value at an index."""
+    """Find the start and end of the content of the DER value at an index.
+
+    Raises:
+        JksError: The value is damaged.
+    """
     try:
         size, start = data[at + 1], at + 2
         if size & 0x80:

@@ -59,7 +59,7 @@ def scheme(location: str) -> str | None:
 
 
 def explain_unreachable(location: str) -> str | None:
-    """Why no machine can read the file at a location; None if some machine may."""
+    """Say why no machine can read the file at a location; None if some machine may."""
     kind = scheme(location)
     if kind is None or kind == "file" or kind in fetchers():
         return None
@@ -108,10 +108,7 @@ def read_file(location: str) -> bytes:
 
 
 def write_private_file(name: str, content: bytes) -> Path:
-    """Write a file that only this user may read; the same content is written once.
-
-    The file exists until the process ends, or longer if it is killed; use `load_key` for private keys.
-    """
+    """Write a file that only this user may read, and return its path; the same content is written once."""
     path = _private_folder() / f"{hashlib.sha256(content).hexdigest()[:24]}-{name}"
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # mode 0600; threads may write the same content at once
@@ -145,7 +142,7 @@ def load_key(context: ssl.SSLContext, pem: str, password: str | None = None) -> 
 
 
 def _find_shipped(name: str) -> list[Path]:
-    """The paths where Spark puts shipped files."""
+    """The paths where Spark may have put a shipped file; they need not exist."""
     files = sys.modules.get("pyspark.core.files") or sys.modules.get("pyspark.files")
     root = getattr(getattr(files, "SparkFiles", None), "_root_directory", None)
     folders = [Path(root, name)] if root else []
@@ -153,6 +150,7 @@ def _find_shipped(name: str) -> list[Path]:
 
 
 def _private_folder() -> Path:
+    """Return the folder of this process for fetched files, created at the first call and removed at exit."""
     global _folder
     if _folder is None or _folder[0] != os.getpid() or not _folder[1].is_dir():  # a fork has its own folder
         _folder = (os.getpid(), _create_folder())
@@ -180,6 +178,7 @@ def _remove_stale_folders(parent: Path) -> None:
 
 
 def _is_running(pid: int, start: int) -> bool:
+    """Return whether a process with this id and start time runs."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -209,12 +208,18 @@ def _machine() -> str:
 
 
 def _remove(owner: int, folder: Path) -> None:
+    """Remove a folder if this process created it, and is not a fork."""
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
 def _fetch(location: str, kind: str) -> bytes:
+    """Fetch a file with the fetcher of its scheme; each location once per process.
+
+    Raises:
+        KeyFileError: There is no such fetcher, or it fails.
+    """
     point = fetchers().get(kind)
     if point is None:
         raise KeyFileError(f"{location} cannot be fetched: {explain_unreachable(location)}")
@@ -230,10 +235,7 @@ def _fetch(location: str, kind: str) -> bytes:
 
 
 def pem_blocks(text: str, ending: str) -> str:
-    """The PEM blocks of one kind, with lines of 64 characters, as OpenSSL needs them.
-
-    Java accepts PEM on one line, with blanks instead of line ends, as in a properties file or an environment
-    variable; OpenSSL does not.
+    """Extract the PEM blocks of one kind, with lines of 64 characters, as OpenSSL needs them.
 
     Args:
         text: PEM; anything around its blocks is left out.

@@ -50,7 +50,7 @@ class ThisMachine:
         return read_store(store)
 
     def find_file(self, location: str) -> str:
-        """Where a key file is on this machine; see `local_path`."""
+        """Find a key file on this machine, and return its path; see `find_file`."""
         return find_file(location)
 
     def read_file(self, location: str) -> bytes:
@@ -62,5 +62,5 @@ class ThisMachine:
         return str(write_private_file(name, text.encode()))
 
     def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Where the tokens of a Python function can be asked for; see `endpoint`."""
+        """Serve the tokens of a Python function, and return where; see `serve_tokens`."""
         return serve_tokens(provider, options)

@@ -100,14 +100,14 @@ def _default(value: str | Mapping[str, str], clients: str) -> Mapping[str, str]:
 
 
 def words(name: str, clients: str, *values: str, default: str = "", note: str = "") -> Setting:
-    """A setting that keeps its name and accepts a string, or one of the values."""
+    """Create a setting that keeps its name and accepts a string, or one of the values."""
     return Setting(
         name, clients, "text", "same", (LibrdkafkaProperty(name),), values, None, None, _default(default, clients), note
     )
 
 
 def switch(name: str, clients: str, default: str | Mapping[str, str], note: str) -> Setting:
-    """A setting that keeps its name, true or false."""
+    """Create a setting that keeps its name and is true or false."""
     return Setting(
         name, clients, "bool", "same", (LibrdkafkaProperty(name),), default=_default(default, clients), note=note
     )
@@ -121,7 +121,7 @@ def number(
     default: str | Mapping[str, str] = "",
     note: str = "",
 ) -> Setting:
-    """A setting that accepts an integer in Java's range; a target has librdkafka's range."""
+    """Create a setting that accepts an integer in Java's range; a target has librdkafka's range."""
     act: Act = "same" if name in {t.name for t in targets} and len(targets) == 1 else "renamed"
     return Setting(name, clients, "int", act, targets, (), *java, _default(default, clients), note)
 
@@ -137,7 +137,7 @@ def rows(
     java: Java = (None, None),
     instead: str = "",
 ) -> list[Setting]:
-    """Several settings with the same row; names and values are separated by blanks."""
+    """Create several settings with the same row; names and values are separated by blanks."""
     return [
         Setting(n, clients, kind, act, (), tuple(values.split()), *java, {}, note, instead, n in SECRET_SETTINGS)
         for n in named.split()

@@ -58,11 +58,11 @@ class Properties(Mapping[str, str | Secret]):
         return Properties, (self._values,)
 
     def redact(self) -> dict[str, str]:
-        """The properties with secrets replaced, so that they can be printed."""
+        """Copy the properties with secrets replaced, so that they can be printed."""
         return redact(self._values)
 
     def reveal(self) -> dict[str, str]:
-        """The properties including literal secrets, for the translation; never print or keep them."""
+        """Copy the properties including literal secrets, for the translation; never print or keep them."""
         return {k: v.reveal() if isinstance(v, Secret) else v for k, v in self._values.items()}
 
     def split(self, prefix: str = "") -> tuple[Properties, dict[str, str]]:
@@ -79,7 +79,7 @@ class Properties(Mapping[str, str | Secret]):
         return Properties(references), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Properties:
-        """The properties with the literal secrets that `split` separated."""
+        """Return the properties with the literal secrets that `split` separated."""
         keys = {_GIVEN.format(prefix + k): prefix + k for k in self._values}
         return Properties(
             {
@@ -89,12 +89,12 @@ class Properties(Mapping[str, str | Secret]):
         )
 
     def merge(self, other: Mapping[str, Value]) -> Properties:
-        """These properties, overridden by others."""
+        """Return these properties, overridden by others."""
         return Properties({**self._values, **Properties(other)})
 
 
 def check_property_type(key: str, value: object) -> Iterator[Problem]:
-    """Check that the value of a property has a valid type."""
+    """Report a value of a property whose type is not valid."""
     if not isinstance(value, str | int | float | bool | Secret):
         yield Problem(
             "client-property-type",
@@ -105,6 +105,7 @@ def check_property_type(key: str, value: object) -> Iterator[Problem]:
 
 
 def _normalize(key: str, value: Value) -> str | Secret:
+    """Convert a value to a string, and to a `Secret` if it is one or contains one."""
     if isinstance(value, Secret):
         return value
     text = str(value).lower() if isinstance(value, bool) else str(value)

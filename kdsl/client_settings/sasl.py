@@ -46,7 +46,7 @@ def asks_for_kerberos(draft: SettingsDraft) -> bool:
 
 
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
-    """Translate the settings of SASL."""
+    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems."""
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol"):
@@ -98,6 +98,7 @@ def check_missing_mechanism(draft: SettingsDraft) -> bool:
 
 
 def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
+    """Report a mechanism that librdkafka does not have."""
     is_set = draft.value("sasl.mechanism") is not None
     if check_missing_mechanism(draft):
         return
@@ -119,6 +120,7 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _refuse_handler(draft: SettingsDraft) -> None:
+    """Report a callback handler, which names a Java class."""
     name = "sasl.login.callback.handler.class"
     if name in draft.java:
         draft.add_error(
@@ -151,6 +153,7 @@ def _check_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
 
 
 def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
+    """Translate a login with user and password (PLAIN, SCRAM); report a missing or unsuitable one."""
     login = draft.login
     if login is None:
         if JAAS not in draft.java and not (draft.value("sasl.username") and draft.value("sasl.password")):
@@ -184,6 +187,7 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
+    """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones."""
     handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (
         "OAuthBearerLoginCallbackHandler",
@@ -207,7 +211,7 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, to librdkafka."""
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",
@@ -273,6 +277,7 @@ def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
+    """Translate a login with tokens of an identity provider; report what librdkafka does not have."""
     url = draft.value(_URL)
     if url is None:
         draft.add_error(
@@ -306,7 +311,10 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
-    """Translate the client's id, secret and scope, from their settings or from the options of the login module."""
+    """Translate the client's id, secret and scope, from their settings or from the options of the login module.
+
+    If they are ``needed``, a missing id or secret is recorded as an error.
+    """
     for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
         target = _RENAMED.get(name, name)
         value = draft.java.get(name) or options.get(option)

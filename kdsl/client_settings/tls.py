@@ -36,7 +36,7 @@ _PEM_TARGETS = {
 
 
 def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the settings of TLS."""
+    """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems."""
     names = [name for name in draft.java if name.startswith("ssl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol") or not names:
@@ -60,7 +60,10 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> None:
-    """Set the path of a file on this machine, or the content of a file that is fetched."""
+    """Set the path of a file on this machine, or the content of a file that is fetched.
+
+    Record a location without access.
+    """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
         if name in draft.librdkafka:  # for Java's settings it is reported already
@@ -90,12 +93,13 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
 
 
 def _store_type(draft: SettingsDraft, which: Which) -> str:
+    """Return the type of a store: declared, or by its file name."""
     location = draft.java.get(f"ssl.{which}.location", "").lower()
     return draft.java.get(f"ssl.{which}.type") or ("PKCS12" if location.endswith((".p12", ".pfx")) else "JKS")
 
 
 def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) -> str | None:
-    """Report everything that Java refuses about a store; return its location, or None if there is nothing to read."""
+    """Record everything that Java refuses about a store; return its location, or None if there is nothing to read."""
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
     inline = [text for text in texts if text in draft.java]
@@ -132,6 +136,7 @@ def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) ->
 
 
 def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None:
+    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft."""
     text = "ssl.truststore.certificates"
     location = _check_location(draft, "truststore", [text])
     if text in draft.java:
@@ -148,6 +153,7 @@ def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None
 
 
 def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
+    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft."""
     key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location = _check_location(draft, "keystore", [key, chain])
     if (key in draft.java) != (chain in draft.java):
@@ -187,6 +193,7 @@ def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> 
 
 
 def _has_one_password(draft: SettingsDraft, password: str | None, key_password: str | None) -> bool:
+    """Return whether store and key have the same password; otherwise report it, as a PKCS12 store has only one."""
     if key_password in (None, password) or has_reference(f"{key_password}{password}"):
         return True
     draft.add_error(
@@ -199,6 +206,7 @@ def _has_one_password(draft: SettingsDraft, password: str | None, key_password: 
 
 
 def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> None:
+    """Set a property of librdkafka to the PEM blocks of a setting; report a setting without such a block."""
     text = draft.java[source]
     if has_reference(text):
         draft.set(target, text, source)
@@ -214,6 +222,7 @@ def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> Non
 
 
 def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) -> Pem | None:
+    """Read a Java store as PEM; None, and a problem in the draft, if that fails."""
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
         draft.add_error(
@@ -227,6 +236,7 @@ def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) 
 
 
 def _translate_endpoint(draft: SettingsDraft) -> None:
+    """Translate the check of the host name; report a value that Kafka does not have."""
     name = "ssl.endpoint.identification.algorithm"
     text = draft.java.get(name)
     if text is None:
@@ -243,6 +253,7 @@ def _translate_endpoint(draft: SettingsDraft) -> None:
 
 
 def _check_protocols(draft: SettingsDraft) -> None:
+    """Report TLS versions that do not exist or that librdkafka lacks."""
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
         text = draft.java.get(name)
         if text is None or has_reference(text):
@@ -281,6 +292,7 @@ def _check_protocols(draft: SettingsDraft) -> None:
 
 
 def _translate_ciphers(draft: SettingsDraft) -> None:
+    """Translate the cipher suites, without those of TLSv1.3; report a list that has only these."""
     name = "ssl.cipher.suites"
     text = draft.java.get(name)
     if text is None:

@@ -59,7 +59,7 @@ class JavaSettings:
 def java_settings(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
 ) -> JavaSettings:
-    """What client properties mean to a Java client.
+    """Translate client properties for a Java client; mistakes become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
@@ -124,7 +124,7 @@ def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: st
 
 
 def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
-    """Warn of properties that only librdkafka has."""
+    """Record warnings about properties that only librdkafka has."""
     for key in librdkafka_only:
         java = librdkafka.JAVA.get(key)
         draft.add_warning(
@@ -174,6 +174,11 @@ def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _read_pem(machine: Machine, location: str) -> str | None:
+    """Read a PEM file as text; None if only the server of Spark Connect has it.
+
+    Raises:
+        StoreError: It cannot be read, or is not text.
+    """
     try:
         return machine.read_file(location).decode()
     except (
@@ -186,6 +191,11 @@ def _read_pem(machine: Machine, location: str) -> str | None:
 
 
 def _decrypt_key(keys: str, password: str | None, name: str) -> str:
+    """Decrypt a private key in PEM; return it without encryption.
+
+    Raises:
+        StoreError: The password is missing or wrong, or it is not a key.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization
 
@@ -194,7 +204,7 @@ def _decrypt_key(keys: str, password: str | None, name: str) -> str:
     except TypeError:  # a password is missing, or is not needed
         if password is not None:
             return _decrypt_key(keys, None, name)
-        raise StoreError(f"{name} has an encrypted key, but {PASSWORD!r} is missing; set it") from None
+        raise StoreError(f"{name} has an encrypted key, but {PASSWORD!r} is missing") from None
     except (ValueError, UnsupportedAlgorithm):
         raise StoreError(f"{name} has a key that cannot be opened: {PASSWORD!r} is wrong, or it is not a key") from None
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

@@ -69,7 +69,7 @@ class LibrdkafkaSettings:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
-        """The settings to create a client with.
+        """Merge defaults, preferences and the user's settings to those with which a client is created.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
@@ -85,7 +85,7 @@ class LibrdkafkaSettings:
 def consumer_settings(
     properties: Mapping[str, str], resolve: Resolve | None = None, machine: Machine | None = None
 ) -> LibrdkafkaSettings:
-    """Translate client properties for librdkafka's consumer.
+    """Translate client properties for librdkafka's consumer; mistakes become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
@@ -132,6 +132,7 @@ def _translate(
 
 
 def _translate_rows(draft: SettingsDraft) -> None:
+    """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses."""
     letter = draft.client[0]
     for row in settings_of(draft.client):
         text = draft.java.get(row.name)
@@ -160,6 +161,7 @@ def _translate_rows(draft: SettingsDraft) -> None:
 
 
 def _set_property(draft: SettingsDraft, target: LibrdkafkaProperty, text: str, source: str) -> None:
+    """Set a property of librdkafka; a number is limited to its range."""
     if target.low is None:
         draft.set(target.name, text, source)
     else:
@@ -179,6 +181,7 @@ def _translate_reconnect(draft: SettingsDraft) -> None:
 
 
 def _translate_fetch(draft: SettingsDraft) -> None:
+    """Set a default timeout of requests that exceeds the time that a broker may wait."""
     wait = draft.number("fetch.max.wait.ms", draft.number("fetch.wait.max.ms", 500) or 500)
     if wait is not None:
         # The timeout of a request must exceed the time for which a broker may delay the answer.
@@ -186,7 +189,10 @@ def _translate_fetch(draft: SettingsDraft) -> None:
 
 
 def _translate_idempotence(draft: SettingsDraft) -> None:
-    """Apply Java's rules: acks and retries that do not allow idempotence switch it off, unless it was asked for."""
+    """Apply Java's rules for acks and retries that do not allow idempotence.
+
+    They switch it off; if it was set to true, they are recorded as errors.
+    """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)
     acks, retries, requests = draft.value("acks") or "all", draft.number("retries", 1), draft.number(flight, 5)
@@ -223,6 +229,7 @@ def _translate_idempotence(draft: SettingsDraft) -> None:
 
 
 def _translate_delivery(draft: SettingsDraft) -> None:
+    """Set the default delivery timeout; report one that is shorter than linger and request timeout together."""
     name = "delivery.timeout.ms"
     linger, request = draft.number("linger.ms", 5), draft.number("request.timeout.ms", 30_000)
     timeout = draft.number(name, -1)
@@ -240,6 +247,7 @@ def _translate_delivery(draft: SettingsDraft) -> None:
 
 
 def _translate_compression(draft: SettingsDraft) -> None:
+    """Translate the compression level of the codec; report one that is out of range."""
     codec = draft.value("compression.type") or "none"
     name, span = f"compression.{codec}.level", {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}.get(codec)
     text = draft.java.get(name)
@@ -259,6 +267,7 @@ def _translate_compression(draft: SettingsDraft) -> None:
 
 
 def _translate_partitioner(draft: SettingsDraft) -> None:
+    """Set librdkafka's partitioner that corresponds to Java's default, or to ``partitioner.ignore.keys``."""
     name = "partitioner.ignore.keys"
     if draft.java.get(name) == "true":
         draft.set("partitioner", "random", name)

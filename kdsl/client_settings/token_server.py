@@ -55,7 +55,7 @@ class Granted:
 
 
 def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) -> ThreadingHTTPServer:
-    """Answer requests for tokens, in threads of this process.
+    """Start an HTTP server on 127.0.0.1 that answers requests for tokens, in threads of this process.
 
     Args:
         answer: Decides about a request.

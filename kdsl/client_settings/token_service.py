@@ -70,6 +70,11 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
 
 
 def _import_provider(provider: str) -> Provider:
+    """Import the function of a token provider, named as ``module:function``.
+
+    Raises:
+        TokenError: It cannot be imported, or the module has no such function.
+    """
     module, _, name = provider.partition(":")
     try:
         imported: Any = import_module(module)
@@ -79,12 +84,16 @@ def _import_provider(provider: str) -> Provider:
         ) from None
     function = getattr(imported, name, None)
     if not callable(function):
-        raise TokenError(f"the module {module!r} has no function {name!r}{nearest(name, dir(imported))}")
+        raise TokenError(
+            f"the token provider {provider!r} cannot be used: the module {module!r} has no function {name!r}"
+            f"{nearest(name, dir(imported))}; name one of its functions"
+        )
     provider_function: Provider = function  # pyright: ignore[reportAssignmentType]
     return provider_function
 
 
 def _file_provider(location: str) -> Provider:
+    """Return a provider that reads the token from a file at each call."""
     path = urlsplit(location).path
 
     def token(**_: str) -> str:
@@ -94,6 +103,7 @@ def _file_provider(location: str) -> Provider:
 
 
 def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoint:
+    """Start a service on this machine's loopback address that answers with the tokens of a provider."""
     name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:

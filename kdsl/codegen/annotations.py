@@ -14,6 +14,7 @@ from kdsl.codegen.model import ITEMS, VALUES, CodegenError, Hint, Path, TableDra
 from kdsl.codegen.names import attribute_name, class_name, symbol_name
 from kdsl.declare.definition import ColumnDef
 from kdsl.declare.metadata import METADATA
+from kdsl.errors import listing
 from kdsl.types import model as t
 
 _SHORT: dict[type[t.DataType], tuple[str, str]] = {
@@ -106,16 +107,17 @@ class Classes:
         return frozenset(self._taken)
 
     def reserve_name(self, name: str, kind: str) -> str:
-        """Reserve a name for one more class or alias."""
+        """Reserve a name for one more class or alias, and return it; a name that is taken gets a suffix."""
         unique = class_name(name, self._taken, kind)
         self._taken.add(unique)
         return unique
 
     def record(self, draft: TableDraft, path: Path, kind: t.DataType) -> Record | None:
-        """The class for a type at a path; None if the type needs none."""
+        """Return the class for a type at a path; None if the type needs none."""
         return self._records.get(_signature(draft, path, kind))
 
     def _class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
+        """Choose a free name for a class from its hint or its path."""
         steps = [step for step in path if step not in (ITEMS, VALUES)]
         short = class_name(hint.name if hint else steps[-1], (), what)
         if short not in self._taken:
@@ -125,6 +127,7 @@ class Classes:
         )
 
     def _members(self, row: t.Row) -> dict[str, str]:
+        """Choose the attribute of each field of a row."""
         taken: dict[str, str] = {}
         for field in row.fields:
             taken[field.name] = attribute_name(field.name, taken.values())
@@ -133,7 +136,7 @@ class Classes:
     def _class_types(
         self, draft: TableDraft, path: Path, kind: t.DataType
     ) -> Iterator[tuple[TableDraft, Any, Path, t.DataType]]:
-        """The records and enumerations of a type with their paths, nested ones first."""
+        """Yield the records and enumerations of a type with their paths, nested ones first."""
         for step, child in child_types(kind):
             yield from self._class_types(draft, (*path, step), child)
         if (isinstance(kind, t.Row) and kind.fields) or _is_enumeration(draft, path, kind):
@@ -199,7 +202,7 @@ class Annotations:
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
-        """The annotation of a type.
+        """Build the annotation of a type.
 
         Args:
             draft: The table.
@@ -214,7 +217,7 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """The annotation without None, and the type if it cannot be derived from the annotation."""
+        """Build the annotation without None; also return the type if it cannot be derived from the annotation."""
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
@@ -245,10 +248,11 @@ class Annotations:
                 return self._leaf(kind, non_null)
 
     def sql_type(self, kind: t.DataType) -> str:
-        """The call that declares a type inside ``Annotated``."""
+        """Write the call that declares a type inside ``Annotated``; its name is imported."""
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
     def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
+        """Return the annotation of a type without parts, and the type itself if the annotation does not tell it."""
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")
@@ -273,6 +277,7 @@ class Annotations:
         return attrs.evolve(annotation, args=tuple(self._alias(a, name) if a.args else a for a in annotation.args))
 
     def _alias(self, annotation: Annotation, name: str) -> Annotation:
+        """Return an annotation that is an alias of a long one; a new alias is written before the class that uses it."""
         plain = attrs.evolve(annotation, null=False)
         parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
         key = f"{plain.head}[{', '.join(map(str, parts))}]"
@@ -286,18 +291,19 @@ class Annotations:
         return Annotation(self._aliases[key], null=annotation.null)
 
     def aliases(self) -> Iterator[str]:
-        """The source of the aliases that were added since the last call."""
+        """Yield the source of the aliases that were added since the last call."""
         yield from self._waiting
         self._waiting = []
 
     def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
-        """The source of the classes."""
+        """Yield the source of the classes."""
         written: set[str] = set()
         for draft in drafts:
             for column in _columns_with_classes(draft):
                 yield from self._write_classes(draft, (column.name,), column.type, written)
 
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
+        """Write the classes of a type, inner ones first, except those in ``written``, to which they are added."""
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)
         record = self._classes.record(draft, path, kind)
@@ -309,6 +315,7 @@ class Annotations:
         yield source
 
     def _enumeration(self, record: Record) -> str:
+        """Write the class of an enumeration with its symbols."""
         assert record.hint is not None
         lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_class_doc(record)]
         taken: set[str] = set()
@@ -321,6 +328,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _record(self, draft: TableDraft, record: Record) -> str:
+        """Write the data class of a row."""
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
         lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_class_doc(record)]
@@ -338,6 +346,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
+        """Write the default of a member; empty if it has none."""
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""
@@ -349,7 +358,7 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """The source of a default.
+        """Write the source of a default.
 
         Raises:
             CodegenError: The value has no literal.
@@ -358,6 +367,11 @@ class Annotations:
         return self.literals.literal(value, kind, path)
 
     def _class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
+        """Write a value of a generated class as Python; None if the type at the path has no class.
+
+        Raises:
+            CodegenError: The value is not a symbol of the enumeration, or has no literal.
+        """
         assert self._draft is not None
         record = self._classes.record(self._draft, path, kind)
         if record is None:
@@ -368,7 +382,10 @@ class Annotations:
             for one in record.hint.symbols:
                 taken[one.value] = symbol_name(one.value, taken.values())
             if value not in taken:
-                raise CodegenError(f"the default {value!r} is not a value of {record.name}")
+                raise CodegenError(
+                    f"{'.'.join(path)}: the default {value!r} is not a value of {record.name}; use one of "
+                    f"{listing(taken)}"
+                )
             return f"{record.name}.{taken[value]}"
         members = value if isinstance(value, Mapping) else _members_of(value)
         parts = [

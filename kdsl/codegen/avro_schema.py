@@ -19,11 +19,7 @@ _PLAIN = (t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, 
 
 
 def to_avro(table: TableDef, *, side: Side = "value") -> str:
-    """The Avro schema of a table's messages, as JSON.
-
-    Its types and names are those of the format ``avro``; therefore it can read messages of the table. Comments become
-    docs, and defaults of NOT NULL columns become defaults. Without the format ``avro`` a TIMESTAMP_LTZ is an instant
-    and a TIMESTAMP a wall-clock time (not the legacy mapping).
+    """Write the Avro schema of a table's messages, as JSON.
 
     Args:
         table: The table.
@@ -36,7 +32,10 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
     fail_on(table.problems, table.name)
     columns = _columns(table, side)
     if not columns:
-        raise CodegenError(f"{table.name} has no columns in the message {side}")
+        raise CodegenError(
+            f"{table.name} has no columns in the message {side}, so there is no schema to write; declare a column of "
+            f"the {side}"
+        )
     prefix = table.options.key_prefix if side == "key" else table.options.value_prefix
     chosen = table.key_format if side == "key" else table.value_format
     legacy = bool(getattr(chosen, "legacy_timestamps", chosen is not None and "avro" in chosen.identifier))
@@ -59,6 +58,7 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
 
 
 def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
+    """Return the columns of a side of the message."""
     if side == "value":
         return list(value_columns(table))
     by_name = {c.name: c for c in table.physical}
@@ -66,7 +66,7 @@ def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
 
 
 def _with_docs(schema: Any, kind: t.DataType) -> Any:
-    """A schema with the comments of the fields of rows."""
+    """Add the comments of the fields of rows to a copy of a schema."""
     if isinstance(schema, list):
         return [s if s == "null" else _with_docs(s, kind) for s in schema]
     if not isinstance(schema, dict):
@@ -88,7 +88,7 @@ def _with_docs(schema: Any, kind: t.DataType) -> Any:
 
 
 def _default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
-    """A default in Avro's JSON form, if it is a simple value."""
+    """Yield a default in Avro's JSON form, if it is a simple value."""
     value, kind = column.default, column.type
     if isinstance(kind, _PLAIN):
         yield "default", value

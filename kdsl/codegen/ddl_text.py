@@ -19,9 +19,7 @@ from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
-    """A table as a ``CREATE TABLE`` statement of Flink's SQL.
-
-    What Flink's SQL cannot express (the default of a column) is listed in comments above it.
+    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL.
 
     Raises:
         ResolveError: The table has problems.
@@ -31,7 +29,7 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a script, and notes on what it does not contain; see `to_ddl`."""
+    """Write tables as a script, and return it with notes on what it does not contain; see `to_ddl`."""
     statements, all_notes = [], list[str]()
     for table in tables:
         statement, notes = _statement(table)
@@ -41,12 +39,19 @@ def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _statement(table: TableDef) -> tuple[str, list[str]]:
+    """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
+
+    Raises:
+        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+    """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
     notes = [*placeholders.notes, *_losses(table)]
     lines = [_column(table, column, notes) for column in table.columns]
     if len(table.watermarks) > 1:
-        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks; a statement can have only one")
+        raise CodegenError(
+            f"{table.name} has {len(table.watermarks)} watermarks, but a statement can have only one; keep one of them"
+        )
     lines += [_watermark(table, w) for w in table.watermarks]
     if table.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.primary_key))}) NOT ENFORCED")
@@ -57,6 +62,7 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
 
 
 def _losses(table: TableDef) -> Iterator[str]:
+    """Describe what the statement of a table cannot express."""
     for column in table.columns:
         if column.default is not MISSING:
             yield f"not included: the default of {column.name!r} ({column.default!r})"
@@ -65,11 +71,12 @@ def _losses(table: TableDef) -> Iterator[str]:
 
 
 def literal(string: str) -> str:
-    """A string as a literal of SQL."""
+    """Write a string as a literal of SQL."""
     return "'{}'".format(string.replace("'", "''"))
 
 
 def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+    """Write a column of the statement; notes about its expression are added to ``notes``."""
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
@@ -83,11 +90,16 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """A computed column's expression, in a form that means the same in Flink if one is known."""
+    """Write a computed column's expression, in a form that means the same in Flink if one is known, else with a note.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot express"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot express; "
+            "declare it with expression('...')"
         )
     if column.expression.flink is not None:
         return column.expression.flink
@@ -103,7 +115,7 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _translate(text: str, types: dict[str, t.DataType]) -> TypedSql | None:
-    """An expression of Flink's SQL in Spark's, with its type; None if it is not one."""
+    """Translate an expression from Flink's SQL to Spark's, with its type; None if it is not one."""
     try:
         return translate_expression(text, types)
     except UntranslatableError:
@@ -116,6 +128,7 @@ def _is_equivalent(a: str, b: str) -> bool:
 
 
 def _normalize(text: str) -> str:
+    """Remove casts of numbers, quotes and blanks from an expression, to compare it with another one."""
     while (shorter := _NUMBER.sub(r"\1", text)) != text:
         text = shorter
     text = re.sub(r"[`\s]", "", text).upper()
@@ -126,15 +139,24 @@ _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
 def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
+    """Write the ``WATERMARK`` clause.
+
+    Raises:
+        CodegenError: The delay is invalid.
+    """
     column = quote_name(watermark.column)
     try:
         length = parse_duration(watermark.delay)
     except ValueError as e:
-        raise CodegenError(f"{table.name}.{watermark.column}: the watermark's delay is wrong: {e}") from None
+        raise CodegenError(
+            f"{table.name}.{watermark.column}: the watermark's delay {watermark.delay!r} is invalid: {e}; write a "
+            "delay such as '5 seconds'"
+        ) from None
     return f"WATERMARK FOR {column} AS {column}" + (f" - {_interval(length)}" if length else "")
 
 
 def _interval(length: timedelta) -> str:
+    """Write a duration as an INTERVAL."""
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

@@ -30,7 +30,7 @@ class Imports:
         return self._named[module, name]
 
     def _module(self, module: str) -> str:
-        """The local name of a module that is imported as a whole, because attributes would hide its names."""
+        """Import a module as a whole, because attributes would hide its names, and return its local name."""
         if module not in self._modules:
             self._modules[module] = self._free(_SHORT.get(module, module.rpartition(".")[2]))
         return self._modules[module]
@@ -40,7 +40,10 @@ class Imports:
         return self._named.get((module, name))
 
     def builtin(self, name: str) -> str:
-        """The name of a built-in type; qualified if an attribute with the same name would hide it."""
+        """Return the name of a built-in type.
+
+        Qualified, with an import, if an attribute with the same name would hide it.
+        """
         if name not in self._taken:
             return name
         return f"{self._module('builtins')}.{name}"
@@ -50,6 +53,7 @@ class Imports:
         return self.name("kdsl", name)
 
     def _free(self, name: str) -> str:
+        """Return a name that is not taken, with underscores after it if necessary, and mark it as taken."""
         unique = name
         while unique in self._taken:
             unique += "_"
@@ -57,7 +61,7 @@ class Imports:
         return unique
 
     def lines(self) -> Iterator[str]:
-        """The import statements, in the usual order, with empty lines between their groups."""
+        """Yield the import statements, in the usual order, with empty lines between their groups."""
         yield "from __future__ import annotations"
         every = {*self._modules, *(m for m, _ in self._named)}
         standard = [m for m in every if m.partition(".")[0] in _STANDARD]

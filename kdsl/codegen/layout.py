@@ -28,12 +28,12 @@ def fits(line: str) -> bool:
 
 
 def statement(line: str) -> str:
-    """A statement on one line that cannot be broken."""
+    """Return a statement on one line that cannot be broken; a long one gets a comment that keeps formatters away."""
     return line if fits(line) else line + _SKIP
 
 
 def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> str:
-    """A statement that ends in brackets, on one line or with a line for each part.
+    """Lay out a statement that ends in brackets, on one line or with a line for each part.
 
     Args:
         head: Everything up to the opening bracket, without indentation.
@@ -54,7 +54,7 @@ def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> 
 
 
 def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> str:
-    """A call, or a list, as a part of a call, whose lines have an indentation."""
+    """Lay out a call, or a list, as a part of a call, whose lines have an indentation."""
     line = f"{head}{brackets[0]}{', '.join(parts)}{brackets[1]}"
     if fits(f"{indent}{line},") or not parts:
         return line
@@ -69,7 +69,7 @@ def _break_call(part: str, indent: str) -> str:
 
 
 def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
-    """A dict as a part of a call, whose lines have an indentation."""
+    """Lay out a dict as a part of a call, whose lines have an indentation."""
     pairs = [f"{key}: {value}" for key, value in entries]
     line = f"{head}{{{', '.join(pairs)}}}"
     if fits(f"{indent}{line},"):
@@ -78,7 +78,7 @@ def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
 
 
 def string_literal(value: str) -> str:
-    """A string as a literal, in the quotes that need the fewest escapes."""
+    """Write a string as a literal, in the quotes that need the fewest escapes."""
     quote = "'" if value.count('"') > value.count("'") else '"'
     return quote + "".join(_escape(c, quote) for c in value) + quote
 
@@ -91,13 +91,13 @@ def _escape(c: str, quote: str) -> str:
 
 
 def bytes_literal(value: bytes) -> str:
-    """Bytes as a literal."""
+    """Write bytes as a literal."""
     literal = string_literal(value.decode("latin-1"))
     return "b" + literal[0] + "".join(c if c.isascii() else f"\\x{ord(c):02x}" for c in literal[1:-1]) + literal[-1]
 
 
 def docstring(value: str, indent: str) -> str | None:
-    """A string as a docstring with exactly this value; None if there is none."""
+    """Write a string as a docstring with exactly this value; None if there is none."""
     lines = value.split("\n")
     plain = all(line == line.rstrip() and _is_printable(line) for line in lines) and inspect.cleandoc(value) == value
     if not value or not plain or '"""' in value or "\\" in value or value[0] == '"':

@@ -30,7 +30,7 @@ class Literals:
         self._imports, self._write_class_value = imports, write_class_value
 
     def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
-        """The source of a value.
+        """Write the source of a value of a type.
 
         Raises:
             CodegenError: It has no literal.
@@ -58,7 +58,7 @@ class Literals:
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
 
     def scalar(self, value: Any) -> str:
-        """The source of a plain value.
+        """Write the source of a plain value.
 
         Raises:
             CodegenError: It has no literal.

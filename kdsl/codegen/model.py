@@ -66,7 +66,7 @@ class RelativePath(str):
 
     @classmethod
     def of(cls, path: str, folder: str) -> Self:
-        """The path of a file, for a module in a folder."""
+        """Create the path of a file, for a module in a folder."""
         self = cls(path)
         self.relative = PurePath(os.path.relpath(path, folder)).as_posix()
         return self
@@ -86,7 +86,7 @@ def catch_recursion() -> Iterator[None]:
     try:
         yield
     except RecursionError:
-        raise CodegenError("its types are nested too deeply") from None
+        raise CodegenError("the types are nested too deeply for Python; flatten them") from None
 
 
 class MemberCounter:
@@ -103,9 +103,15 @@ class MemberCounter:
         """
         self.count += 1
         if self.count > MAX_TABLE_MEMBERS:
-            raise CodegenError(f"the schema describes more than {MAX_TABLE_MEMBERS:,} columns and members")
+            raise CodegenError(
+                f"the schema describes more than {MAX_TABLE_MEMBERS:,} columns and members; declare a table by hand "
+                "with the columns that are needed"
+            )
         if len(path) > MAX_DEPTH:
-            raise CodegenError(f"{'.'.join(path)}: the schema is nested more than {MAX_DEPTH} levels deep")
+            raise CodegenError(
+                f"{'.'.join(path)}: the schema is nested more than {MAX_DEPTH} levels deep; declare a table by hand "
+                "with the columns that are needed"
+            )
 
 
 def check_members(row: t.Row) -> None:
@@ -123,7 +129,7 @@ def check_members(row: t.Row) -> None:
 
 
 def comment_lines(note: str) -> list[str]:
-    """A note as the lines of a comment; unprintable characters, which would break the document, are escaped."""
+    """Split a note into the lines of a comment, and escape unprintable characters, which would break the document."""
     return [
         "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
         for line in note.splitlines()

@@ -35,7 +35,7 @@ _OF_ENUMS = frozenset(name for name in dir(StrEnum) if not name.startswith("_"))
 
 
 def attribute_name(name: str, taken: Collection[str], *, of_table: bool = False) -> str:
-    """A name for an attribute: the column's own if Python allows it, else a similar one.
+    """Choose a name for an attribute: the column's own if Python allows it, else a similar one that is not taken.
 
     Args:
         name: The name of the column or field.
@@ -46,12 +46,12 @@ def attribute_name(name: str, taken: Collection[str], *, of_table: bool = False)
 
 
 def symbol_name(value: str, taken: Collection[str]) -> str:
-    """A name for a value of an enumeration."""
+    """Choose a name for a value of an enumeration."""
     return _make_unique(_legal_name(value, "value", _OF_ENUMS), taken)
 
 
 def class_name(name: str, taken: Collection[str], kind: str) -> str:
-    """A name for a class, in CamelCase: ``user_behavior`` becomes ``UserBehavior``.
+    """Choose a name for a class, in CamelCase: ``user_behavior`` becomes ``UserBehavior``.
 
     Args:
         name: The name of the table or record.

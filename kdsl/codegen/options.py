@@ -22,7 +22,7 @@ _BOUNDARIES = ("startup", "bounded")
 
 
 def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
-    """Where a read starts or ends, as one value.
+    """Combine the options of a start or an end to one value.
 
     Args:
         options: The connector's options.
@@ -64,7 +64,10 @@ class Arguments:
         self.notes: list[str] = []
 
     def options(self, options: KafkaOptions) -> Iterator[str]:
-        """The arguments of the connector's options that differ from their defaults, except the topic."""
+        """Yield the arguments of the connector's options that differ from their defaults, except the topic.
+
+        What was omitted is added to the notes.
+        """
         for a in options.declarations():
             value = getattr(options, a.name)
             side = a.name.partition("_")[0]
@@ -83,19 +86,19 @@ class Arguments:
                 yield f"{a.name}={self._value(value)}"
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
-        """The argument that names the topics."""
+        """Yield the argument that names the topics."""
         if len(options.topic) == 1:
             yield f"topic={string_literal(options.topic[0])}"
         elif options.topic:
             yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
-        """The argument of a format."""
+        """Yield the argument of a format."""
         if chosen is not None:
             yield self._format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """The arguments of the client's properties."""
+        """Yield the arguments of the client's properties."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -104,19 +107,21 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _format(self, name: str, chosen: Options) -> str:
+        """Write a format with its options as an argument."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._value(value)}" for option, value in options.items()]
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
     def _value(self, value: Any) -> str:
+        """Write the value of an option as Python."""
         if isinstance(value, timedelta):
             return string_literal(duration_text(value))
         return self._literals.scalar(value)
 
 
 def _import_module(cls: type) -> str:
-    """The module from which a user imports a format."""
+    """Find the module from which a user imports a format."""
     import kdsl
 
     return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__

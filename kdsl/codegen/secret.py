@@ -24,11 +24,11 @@ class Placeholders:
         self.notes: list[str] = []
 
     def properties(self, properties: Properties) -> dict[str, str]:
-        """Client properties without plain-text secrets."""
+        """Copy client properties, with plain-text secrets replaced."""
         return {key: self._replace(key, value) for key, value in properties.items()}
 
     def options(self, group: Options) -> dict[str, Any]:
-        """The options of a group that differ from their defaults, by their Python names, without secrets."""
+        """Collect the options of a group that differ from their defaults, by Python names, with secrets replaced."""
         return {
             a.name: self._replace_nested(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))
             for a in attrs.fields(type(group))
@@ -36,7 +36,7 @@ class Placeholders:
         }
 
     def to_strings(self, group: Options) -> dict[str, str]:
-        """The options of a group under Flink's keys, without secrets."""
+        """Collect the options of a group under Flink's keys, with secrets replaced."""
         fields = attrs.fields(type(group))
         options = {a.name: self._replace_nested(a.metadata["key"], getattr(group, a.name)) for a in fields}
         return type(group)(**{k: v for k, v in options.items() if v is not attrs.NOTHING}).to_strings()
@@ -47,6 +47,7 @@ class Placeholders:
         return self._replace(name, value) if isinstance(value, Secret) else value
 
     def _replace(self, name: str, value: str | Secret) -> str:
+        """Return a value, or for a secret a reference to an environment variable, which is noted."""
         if not isinstance(value, Secret):
             return value
         variable = re.sub(r"\W+", "_", name).upper()

@@ -59,7 +59,7 @@ class _Module:
         self.notes: list[str] = []
 
     def source(self, heading: str) -> str:
-        """The source of the module."""
+        """Write the source of the module."""
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
             table_class = self._table(draft, name, attributes)
@@ -74,6 +74,7 @@ class _Module:
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
     def _table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
+        """Write the class of a table; what cannot be written is noted."""
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
@@ -96,6 +97,11 @@ class _Module:
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
     def _column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
+        """Write a column of a class, line by line.
+
+        Raises:
+            CodegenError: The column cannot be written.
+        """
         path = (column.name,)
         doc = docstring(column.comment, INDENT) if column.comment else None
         wanted, explicit = (
@@ -105,7 +111,8 @@ class _Module:
         watermarks = [w.delay for w in draft.table.watermarks if w.column == column.name]
         if len(watermarks) > 1:
             raise CodegenError(
-                f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks; a column can have only one"
+                f"{draft.table.name}.{column.name} has {len(watermarks)} watermarks, but a column can have only one; "
+                "keep one of them"
             )
         rest = [
             *([f"watermark={string_literal(watermarks[0])}"] if watermarks else []),
@@ -142,7 +149,7 @@ class _Module:
             yield doc
 
     def _metadata(self, column: ColumnDef) -> tuple[str, list[str], str]:
-        """The function that declares a metadata column, its argument, and a mark for what no function declares."""
+        """Choose the function that declares a metadata column, its arguments, and a mark if no function declares it."""
         if column.virtual:
             return "virtual", [string_literal(column.shows)], ""
         known = METADATA.get(column.shows)
@@ -158,7 +165,7 @@ def _metadata_type(column: ColumnDef) -> list[str]:
 
 
 def _wrap_note(note: str) -> list[str]:
-    """A note as short lines."""
+    """Wrap a note to short lines."""
     words = " ".join(note.split())
     return textwrap.wrap(
         f"- {words}", WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -166,11 +173,16 @@ def _wrap_note(note: str) -> list[str]:
 
 
 def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
-    """The arguments of ``expression``: the SQL of a computed column, in its original dialect."""
+    """Write the arguments of ``expression``: the SQL of a computed column, in its original dialect.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     assert column.expression is not None
     if column.expression.column is not None:
         raise CodegenError(
-            f"{table.name}.{column.name} is computed by a Python function that calls Spark, whose source is unknown"
+            f"{table.name}.{column.name} is computed by a Python function that calls Spark, whose source is unknown; "
+            "declare it with expression('...')"
         )
     if column.expression.flink is not None:
         return [string_literal(column.expression.flink), 'dialect="flink"']
@@ -184,7 +196,11 @@ def _option_problems(table: TableDef) -> Iterator[Any]:
 
 
 def _attributes(table: TableDef) -> dict[str, ColumnDef]:
-    """The attributes of a table class with their columns."""
+    """Name the attributes of a table class, and map them to their columns.
+
+    Raises:
+        CodegenError: A watermark is declared on a column that the table does not have.
+    """
     attributes: dict[str, ColumnDef] = {}
     for column in table.columns:
         attributes[attribute_name(column.name, attributes, of_table=True)] = column
@@ -207,7 +223,7 @@ class _Marks:
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
     def wrapper(self, column: ColumnDef) -> str:
-        """The wrapper of a column that is part of rows."""
+        """Choose the wrapper of a column that is part of rows: ``Col``, ``Key`` or ``PrimaryKey``."""
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"
         if self._marked_primary and column.name in self._primary:
@@ -215,7 +231,7 @@ class _Marks:
         return "Col" if self._upserts else "Key"
 
     def arguments(self) -> Iterator[str]:
-        """The arguments for what marks do not express."""
+        """Yield the arguments for what marks do not express."""
         for name, marked, columns in (
             ("key_fields", self._in_order or self._upserts, self._key),
             ("primary_key", self._marked_primary, self._primary),

@@ -9,7 +9,7 @@ from kdsl.errors import fail_on, listing
 
 
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
-    """The options of a table.
+    """Collect the options of a table for a ``WITH`` clause or a YAML document.
 
     Args:
         table: The table.
@@ -32,7 +32,8 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
         wrong = [name for name in table.message_key if ";" in name or name != name.strip() or not name]
         if wrong:
             raise CodegenError(
-                f"{table.name}: 'key.fields' cannot name {listing(wrong)}, because ';' and blanks separate names there"
+                f"{table.name}: 'key.fields' cannot name {listing(wrong)}, because ';' and blanks separate names "
+                "there; rename the column, or declare an upsert table, which names its key in PRIMARY KEY"
             )
         options["key.fields"] = ";".join(table.message_key)
     if table.value_format is not None:

@@ -26,9 +26,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(table: TableDef) -> str:
-    """A table as a YAML document, which `kdsl.load_tables` reads.
-
-    What a document cannot express (the default of a column) is listed in comments at its top.
+    """Write a table as a YAML document, which `kdsl.load_tables` reads.
 
     Raises:
         ResolveError: The table has problems.
@@ -39,7 +37,7 @@ def to_yaml(table: TableDef) -> str:
 
 
 def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Tables as a document, and notes on what it does not contain; see `to_yaml`."""
+    """Write tables as a document, and return it with notes on what it does not contain; see `to_yaml`."""
     notes: list[str] = []
     document = {"tables": [_table(table, notes) for table in tables]}
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
@@ -47,6 +45,11 @@ def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
 
 
 def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
+    """Convert a table to a mapping of a YAML document; what cannot be written is added to ``notes``.
+
+    Raises:
+        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+    """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
     notes += [f"{table.name}: {note}" for note in placeholders.notes]
@@ -62,13 +65,21 @@ def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
     if table.primary_key:
         entry["primary_key"] = list(table.primary_key)
     if len(table.watermarks) > 1:
-        raise CodegenError(f"{table.name} has {len(table.watermarks)} watermarks; a document can have only one")
+        raise CodegenError(
+            f"{table.name} has {len(table.watermarks)} watermarks, but a document can have only one for a table; keep "
+            "one of them"
+        )
     for watermark in table.watermarks:
         entry["watermark"] = {"column": watermark.column, "delay": watermark.delay}
     return entry | {"options": options}
 
 
 def _column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
+    """Convert a column to a mapping of a YAML document.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     entry: dict[str, Any] = {"name": column.name, "type": str(column.type)}
     if column.role == "metadata":
         entry["metadata"] = True if column.shows == column.name else column.shows
@@ -79,7 +90,7 @@ def _column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
         if column.expression.column is not None:
             raise CodegenError(
                 f"{table.name}.{column.name} is computed by a Python function that calls Spark, which SQL cannot "
-                "express"
+                "express; declare it with expression('...')"
             )
         entry["computed"] = column.expression.text
     if column.comment is not None:

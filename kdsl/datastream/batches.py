@@ -35,14 +35,22 @@ class BatchMapper:
         self._function, self._name, self._row, self._optional = function, name, row, optional
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
+        """Yield the rows of a task that the function makes of its batches.
+
+        Raises:
+            FunctionResultError: The function failed, or its result does not match the declaration.
+        """
         schema = arrow_schema(self._row)
         for batch in batches:
             for result in self._call(batch):
                 yield self._match_schema(result, schema, batch)
 
     def _call(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Call the function, and yield the batches of its result."""
+        """Call the function, and yield the batches of its result.
+
+        Raises:
+            FunctionResultError: The function failed.
+        """
         try:
             answer = self._function(batch)
             if isinstance(answer, pa.RecordBatch):
@@ -61,7 +69,7 @@ class BatchMapper:
             ) from e
 
     def _match_schema(self, result: pa.RecordBatch, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """A result with exactly the declared columns and types.
+        """Convert a result to exactly the declared columns and types.
 
         Args:
             result: A batch that the function returned.
@@ -88,6 +96,11 @@ class BatchMapper:
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, result: pa.RecordBatch, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
+        """Return a column of the function's result with the declared type; a missing column is NULL.
+
+        Raises:
+            FunctionResultError: Its values cannot be cast.
+        """
         if field.name not in result.schema.names:
             return pa.nulls(result.num_rows, field.type)
         column = result.column(field.name)
@@ -99,6 +112,11 @@ class BatchMapper:
             self._fail(batch, f"returned the column {field.name!r} as {column.type}, not {field.type}: {e}")
 
     def _fail(self, batch: pa.RecordBatch, what: str) -> NoReturn:
+        """Raise the error about what the function did, with the records of the batch.
+
+        Raises:
+            FunctionResultError: Always.
+        """
         raise FunctionResultError(f"the function {self._name!r} {what}{_describe_records(batch)}")
 
 
@@ -131,7 +149,11 @@ class ColumnAppender:
         self._columns, self._visible = dict(columns), list(visible)
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches of a task, with the new columns."""
+        """Yield the batches of a task with the new columns.
+
+        Raises:
+            FunctionResultError: A function failed, or its result cannot become the column.
+        """
         calls = {name: (_ByRow if column.by_row else _ByBatch)(column) for name, column in self._columns.items()}
         for batch in batches:
             visible, extended = batch.select(self._visible), batch
@@ -155,7 +177,7 @@ class _Answer:
 
     @classmethod
     def of(cls, function: Callable[[Any], Any], argument: object) -> _Answer:
-        """Call the function."""
+        """Call a function, and keep its result or its error."""
         try:
             return cls(function(argument))
         except Exception as e:  # noqa: BLE001 (the function is the user's)
@@ -183,7 +205,11 @@ class _ByBatch:
         return self._array(answer.value, kind, batch)
 
     def _array(self, result: Any, kind: pa.DataType, batch: pa.RecordBatch) -> pa.Array:
-        """A result as an Arrow array of the column's type."""
+        """Convert a result to an Arrow array of the column's type.
+
+        Raises:
+            FunctionResultError: It cannot be converted, or has another length than the batch.
+        """
         try:
             array = result if isinstance(result, pa.Array | pa.ChunkedArray) else pa.array(result)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -198,6 +224,11 @@ class _ByBatch:
         return array
 
     def _fail(self, what: str, batch: pa.RecordBatch, answer: _Answer | None = None) -> NoReturn:
+        """Raise the error about what the function did, with what is expected and the records of the batch.
+
+        Raises:
+            FunctionResultError: Always.
+        """
         error = None if answer is None else answer.error
         message = f"the function {self._name!r} {what}; {self.expected}{_describe_records(batch)}"
         raise FunctionResultError(message) from error
@@ -226,6 +257,11 @@ class _ByRow(_ByBatch):
         return self._by_rows(batch, kind) if self._takes_rows else super().__call__(batch, kind)
 
     def _prefers_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> bool:
+        """Try the function with a batch and with its first row; return whether it takes rows.
+
+        Raises:
+            FunctionResultError: It takes neither, or the results contradict each other.
+        """
         row = _Answer.of(self._function, next(_rows(batch)))
         whole = _Answer.of(self._function, batch)
         if _is_array(whole):
@@ -240,6 +276,11 @@ class _ByRow(_ByBatch):
         return True
 
     def _by_rows(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        """Call the function with each row.
+
+        Raises:
+            FunctionResultError: It raises an exception, or returns something else than a string or None.
+        """
         answers = [_Answer.of(self._function, row) for row in _rows(batch)]
         for i, answer in enumerate(answers):
             if answer.error is not None or not isinstance(answer.value, str | None):
@@ -248,7 +289,7 @@ class _ByRow(_ByBatch):
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
-    """The rows of a batch as Spark's rows."""
+    """Convert the rows of a batch to Spark's rows."""
     from pyspark.sql import Row
 
     make = Row(*batch.schema.names)
@@ -265,7 +306,12 @@ def _is_array(answer: _Answer) -> bool:
 
 
 def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs."""
+    """Convert an array to a type: integers become timestamps as milliseconds, maps become lists of structs.
+
+    Raises:
+        pa.ArrowTypeError: The values are not strings, and the type is.
+        pa.ArrowInvalid: A value does not fit the type.
+    """
     if array.type.equals(kind):
         return array
     if pa.types.is_string(kind) and not _holds_strings(array.type):

@@ -24,7 +24,7 @@ _PACKAGE_FOLDER = f"{Path(__file__).parent}{os.sep}"
 
 
 def caller_location() -> Where:
-    """The location in the user's program: the newest frame outside this package."""
+    """Find the location in the user's program: the newest frame outside this package."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_FOLDER):
         frame = frame.f_back
@@ -68,15 +68,15 @@ class CallSites:
         return f"set_{setting}({value!r})" if self.fluent else f"{setting}={value!r}"
 
     def location(self, setting: str) -> Where:
-        """The location of a setting; where it has none of its own, that of the whole description."""
+        """Return the location of a setting; where it has none of its own, that of the whole description."""
         return self.locations.get(setting, self.where)
 
     def problem(self, setting: str, code: str, message: str, fix: str, **rest: Any) -> Problem:
-        """A problem at the location of a setting."""
+        """Return a problem at the location of a setting."""
         return Problem(code, message, fix, **rest).at(self.location(setting))
 
     def repetitions(self) -> Iterator[Problem]:
-        """A problem for each setting that was made more than once."""
+        """Report each setting that was made more than once."""
         for setting in self.repeated:
             message = f"{self.name(setting)} is called twice, and the first call would be lost"
             yield self.problem(setting, "builder-twice", message, "call it once")
@@ -117,6 +117,7 @@ class BuilderCalls:
         self._repeated: list[str] = []
 
     def _set(self, setting: str, value: Any) -> Self:
+        """Store a setting and the line that set it, note a repetition, and return the builder."""
         if setting in self._settings:
             self._repeated.append(setting)
         self._settings[setting] = value
@@ -136,7 +137,10 @@ class BuilderCalls:
         return self._set("cluster", cluster)
 
     def set_property(self, key: str, value: str | int | float | bool | Secret) -> Self:
-        """Set a property of the Kafka client, or of the source, under Java's name."""
+        """Set a property of the Kafka client, or of the source, under Java's name.
+
+        The location of the call is remembered.
+        """
         self._properties[key] = value
         self._locations[f"properties.{key}"] = caller_location()
         return self
@@ -161,7 +165,7 @@ class BuilderCalls:
 
 
 def unique_problems(problems: Iterable[Problem], where: Where) -> tuple[Problem, ...]:
-    """Each problem once, with a location.
+    """Return each problem once, with a location.
 
     Args:
         problems: Problems, some of them perhaps without a location.

@@ -39,15 +39,15 @@ class Endpoint:
     """The setting for formats, and for all that the builder of a serializer sets."""
 
     def _definition(self) -> BuilderTableDef:
-        """The table that the resolver checks."""
+        """Return the definition of the table that the resolver checks; each subclass implements it."""
         raise NotImplementedError
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Problems that no table can have."""
+        """Return problems that only a source or sink of the builders can have; each subclass implements it."""
         raise NotImplementedError
 
     def _check(self, earlier: list[Problem]) -> None:
-        """Raise all errors at once, and log the warnings.
+        """Check the description: log the warnings, and raise all errors at once.
 
         Args:
             earlier: Problems that the constructor has noticed already.
@@ -68,7 +68,7 @@ class Endpoint:
         return connection_problems(self.cluster, self.bootstrap_servers, self.properties, self._call_sites, transport)
 
     def _latency_problems(self, setting: str, *, python: bool) -> Iterator[Problem]:
-        """A Python function in real-time mode, which runs none."""
+        """Report a Python function in real-time mode, which runs none."""
         if self.latency == "realtime" and python:
             sites, latency = self._call_sites, self._call_sites.with_value("latency", "realtime")
             message = f"{sites.name(setting)} is a Python function, and {latency} runs none"
@@ -82,7 +82,7 @@ class Endpoint:
         return self.properties if self.cluster is None else self.cluster.properties.merge(self.properties)
 
     def _option_locations(self, settings: Mapping[str, str]) -> dict[str, Where]:
-        """The location of each option and property that has its own, by its key.
+        """Collect the location of each option and property that has its own, by its key.
 
         Args:
             settings: The builder's setting for each option.

@@ -24,7 +24,7 @@ _log = logging.getLogger("kdsl")
 
 
 def mark_record_time(df: DataFrame, name: str) -> DataFrame:
-    """Mark the column with the timestamp of the record.
+    """Return the rows with a mark on the column that is the timestamp of the record.
 
     Args:
         df: The rows of a source.
@@ -38,7 +38,9 @@ def mark_record_time(df: DataFrame, name: str) -> DataFrame:
 
 
 def find_event_time(df: DataFrame, sink: str) -> str | None:
-    """The column of event time; None if there is none. If several columns could be it, None, and a warning is logged.
+    """Find the column of event time; None if there is none.
+
+    If several columns could be it, a warning is logged, and the result is None.
 
     Args:
         df: The DataFrame that is written.

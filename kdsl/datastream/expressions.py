@@ -19,10 +19,7 @@ _PIECES = re.compile(
 
 
 def syntax_error(text: str) -> str | None:
-    """Why Spark cannot parse an expression; None if no error is known.
-
-    Quotes and brackets are checked in any process. Spark's own parser checks the whole grammar if this process has a
-    classic session; otherwise Spark does so when the expression is first used.
+    """Say why Spark cannot parse an expression; None if no error is known.
 
     Args:
         text: The expression, in Spark's SQL.
@@ -33,7 +30,7 @@ def syntax_error(text: str) -> str | None:
 
 
 def _find_unbalanced(text: str) -> str | None:
-    """The error of the first quote or bracket without its counterpart."""
+    """Describe the first quote or bracket without its counterpart; None if there is none."""
     pending: list[tuple[str, int]] = []
     for piece in _PIECES.finditer(text):
         where = f"at position {piece.start() + 1}"
@@ -48,7 +45,7 @@ def _find_unbalanced(text: str) -> str | None:
 
 
 def _parse_with_spark(text: str) -> str | None:
-    """The error of Spark's parser; None if there is none, or no session."""
+    """Return the error of Spark's parser; None if there is none, or no session."""
     from pyspark.errors import ParseException
     from pyspark.sql import SparkSession
 

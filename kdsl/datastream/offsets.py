@@ -67,19 +67,19 @@ class OffsetsInitializer:
 
     @classmethod
     def earliest(cls) -> OffsetsInitializer:
-        """The first record of each partition."""
+        """Choose the first record of each partition."""
         return cls("earliest")
 
     @classmethod
     def latest(cls) -> OffsetsInitializer:
-        """The end of each partition, as it is when the read starts."""
+        """Choose the end of each partition, as it is when the read starts."""
         return cls("latest")
 
     @classmethod
     def committed_offsets(
         cls, reset: OffsetResetStrategy | Literal["earliest", "latest", "none"] = OffsetResetStrategy.NONE
     ) -> OffsetsInitializer:
-        """The committed offsets of the consumer group.
+        """Choose the committed offsets of the consumer group.
 
         Args:
             reset: Where a partition without a committed offset starts; ``none`` makes that an error.
@@ -89,7 +89,9 @@ class OffsetsInitializer:
 
     @classmethod
     def timestamp(cls, at: int | datetime) -> OffsetsInitializer:
-        """The first record of each partition that is not older than a time; the end if all are older.
+        """Choose the first record of each partition that is not older than a time; the end if all are older.
+
+        A value that is not a time is reported when the source is built.
 
         Args:
             at: Milliseconds since 1970-01-01 UTC, or an aware datetime.
@@ -111,7 +113,9 @@ class OffsetsInitializer:
         offsets: Mapping[tuple[str, int], int],
         reset: OffsetResetStrategy | Literal["earliest", "latest", "none"] | None = None,
     ) -> OffsetsInitializer:
-        """A specific offset of each partition: that of the first record that is read.
+        """Choose a specific offset of each partition: that of the first record that is read.
+
+        Mistakes in the mapping are reported when the source is built.
 
         Args:
             offsets: Offsets by topic and partition, as ``{("orders", 0): 42}``.
@@ -141,7 +145,9 @@ class OffsetsInitializer:
         function: CustomOffsets,
         reset: OffsetResetStrategy | Literal["earliest", "latest", "none"] | None = None,
     ) -> OffsetsInitializer:
-        """The offsets that a function returns.
+        """Choose the offsets that a function returns.
+
+        A function that other processes cannot import is reported when the source is built.
 
         Args:
             function: See `CustomOffsets`.
@@ -160,7 +166,7 @@ class OffsetsInitializer:
         return cls("specific-offsets", function=name, reset=strategy, problems=problems)
 
     def start(self, reset: Reset | None) -> Start:
-        """The start of a plan.
+        """Convert to the start of a plan.
 
         Args:
             reset: The value of ``auto.offset.reset``, which applies if the initializer has no reset strategy.
@@ -168,7 +174,7 @@ class OffsetsInitializer:
         return Start(self.mode, self.millis, self.specific, self.reset or reset or "none", self.function)
 
     def stop(self) -> Stop:
-        """The end of a plan."""
+        """Convert to the end of a plan."""
         return Stop(cast("StopMode", self.mode), self.millis, self.specific, self.function)
 
 
@@ -182,7 +188,7 @@ def _problem(message: str, fix: str) -> tuple[Problem, ...]:
 
 
 def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
-    """A reset strategy as the plan names it, or the problem with it."""
+    """Return a reset strategy as the plan names it, or the problem with it."""
     if strategy is None:
         return None, ()
     names = [str(one) for one in OffsetResetStrategy]

@@ -34,7 +34,7 @@ PARTITION = "__partition__"
 
 
 def hidden_column(name: str) -> str:
-    """The name of the column that holds a part of a record, beside the user's columns."""
+    """The name of the column that holds a part of a record, among the user's columns."""
     return f"__{name}__"
 
 
@@ -56,7 +56,7 @@ def metadata_columns(serializer: KafkaRecordSerializationSchema) -> tuple[Column
 
 
 def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str, ...]) -> DataFrame:
-    """The records that a function makes from the rows.
+    """Return the records that a function makes from the rows.
 
     Args:
         df: The rows.
@@ -71,7 +71,7 @@ def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str,
 
 
 def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression], sink: str) -> DataFrame:
-    """The rows with a column for each expression.
+    """Return the rows with a column for each expression.
 
     Args:
         df: The rows.
@@ -115,7 +115,11 @@ def _column(expression: RowExpression) -> Column:
 
 
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
-    """The column of an expression in the type of the record: integers are milliseconds, maps are lists of headers."""
+    """Cast an expression to the type of its part: integers are milliseconds, maps are lists of headers.
+
+    Returns:
+        The column; None, with a problem added to ``problems``, if the expression cannot be used.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql import (
         functions as F,

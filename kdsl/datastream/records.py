@@ -64,7 +64,9 @@ class KafkaRecordDeserializationSchema:
     def value_only(
         cls, deserializer: MessageSchema | KafkaDeserializer, *, metadata: Sequence[RecordField] = ()
     ) -> KafkaRecordDeserializationSchema:
-        """Rows from the value alone.
+        """Describe rows that come from the value alone.
+
+        Mistakes are reported when the source is built.
 
         Args:
             deserializer: The value's schema, or the name of one of Kafka's own deserializers.
@@ -94,7 +96,9 @@ class KafkaRecordDeserializationSchema:
     def of(
         cls, function: RecordFunction, columns: Columns, *, fields: Sequence[RecordField] | None = None
     ) -> KafkaRecordDeserializationSchema:
-        """Rows that a function makes from raw records.
+        """Describe rows that a function makes from raw records.
+
+        Mistakes are reported when the source is built.
 
         Args:
             function: Gets Arrow batches of raw records with the columns ``key`` and ``value`` (binary; NULL if the
@@ -124,10 +128,7 @@ class KafkaRecordDeserializationSchema:
         )
 
     def with_event_time(self, column: str) -> KafkaRecordDeserializationSchema:
-        """This schema, with the record's timestamp as a metadata column if that is the event time.
-
-        As in Flink, a watermark on ``timestamp`` means the timestamp of the record, unless the value has a column with
-        this name.
+        """Return this schema, with the record's timestamp as a metadata column if that is the event time.
 
         Args:
             column: The column of event time.

@@ -133,7 +133,9 @@ class SimpleStringSchema(MessageSchema):
 def kafka_schema(
     name: str, kind: Literal["Serializer", "Deserializer"], where: Where, column: str = ""
 ) -> MessageSchema:
-    """The schema of one of Kafka's own serializers or deserializers.
+    """Return the schema of one of Kafka's own serializers or deserializers.
+
+    An unknown name becomes a problem of the schema.
 
     Args:
         name: The class name, with or without the package.
@@ -156,7 +158,7 @@ def kafka_schema(
 
 
 def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.Row:
-    """Columns as a row type.
+    """Convert columns, as the user wrote them, to a row type.
 
     Args:
         columns: The user's columns.
@@ -206,6 +208,7 @@ def _single_column(kind: t.DataType, column: str) -> t.Row:
 
 
 def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
+    """Return a format or the format of a name; if it is neither, add a problem to ``problems``, and return Raw."""
     if isinstance(argument, Format):
         return argument
     if isinstance(argument, str):

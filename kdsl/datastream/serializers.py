@@ -96,14 +96,16 @@ class KafkaRecordSerializationSchema:
 
     @staticmethod
     def builder() -> KafkaRecordSerializationSchemaBuilder:
-        """A fluent builder of a serializer."""
+        """Create a fluent builder of a serializer."""
         return KafkaRecordSerializationSchemaBuilder()
 
     @classmethod
     def of(
         cls, function: RecordSerializer, *, topic: str | None = None, topics: Sequence[str] = ()
     ) -> KafkaRecordSerializationSchema:
-        """Records that a function makes, with topic, partition, key, value, headers and timestamp.
+        """Describe records that a function makes, with topic, partition, key, value, headers and timestamp.
+
+        Mistakes are reported when the sink is built.
 
         Args:
             function: Gets Arrow batches of the DataFrame; returns batches with some of the columns ``topic`` (string),
@@ -121,7 +123,7 @@ class KafkaRecordSerializationSchema:
         return cls(topic=topic, topics=tuple(topics), function=function, problems=tuple(problems), where=where)
 
     def describe(self) -> list[str]:
-        """Lines for ``explain``: what the plan does not contain."""
+        """Return lines for ``explain``: what the plan does not contain."""
         if self.function is not None:
             return [f"records by {function_name(self.function)}"]
         return [f"{name} = {expression.text}" for name, expression in self.row_expressions().items()]
@@ -150,6 +152,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._problems: list[Problem] = []
 
     def _set(self, setting: str, value: Any, method: str) -> Self:
+        """Store a setting, record a repetition as a problem, and return the builder."""
         if setting in self._settings:
             message = f"{method}() is called twice, and the first call would be lost"
             self._problems.append(Problem("builder-twice", message, "call it once", caller_location()))
@@ -191,7 +194,10 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set_schema("value", schema, "set_kafka_value_serializer")
 
     def set_partitioner(self, partitioner: str | Partitioner) -> Self:
-        """Set ``default``, ``fixed``, ``round-robin``, or a function (see `kdsl.callbacks`) or its name."""
+        """Set ``default``, ``fixed``, ``round-robin``, or a function (see `kdsl.callbacks`) or its name.
+
+        `build` reports a function that executors cannot import.
+        """
         if callable(partitioner):
             try:
                 partitioner = import_name(partitioner)
@@ -250,6 +256,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(**self._settings, where=where)
 
     def _set_schema(self, side: str, schema: object, method: str) -> Self:
+        """Set the schema of a side, or record a problem if it is not a schema; return the builder."""
         if not isinstance(schema, MessageSchema):
             message = f"{method}() expects a schema, not {schema!r}"
             fix = "write SimpleStringSchema(), or a FormatSchema"
@@ -258,6 +265,10 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set(side, schema, method)
 
     def _expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:
+        """Convert SQL, a Column or a function to an expression of a row.
+
+        SQL that Spark cannot parse is recorded as a problem.
+        """
         if isinstance(value, str):
             reason = syntax_error(str(value))
             if reason is not None:

@@ -20,7 +20,7 @@ def client_properties(
     sites: CallSites,
     problems: list[Problem],
 ) -> Properties:
-    """The client properties, with those that have a setting of their own.
+    """Merge the client properties with those that have a setting of their own.
 
     Args:
         properties: The argument ``properties``.
@@ -51,7 +51,9 @@ def client_properties(
 
 
 def check_kind(value: Any, kind: type[T], setting: str, sites: CallSites, problems: list[Problem]) -> T | None:
-    """The value of a setting if it is of the right class; otherwise None, and a problem is added.
+    """Return the value of a setting if it is of the right class.
+
+    Otherwise add a problem to ``problems`` and return None.
 
     Args:
         value: The argument; None if there is none.
@@ -93,7 +95,7 @@ def connection_problems(
     sites: CallSites,
     transport: Transport,
 ) -> Iterator[Problem]:
-    """Brokers that are named more than once, or not at all, and the problems of the cluster."""
+    """Report brokers that are named more than once, or not at all, and the problems of the cluster."""
     names = f"{sites.name('bootstrap_servers')} or {sites.name('cluster')}"
     if cluster is not None and servers is not None:
         message = f"{names.replace(' or ', ' and ')} both name the brokers"
@@ -117,7 +119,7 @@ def connection_problems(
 
 
 def make_cluster(cluster: Cluster | None, servers: str | None, properties: Properties) -> Cluster:
-    """The cluster of a source or sink without problems, with its client properties."""
+    """Create the cluster of a source or sink without problems, with its client properties."""
     own = {key: value for key, value in properties.items() if key != SERVERS}
     if cluster is not None:
         return cluster.with_properties(own)

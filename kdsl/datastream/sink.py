@@ -171,7 +171,7 @@ class KafkaSink(Endpoint):
 
     @staticmethod
     def builder() -> KafkaSinkBuilder:
-        """A fluent builder of a sink."""
+        """Create a fluent builder of a sink."""
         return KafkaSinkBuilder()
 
     def write(self, df: DataFrame, *, write_id: str | None = None, adopt: bool = False) -> None:
@@ -247,6 +247,7 @@ class KafkaSink(Endpoint):
         return self._plan(self.record_serializer)
 
     def _plan(self, serializer: KafkaRecordSerializationSchema) -> WritePlan:
+        """Plan the write; a function that writes whole records gets a column for the partition."""
         plan = write_plan(resolve(self._table(serializer), "write"))
         if serializer.function is not None:
             partition = t.Field(PARTITION, t.Int())
@@ -262,7 +263,7 @@ class KafkaSink(Endpoint):
         return attrs.evolve(plan, value=value, properties=self.properties)
 
     def _prepare(self, df: DataFrame) -> tuple[DataFrame, WritePlan]:
-        """The DataFrame with the columns that are written, and the plan for them."""
+        """Add the columns that are written to a DataFrame, select them, and plan their write."""
         serializer = self.record_serializer
         assert serializer is not None
         if serializer.function is not None:
@@ -277,14 +278,14 @@ class KafkaSink(Endpoint):
     def _with_event_time(
         self, serializer: KafkaRecordSerializationSchema, df: DataFrame
     ) -> KafkaRecordSerializationSchema:
-        """The serializer, with the event time of the rows as timestamp if it sets none."""
+        """Return the serializer; if it sets no timestamp, with the event time of the rows as timestamp."""
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer
         column = find_event_time(df, self.name)
         return serializer if column is None else attrs.evolve(serializer, timestamp=RowExpression(quote_name(column)))
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Problems of a sink that no table can have."""
+        """Report problems of a sink that no table can have."""
         sites, serializer = self._call_sites, self.record_serializer
         if serializer is None:
             message = "nothing defines how rows become records"
@@ -300,9 +301,11 @@ class KafkaSink(Endpoint):
             yield Problem("serializer-types", message, fix).at(serializer.where)
 
     def _definition(self) -> BuilderTableDef:
+        """Return the table that the sink writes."""
         return self._table(self.record_serializer or _PLACEHOLDER)
 
     def _table(self, serializer: KafkaRecordSerializationSchema) -> BuilderTableDef:
+        """Build the table that the sink writes with a serializer."""
         sites = self._call_sites
         key, value = serializer.fields("key"), serializer.fields("value")
         keys = {f.name for f in key}

@@ -209,7 +209,7 @@ class KafkaSource(Endpoint):
 
     @staticmethod
     def builder() -> KafkaSourceBuilder:
-        """A fluent builder of a source."""
+        """Create a fluent builder of a source."""
         return KafkaSourceBuilder()
 
     def read(self, spark: SparkSession) -> DataFrame:
@@ -266,6 +266,7 @@ class KafkaSource(Endpoint):
         return attrs.evolve(plan, **changes)
 
     def _rows(self, df: DataFrame) -> DataFrame:
+        """Apply the deserializer's function to the raw records, if there is one."""
         from kdsl.types.spark import spark_schema
 
         deserializer = self.deserializer
@@ -279,13 +280,16 @@ class KafkaSource(Endpoint):
         return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
 
     def _connector(self) -> Any:
+        """Return what the client properties set for kdsl itself."""
         return kdsl_settings(self._all_properties().reveal())
 
     def _reset(self) -> Reset | None:
+        """Return what the property ``auto.offset.reset`` says; None if it is not set."""
         reset: Reset | None = self._connector().auto_offset_reset
         return reset
 
     def _definition(self) -> BuilderTableDef:
+        """Build the table that the source reads."""
         sites, start = self._call_sites, self.starting_offsets
         timed = start.mode == "timestamp"
         partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]
@@ -323,7 +327,7 @@ class KafkaSource(Endpoint):
         )
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Problems of a source that no table can have."""
+        """Report problems of a source that no table can have."""
         sites = self._call_sites
         yield from self._topic_problems()
         if self.deserializer is None:
@@ -351,6 +355,7 @@ class KafkaSource(Endpoint):
         yield from self._reset_problems()
 
     def _topic_problems(self) -> Iterator[Problem]:
+        """Report topics and partitions that are both set, or of a wrong type."""
         sites = self._call_sites
         settings = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
         if "partitions" in settings and len(settings) > 1:
@@ -371,6 +376,7 @@ class KafkaSource(Endpoint):
             yield sites.problem("partitions", "partitions", message, fix)
 
     def _offset_problems(self, setting: str, offsets: OffsetsInitializer) -> Iterator[Problem]:
+        """Report offsets of topics that are not read, committed offsets without a group, and an end before 1970."""
         sites = self._call_sites
         topics = set(self.topics) | {partition[0] for partition in self.partitions if _is_topic_partition(partition)}
         unread = sorted({topic for topic, _, _ in offsets.specific} - topics)
@@ -385,6 +391,7 @@ class KafkaSource(Endpoint):
             yield sites.problem(setting, "bounded-timestamp", message, "use a time from 1970-01-01 UTC on")
 
     def _reset_problems(self) -> Iterator[Problem]:
+        """Report a property ``auto.offset.reset`` that contradicts the starting offsets."""
         sites, own, named = self._call_sites, self.starting_offsets.reset, self.properties.get(_RESET)
         if named is not None and own is not None and own != named:
             setting = sites.with_value("starting_offsets", own).replace(repr(own), f"… reset={own!r}")
@@ -392,6 +399,7 @@ class KafkaSource(Endpoint):
             yield sites.problem(f"properties.{_RESET}", "reset-twice", message, "remove the property")
 
     def _watermark_problems(self, deserializer: KafkaRecordDeserializationSchema) -> Iterator[Problem]:
+        """Report a watermark of a wrong form, on a wrong column, or with a wrong delay."""
         sites = self._call_sites
         if self.watermark is not None and not _is_watermark(self.watermark):
             message = f"{sites.name('watermark')} is {self.watermark!r}, but must be a column and a delay"
@@ -511,7 +519,7 @@ def _is_topic_partition(value: object) -> bool:
 
 
 def _initializer(value: Initializer | None) -> OffsetsInitializer | None:
-    """An initializer; a function becomes a custom one."""
+    """Return an initializer; a function becomes a custom one."""
     if value is None or isinstance(value, OffsetsInitializer):
         return value
     return OffsetsInitializer.custom(value)

@@ -85,10 +85,12 @@ class _Builder:
         self.problems: list[Problem] = []
 
     def locate(self, path: str, column: str | None = None) -> Where:
+        """Return the location of a path in the table's document."""
         full = f"{self.where.path or '$'}{path}"
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 
     def build(self) -> TableDef:
+        """Build the table; its problems are collected in it."""
         config = self.config
         texts = {key: str(v).lower() if isinstance(v, bool) else str(v) for key, v in config.options.items()}
         locations = {key: self.locate(f".options[{key!r}]") for key in texts}
@@ -117,6 +119,7 @@ class _Builder:
         )
 
     def column(self, index: int, config: ColumnConfig) -> ColumnDef:
+        """Build a column; its problems are recorded."""
         where = self.locate(f".columns[{index}]", config.name)
         role: Role = "computed" if config.computed is not None else "metadata" if config.metadata else "physical"
         if config.computed is not None and config.metadata:
@@ -141,7 +144,7 @@ class _Builder:
         )
 
     def type(self, config: ColumnConfig, where: Where) -> DataType | None:
-        """The type of a column; None if it cannot be read, which is among the problems."""
+        """Parse the type of a column; if it cannot be read, record a problem and return None."""
         try:
             return parse_type(config.type)
         except TypeSyntaxError as e:

@@ -29,20 +29,24 @@ _ALWAYS_ALL = "an upsert table is always read from the beginning, because only a
 
 
 def _positive(value: int | None) -> str | None:
+    """Return what to do about a number that is not positive or too large; None if it is right."""
     if value is None or 0 < value < 1 << 31:
         return None
     return "use a number greater than 0" if value <= 0 else "use a number less than 2147483648"
 
 
 def _some_time(value: timedelta | None) -> str | None:
+    """Return what to do about a duration that is not longer than 0; None if it is right."""
     return None if value is None or value > timedelta() else "use a duration longer than 0"
 
 
 def _some_text(value: str | None) -> str | None:
+    """Return what to do about an empty string; None if it is right."""
     return "write a string, or remove the option" if value == "" else None
 
 
 def _some_buckets(value: int) -> str | None:
+    """Return what to do about a number of buckets that is out of range; None if it is right."""
     return None if 0 < value <= MOST_BUCKETS else f"use a number from 1 to {MOST_BUCKETS}"
 
 

@@ -19,7 +19,7 @@ from kdsl.errors import Problem, fail_on, nearest
 
 
 def load_definitions(path: str | Path) -> list[TableDef]:
-    """The tables that a YAML file declares, as definitions.
+    """Read a YAML file, and return the definitions of the tables that it declares.
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
@@ -35,7 +35,7 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
-    """The tables that a YAML document declares; see `load_definitions`.
+    """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`.
 
     Args:
         text: The document.
@@ -51,6 +51,7 @@ def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
 
 
 def _is_option(path: str) -> bool:
+    """Return whether a path is that of an option."""
     return path.endswith("]") and ".options[" in path
 
 
@@ -59,7 +60,7 @@ class _Document(YamlDocument):
         super().__init__(text, file, _is_option)
 
     def tables(self) -> list[TableDef]:
-        """The tables; errors in the structure become problems."""
+        """Return the definitions of the tables; errors in the structure are recorded as problems."""
         if self.problems:
             return []
         if not isinstance(self.value, dict):
@@ -92,6 +93,7 @@ class _Document(YamlDocument):
         return [t.definition(self.where(path), self.lines) for path, t in zip(paths, tables, strict=True)]
 
     def _problem(self, path: str, message: str, fix: str) -> None:
+        """Add a problem at a path of the document."""
         self.problems.append(Problem("document", message, fix, self.where(path)))
 
 
@@ -105,10 +107,16 @@ class _ShapeError(TypeError):
 
 
 def _kind(value: Any) -> str:
+    """Describe a value of a document for a message."""
     return {list: "a list", dict: "a mapping", str: "a string", type(None): "nothing"}.get(type(value), repr(value))
 
 
 def _option(value: Any, _: Any) -> Any:
+    """Return the value of an option.
+
+    Raises:
+        _ShapeError: It is neither a string, a number nor a boolean.
+    """
     if isinstance(value, str | int | float | bool):
         return value
     fix = "write each key in full, as in properties.bootstrap.servers: …" if isinstance(value, dict) else ""
@@ -116,18 +124,33 @@ def _option(value: Any, _: Any) -> Any:
 
 
 def _text(value: Any, _: Any) -> str:
+    """Return a string.
+
+    Raises:
+        _ShapeError: It is not a string.
+    """
     if isinstance(value, str):
         return value
     raise _ShapeError("expected a string", value)
 
 
 def _flag(value: Any, _: Any) -> bool:
+    """Return a boolean.
+
+    Raises:
+        _ShapeError: It is not a boolean.
+    """
     if isinstance(value, bool):
         return value
     raise _ShapeError("expected true or false", value)
 
 
 def _key_or_flag(value: Any, _: Any) -> str | bool:
+    """Return a metadata key or a boolean.
+
+    Raises:
+        _ShapeError: It is neither.
+    """
     if isinstance(value, bool) or (isinstance(value, str) and value):
         return value
     raise _ShapeError("expected a metadata key or true", value)
@@ -154,6 +177,7 @@ def _register_class(converter: cattrs.Converter, cls: type[attrs.AttrsInstance])
 
 
 def _converter() -> cattrs.Converter:
+    """Create the converter of documents, which refuses unknown keys."""
     converter = cattrs.Converter(forbid_extra_keys=True)
     converter.register_structure_hook(str, _text)
     converter.register_structure_hook(bool, _flag)

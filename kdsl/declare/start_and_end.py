@@ -35,7 +35,7 @@ _LARGEST = {"partition": (1 << 31) - 1, "offset": (1 << 63) - 1}
 
 
 def start_or_end_options(value: Any, side: Side, name: str = "") -> dict[str, Any] | Problem:
-    """The options of the connector that a start or an end in Python sets, or the problem with the value.
+    """Return the connector's options that a start or an end in Python sets, or the problem with the value.
 
     Args:
         value: The value of the argument.
@@ -73,7 +73,7 @@ def _is_number(value: Any) -> bool:
 
 
 def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
-    """The partitions and offsets of a mapping, or of a string such as `OFFSETS_FORM`.
+    """Yield the partitions and offsets of a mapping, or of a string such as `OFFSETS_FORM`.
 
     Args:
         offsets: The mapping, or the string of DDL or YAML.
@@ -90,6 +90,11 @@ def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
 
 
 def _parse_pairs(text: str) -> Iterator[tuple[int, int]]:
+    """Parse the partitions and offsets of ``partition:0,offset:42;partition:1,offset:300``.
+
+    Raises:
+        ValueError: A part has another form.
+    """
     parts = text.split(";")
     for part in parts[:-1] if len(parts) > 1 and not parts[-1] else parts:
         match = _OFFSET.fullmatch(part)
@@ -99,7 +104,7 @@ def _parse_pairs(text: str) -> Iterator[tuple[int, int]]:
 
 
 def parse_offsets(text: str) -> Mapping[int, int] | str:
-    """The offsets in a string of DDL or YAML.
+    """Parse the offsets in a string of DDL or YAML.
 
     A string with a mistake, or with two offsets for one partition, is returned unchanged: the resolver reports it if a
     read uses it.
@@ -116,10 +121,10 @@ def parse_offsets(text: str) -> Mapping[int, int] | str:
 
 
 def format_offsets(offsets: Mapping[int, int] | str) -> str:
-    """The offsets as a string of DDL or YAML.
+    """Format offsets as ``partition:0,offset:42;partition:1,offset:300``; a string is returned unchanged.
 
     Args:
-        offsets: The offset of each partition, or such a string.
+        offsets: The offset of each partition, or a string in that form.
     """
     if isinstance(offsets, str):
         return offsets

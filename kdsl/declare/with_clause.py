@@ -72,6 +72,7 @@ class _Reader:
         self.unread: set[str] = set()
 
     def read(self) -> WithClause:
+        """Read all options; problems are recorded."""
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)
         }
@@ -98,10 +99,14 @@ class _Reader:
         )
 
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:
+        """Add a problem at an option."""
         self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
     def _connector(self) -> bool:
-        """Choose the connector, and return whether the other options are those of a topic."""
+        """Choose the connector; return whether its other options are those of a topic.
+
+        A missing or unknown connector is recorded as a problem.
+        """
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:
             self.kind = UpsertOptions
@@ -136,6 +141,7 @@ class _Reader:
         )
 
     def _value_key(self) -> str:
+        """Return the option that names the value format; if both do and differ, add a problem and drop the long one."""
         short, long = self.options.get("format"), self.options.get("value.format")
         if short is not None and long is not None:
             del self.rest["value.format" if short != long else "format"]
@@ -147,6 +153,10 @@ class _Reader:
         return "format" if short is not None else "value.format"
 
     def _format(self, option: str) -> Format | None:
+        """Take the format that an option names, with its own options, from the unread ones.
+
+        Add a problem if there is none.
+        """
         name = self.rest.pop(option, None)
         if name is None:
             return None
@@ -164,6 +174,7 @@ class _Reader:
         return chosen.from_strings(own)
 
     def _unknown(self, key: str, known: set[str]) -> None:
+        """Drop and report an unread option: it belongs to another format or connector, or does not exist."""
         del self.rest[key]
         for prefix, chosen in self.spaces.items():
             name = f"{chosen.identifier}."

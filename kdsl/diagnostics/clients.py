@@ -34,7 +34,7 @@ class RecordReader(Protocol):
     schema: pa.Schema
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """The records of some ranges as raw batches; those of a partition come in the order of their offsets."""
+        """Yield the records of some ranges as raw batches; those of a partition come in the order of their offsets."""
         ...
 
 
@@ -45,7 +45,7 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """The session whose JVM runs Java's client; its connector is attached when it is first used."""
+    """Return the active session, or start one, whose JVM runs Java's client."""
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
@@ -68,7 +68,7 @@ def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
 
 
 def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
-    """The topics of a read, on a cluster."""
+    """Create the subscription of a read on a cluster, which asks for its topics and offsets."""
     return Subscription(plan, cluster, open_admin(cluster, plan.table) if needs_jvm(cluster) else None)
 
 

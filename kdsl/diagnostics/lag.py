@@ -123,7 +123,7 @@ class LagReader:
             consumer.close()
 
     def group_positions(self, group: str) -> dict[TopicPartition, int]:
-        """The offsets that a group has committed.
+        """Ask the brokers for the offsets that a group has committed.
 
         Raises:
             LagError: The group does not exist, or has committed nothing.
@@ -142,7 +142,7 @@ class LagReader:
         raise LagError(f"{self._cluster.bootstrap_servers} has no group {group!r}{nearest(group, known)}{has}")
 
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
-        """The topics that a table reads."""
+        """List the topics that a table reads; for a pattern, ask the brokers which ones it matches."""
         if pattern is None:
             return list(names)
         return [name for name in self._admin.names() if re.fullmatch(pattern, name)]
@@ -163,7 +163,8 @@ class LagReader:
         known = self._admin.topics(names)
         if missing := sorted(names - known.keys()):
             raise LagError(
-                f"{of}: {self._cluster.bootstrap_servers} has no topic {listing(missing)}; it may have been deleted"
+                f"{of}: {self._cluster.bootstrap_servers} has no topic {listing(missing)}, which may have been "
+                "deleted; create it again, or remove it from what is read"
             )
         partitions = sorted(
             {*positions, *((name, n) for name, topic in known.items() for n in range(topic.partitions))}
@@ -175,7 +176,10 @@ class LagReader:
                 self._admin.latest(partitions, committed=False),
             )
         except TopicMissingError as e:
-            raise LagError(f"{of}: {e}; the topic was deleted and created again with fewer partitions") from e
+            raise LagError(
+                f"{of}: {e}; the topic was deleted and created again with fewer partitions, so the positions are those "
+                "of the former topic; let the query or the group begin anew"
+            ) from e
         committed = self._cluster.java("consumer").settings.get("isolation.level") == "read_committed"
         reach = stable if committed else end
         lags = {partition: max(0, reach[partition] - at) for partition, at in positions.items()}
@@ -200,7 +204,7 @@ class LagReader:
     def _ages(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """The age of each partition's first record at or after an offset, in seconds."""
+        """Read the first record at or after an offset of each partition, and return its age in seconds."""
         if not nexts:
             return {}
         if needs_jvm(self._cluster):
@@ -231,6 +235,7 @@ class LagReader:
     def _ages_by_java(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
+        """Read the first unread record of each partition with Java's client, and return its age in seconds."""
         from kdsl.run.jvm.ranges import RangeReader
 
         self._reader = self._reader or RangeReader(jvm_session(), self._cluster, _WHO, {"timestamp"})
@@ -266,19 +271,29 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
         )
     folder = Path(unquote(parts.path)) if parts.scheme == "file" else Path(location)
     if not (folder / "offsets").is_dir():
-        raise LagError(f"{str(folder)!r} is not the checkpoint of a streaming query: it has no folder 'offsets'")
+        raise LagError(
+            f"{str(folder)!r} is not the checkpoint of a streaming query: it has no folder 'offsets'; name the folder "
+            "that was passed as checkpoint="
+        )
     done = [int(p.name) for p in (folder / "commits").glob("*") if p.name.isdigit()]
     if not done:
-        raise LagError(f"the query of the checkpoint {str(folder)!r} has not finished a batch yet")
+        raise LagError(
+            f"the query of the checkpoint {str(folder)!r} has not finished a batch yet; ask again when it has"
+        )
     batch = max(done)
     try:
         entry = (folder / "offsets" / str(batch)).read_text(encoding="utf-8")
     except OSError as e:
-        raise LagError(f"batch {batch} of the checkpoint {str(folder)!r} cannot be read: {e.strerror}") from e
+        raise LagError(
+            f"batch {batch} of the checkpoint {str(folder)!r} cannot be read: {e.strerror}; let this user read it"
+        ) from e
     offsets: dict[TopicPartition, int] = {}
     for document in source_offsets(entry):
         positions = positions_of(document) or {}  # a source that is not Kafka has none
         offsets |= {partition: min(at, offsets.get(partition, at)) for partition, at in positions.items()}
     if not offsets:
-        raise LagError(f"the query of the checkpoint {str(folder)!r} reads no Kafka topic")
+        raise LagError(
+            f"the query of the checkpoint {str(folder)!r} reads no Kafka topic, so it has no lag; name the checkpoint "
+            "of one that does"
+        )
     return batch, offsets

@@ -19,11 +19,7 @@ from kdsl.run.records.registry import registry_of
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """The rows of the last records of a table's topics, oldest first.
-
-    The last records are those with the newest timestamps over all partitions, and in each partition the last ones.
-    Offsets without a record (transaction markers, compaction) are not counted, nor are records that the table's
-    header filter drops. The plan's start is ignored. Computed columns, which Spark computes, are left out.
+    """Read the rows of the last records of a table's topics, oldest first.
 
     Args:
         plan: The read.
@@ -42,11 +38,7 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 
 def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """The changes that the last records of a table's topics make, oldest first.
-
-    For an upsert table these are the changes between these records: the first row of a key is an insert (``+I``), and a
-    delete of a key without a row among them is left out, even if there were earlier rows. Other tables contain their
-    row kinds.
+    """Read the changes that the last records of a table's topics make, oldest first.
 
     Args:
         plan: The read.
@@ -77,6 +69,7 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 
 
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
+    """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first."""
     subscription = subscribe(plan, cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
@@ -94,7 +87,7 @@ def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
 def _tails(
     reader: RecordReader, plan: ReadPlan, first: dict[TopicPartition, int], ends: dict[TopicPartition, int], n: int
 ) -> list[list[dict[str, object]]]:
-    """At least the last n records of each partition, or all there are."""
+    """Read at least the last n records of each partition, or all there are."""
     tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)
     width = n

@@ -103,7 +103,11 @@ def compare(
 
 
 def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
-    """A row for each record: its position, and the hashes of its identity and of its key (null without one)."""
+    """Read for each record its position, and the hashes of its identity and of its key (null without one).
+
+    Raises:
+        VerifyError: The table does not have a column that identifies records.
+    """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
     missing = sorted(set(columns) - set(side.plan.columns.names))
@@ -128,6 +132,7 @@ _EMPTY = pl.DataFrame(
 
 
 def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
+    """Read all records of a side, without those that its header filter leaves out."""
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
@@ -141,6 +146,11 @@ def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
 def _hash_records(
     batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None
 ) -> pl.DataFrame:
+    """Hash the identities and keys of a batch of records; see `_records`.
+
+    Raises:
+        VerifyError: A record has no row or several, so columns cannot identify it.
+    """
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))
         assert isinstance(identity, pl.DataFrame)
@@ -149,7 +159,10 @@ def _hash_records(
     elif decoder is not None:
         rows = decoder.decode(batch)
         if rows.num_rows != batch.num_rows:
-            raise VerifyError("a record has no row, or several rows, so columns cannot identify records")
+            raise VerifyError(
+                "a record has no row, or several rows, so columns cannot identify records; compare by record, key, "
+                "value or a header instead"
+            )
         identity = pl.DataFrame(pl.from_arrow(rows)).select(list(by))
     else:
         names = ["key", "value"] if by == "record" else [str(by)]
@@ -171,6 +184,7 @@ _POSITION = ["topic", "partition", "offset"]
 
 
 def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
+    """Compare two lists of records by identity, and count lost, duplicated, foreign and reordered ones."""
     numbered = [
         side.sort(_POSITION).with_columns(pl.int_range(pl.len()).over(_ID).alias("nth")) for side in (first, second)
     ]
@@ -200,5 +214,6 @@ def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
 
 
 def _examples(rows: pl.DataFrame) -> tuple[Example, ...]:
+    """Return the positions of the first few records."""
     some = rows.select(_POSITION).sort(_POSITION).head(EXAMPLES)
     return tuple(Example(str(topic), partition, offset) for topic, partition, offset in some.iter_rows())

@@ -46,7 +46,7 @@ def parse_source(source: str | Path) -> Script:
 
 
 def script_tables(script: Script) -> list[DeclaredTable]:
-    """The tables of a script.
+    """Declare the tables of a script, and raise its problems.
 
     Args:
         script: The script.
@@ -60,7 +60,7 @@ def script_tables(script: Script) -> list[DeclaredTable]:
 
 
 def script_definitions(source: str | Path) -> list[TableDef]:
-    """The definitions of a script's tables, except those whose connector is only for scripts.
+    """Read the definitions of a script's tables, except those whose connector is only for scripts.
 
     Args:
         source: A file, or the script itself.
@@ -86,7 +86,7 @@ def table_definitions(script: Script) -> list[TableDef]:
 
 
 def statement_definition(text: str) -> TableDef:
-    """The definition of the one table that a string declares.
+    """Return the definition of the one table that a string declares.
 
     Args:
         text: A ``CREATE TABLE`` statement.
@@ -111,13 +111,12 @@ def statement_definition(text: str) -> TableDef:
 
 
 def _refusal(message: str, fix: str, where: Where) -> ResolveError:
+    """Create the error for SQL with one problem."""
     return ResolveError("the SQL has 1 problem", [Problem("sql", message, fix, where)])
 
 
 def sql(text: str) -> Table:
-    """The table that a ``CREATE TABLE`` statement of Flink SQL declares, ready to use.
-
-    ``kdsl.sql("CREATE TABLE orders (…) WITH ('connector' = 'kafka', …)").read(spark)``
+    """Read a ``CREATE TABLE`` statement of Flink SQL, and return the table that it declares, ready to use.
 
     Args:
         text: The statement. docs/sql.md describes what is supported.
@@ -130,10 +129,7 @@ def sql(text: str) -> Table:
 
 
 def load_sql(source: str | Path) -> list[Table]:
-    """The tables that a script of Flink SQL declares, in order, ready to use.
-
-    Its other statements are checked, and left to ``kdsl run``; so are tables whose connector is only for scripts
-    (``print``, ``blackhole``, ``datagen``).
+    """Read a script of Flink SQL, and return the tables that it declares, in order, ready to use.
 
     Args:
         source: A file, or the script itself. A string without blanks is the name of a file.

@@ -103,6 +103,11 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
+    """Return the names of the columns to read, all by default, without those that a changelog always has.
+
+    Raises:
+        UnknownColumnError: The table does not have one of them.
+    """
     names = [c.name for c in table.columns]
     wanted = dict.fromkeys(names if columns is None else map(str, columns))
     if table.is_changelog:
@@ -175,12 +180,13 @@ def _upsert_write(table: TableDef) -> UpsertWrite | None:
 
 
 def _row(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
+    """Return the row type of columns, with the row kind first for a changelog."""
     first = (_KIND,) if changelog else ()
     return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns), *last), nullable=False)
 
 
 def _lacking(column: ColumnDef) -> ColumnDef:
-    """A column whose value a change may lack: it is nullable, although it is declared NOT NULL."""
+    """Make a column nullable even if it is declared NOT NULL, because a change may lack its value."""
     return attrs.evolve(column, type=column.type.as_nullable())
 
 
@@ -215,6 +221,7 @@ def _plan_computed(column: ColumnDef) -> Computed:
 
 
 def _defaults(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
+    """Return the SQL of the columns' defaults, without those that SQL cannot write."""
     literals = {c.name: literal(c.default, c.type) for c in columns if c.default is not MISSING}
     return {name: text for name, text in literals.items() if text is not None}
 

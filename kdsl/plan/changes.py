@@ -24,7 +24,7 @@ AllowedChanges = bool | Iterable[Change]
 
 
 def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -> list[Change]:
-    """The unsafe differences of two plans that are not allowed.
+    """Compare two plans, and return their unsafe differences that are not allowed.
 
     Raises:
         ValueError: ``allow`` names an unknown change.
@@ -40,6 +40,11 @@ def difference_lines(before: WritePlan, after: WritePlan) -> list[str]:
 
 
 def _names_of(allow: AllowedChanges) -> frozenset[str]:
+    """Return the names of the allowed changes.
+
+    Raises:
+        ValueError: There is no such change.
+    """
     if isinstance(allow, bool):
         return frozenset(UNSAFE_CHANGES) if allow else frozenset()
     names = [allow] if isinstance(allow, str) else list(allow)
@@ -51,6 +56,7 @@ def _names_of(allow: AllowedChanges) -> frozenset[str]:
 
 
 def _differences(before: WritePlan, after: WritePlan) -> Iterator[Change]:
+    """Yield the unsafe changes between two plans."""
     if before.topics != after.topics:
         yield "topic"
     if _members(before.key) != _members(after.key) or before.key_columns != after.key_columns:

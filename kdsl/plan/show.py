@@ -39,6 +39,7 @@ def show(plan: ReadPlan | WritePlan) -> str:
 
 
 def _read(plan: ReadPlan) -> Iterator[str]:
+    """Describe the steps of a read, in lines."""
     yield _step("source", [_topics(plan.topics), *_client(plan)])
     yield _step("start", [_start(plan.start, plan.group_id)])
     if plan.stop.mode != "unbounded":
@@ -105,6 +106,7 @@ def _upsert_write(upserts: UpsertWrite) -> list[str]:
 
 
 def _step(name: str, lines: list[str]) -> str:
+    """Write a step with its lines beside it."""
     first, *more = lines or ["-"]
     return "\n".join([f"  {name:<{WIDTH}}{first}", *(f"  {'':<{WIDTH}}{line}" for line in more)])
 
@@ -173,6 +175,7 @@ def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
 
 
 def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
+    """Describe each condition of the header filter."""
     for i, c in enumerate(conditions):
         joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
         yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"

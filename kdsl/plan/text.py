@@ -46,10 +46,12 @@ def _is_a(base: type) -> Any:
 
 
 def _write_format(value: Format) -> dict[str, Any]:
+    """Write a format as its identifier and options."""
     return {"format": value.identifier, "options": value.to_strings()}
 
 
 def _read_format(value: dict[str, Any]) -> Format:
+    """Read a format from its identifier and options."""
     return format_class(value["format"]).from_strings(value["options"])
 
 
@@ -67,7 +69,7 @@ def plan_text(plan: ReadPlan | WritePlan) -> str:
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
-    """A plan from its JSON.
+    """Parse a plan from its JSON.
 
     Args:
         text: The result of `plan_text`.

@@ -125,7 +125,7 @@ class RegistryClient:
         return ", ".join(self._settings.urls)
 
     def schema(self, id: int) -> RegisteredSchema:  # noqa: A002  # its name in the registry
-        """The schema of an id, requested once; an unknown id is requested again after some seconds.
+        """Return the schema of an id, requested once; an unknown id is requested again after some seconds.
 
         Raises:
             UnknownSchemaError: The registry has no schema with this id.
@@ -149,7 +149,9 @@ class RegistryClient:
         return schema_
 
     def references(self, schema: RegisteredSchema) -> Mapping[str, RegisteredSchema]:
-        """The schemas that a schema references, directly or indirectly, by name; a referenced schema comes first.
+        """Return the schemas that a schema references, directly or not, by name; a referenced schema comes first.
+
+        Each is requested once.
 
         Raises:
             RegistryError: The registry does not have one of them, does not answer, or refuses.
@@ -164,11 +166,17 @@ class RegistryClient:
         used_schemas: dict[str, RegisteredSchema],
         ancestors: tuple[SchemaReference, ...],
     ) -> None:
+        """Fetch what a schema references, directly or not, and add it to ``used_schemas`` by name, inner ones first.
+
+        Raises:
+            RegistryError: Schemas reference each other in a circle, or one cannot be fetched.
+        """
         for reference in schema.references:
             if reference in ancestors:
                 circle = " -> ".join(f"{one.subject} {one.version}" for one in (*ancestors, reference))
                 raise RegistryError(
-                    f"the registry {self.address} has schemas that reference each other in a circle: {circle}"
+                    f"the registry {self.address} has schemas that reference each other in a circle: {circle}; "
+                    "register a version of one of them without the reference"
                 )
             if reference.name not in used_schemas:
                 used = self.version(reference.subject, reference.version).schema
@@ -176,7 +184,7 @@ class RegistryClient:
                 used_schemas[reference.name] = used
 
     def version(self, subject: str, version: int) -> SubjectVersion:
-        """A version of a subject, requested once.
+        """Return a version of a subject, requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject or version.
@@ -187,7 +195,7 @@ class RegistryClient:
         return self._versions[subject, version]
 
     def latest(self, subject: str) -> SubjectVersion:
-        """The latest version of a subject at the first request of this process; requested once.
+        """Return the latest version of a subject at the first request of this process; requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -198,6 +206,12 @@ class RegistryClient:
         return self._latest[subject]
 
     def _version(self, subject: str, version: str) -> SubjectVersion:
+        """Fetch a version of a subject, and cache its schema by its id.
+
+        Raises:
+            UnknownSubjectError: The registry does not have it.
+            RegistryError: The registry does not answer, or refuses.
+        """
         what = f"the version {version} of the subject {subject!r}"
         answer = self._ask("GET", f"/subjects/{quote(subject, safe='')}/versions/{version}", what)
         if answer.status == httpx.codes.NOT_FOUND:
@@ -207,7 +221,7 @@ class RegistryClient:
         return subject_version
 
     def subjects(self) -> tuple[str, ...]:
-        """The names of all subjects, sorted.
+        """Request the names of all subjects, and return them sorted.
 
         Raises:
             RegistryError: The registry does not answer, or refuses.
@@ -215,7 +229,7 @@ class RegistryClient:
         return tuple(sorted(map(str, self._list("/subjects", "the subjects"))))
 
     def versions(self, subject: str) -> tuple[int, ...]:
-        """The versions of a subject.
+        """Request the numbers of the versions of a subject, and return them sorted.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -245,7 +259,7 @@ class RegistryClient:
         return self._registered[key]
 
     def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> SubjectVersion:
-        """The version under which a schema is registered in a subject; requested once.
+        """Look up the version under which a schema is registered in a subject; requested once.
 
         Raises:
             UnknownSubjectError: It is not registered there, or there is no such subject.
@@ -261,6 +275,13 @@ class RegistryClient:
     def _post(
         self, subject: str, schema: RegisteredSchema, read: Callable[[Any], T], *, normalize: bool, register: bool
     ) -> T:
+        """Register a schema under a subject, or look it up there, and parse the answer.
+
+        Raises:
+            UnknownSubjectError: The schema is looked up, and the subject does not have it.
+            IncompatibleSchemaError: The schema is invalid or incompatible.
+            RegistryError: The registry does not answer, or refuses.
+        """
         what = f"a schema under the subject {subject!r}"
         path = f"/subjects/{quote(subject, safe='')}{'/versions' if register else ''}"
         answer = self._ask("POST", path, what, {"normalize": str(normalize).lower()}, body_of(schema))
@@ -279,7 +300,9 @@ class RegistryClient:
         return self._read(answer, what, read)
 
     def refusal(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> str:
-        """Why a schema is not compatible with a subject; empty if it is, or if there is no such subject yet.
+        """Ask the registry why a schema is not compatible with a subject.
+
+        The result is empty if it is compatible, or if there is no such subject yet.
 
         Raises:
             IncompatibleSchemaError: It is not a valid schema.
@@ -292,7 +315,10 @@ class RegistryClient:
         if answer.status == httpx.codes.NOT_FOUND:
             return ""
         if answer.status == httpx.codes.UNPROCESSABLE_ENTITY:
-            raise IncompatibleSchemaError(f"the registry {self.address} does not accept {what}{error_details(answer)}")
+            raise IncompatibleSchemaError(
+                f"the registry {self.address} does not accept {what} as valid{error_details(answer)}; change the "
+                "columns or the option 'schema'"
+            )
         return self._read(answer, what, refusal_of)
 
     def close(self) -> None:
@@ -300,13 +326,23 @@ class RegistryClient:
         self._http.close()
 
     def _list(self, path: str, what: str) -> list[Any]:
+        """Ask for a list.
+
+        Raises:
+            UnknownSubjectError: The registry does not have it.
+            RegistryError: The registry does not answer, or refuses.
+        """
         answer = self._ask("GET", path, what)
         if answer.status == httpx.codes.NOT_FOUND:
             raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
         return self._read(answer, what, list_of)
 
     def _read(self, answer: Answer, what: str, read: Callable[[Any], T]) -> T:
-        """Parse an answer, if it is one of a schema registry."""
+        """Parse an answer of a schema registry with a function.
+
+        Raises:
+            RegistryError: The status is not 200, or the document is not one of a schema registry.
+        """
         try:
             if answer.status == httpx.codes.OK:
                 return read(answer.json())
@@ -329,7 +365,11 @@ class RegistryClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted."""
+        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted.
+
+        Raises:
+            RegistryUnreachableError: No address answers after all retries, or the certificates do not match.
+        """
         settings = self._settings
         reason = ""
         pauses = Backoff(settings.wait, settings.max_wait, jitter=(0.5, 1)).pauses()
@@ -361,11 +401,23 @@ class RegistryClient:
     def _answer(
         self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
     ) -> Answer:
+        """Send a request once, and read the whole answer.
+
+        Raises:
+            RegistryError: The answer is too large.
+            httpx.RequestError: The connection failed.
+        """
         with self._http.stream(method, url + path, params=query, json=body, auth=self._login) as response:
             content = read_bounded(response, f"the registry {url}", self.largest)
             return Answer(response.status_code, response.headers, content, self._login.secrets)
 
     def _raise_for_refusal(self, answer: Answer, what: str) -> None:
+        """Check that an answer is neither a refusal nor that of another server.
+
+        Raises:
+            RegistryRefusedError: The login is missing or wrong, or the user lacks a right.
+            RegistryError: The server is not a schema registry.
+        """
         if answer.status == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(
                 f"the registry {self.address} does not know who asks for {what} (HTTP 401){error_details(answer)}; "
@@ -384,6 +436,11 @@ class RegistryClient:
 
 
 def _http(settings: Settings) -> httpx.Client:
+    """Create the client of HTTP for the settings.
+
+    Raises:
+        RegistryError: The keys cannot be used.
+    """
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(
         verify=make_context(settings.tls) if secure else False,
@@ -395,6 +452,7 @@ def _http(settings: Settings) -> httpx.Client:
 
 
 def _reason(error: httpx.RequestError) -> str:
+    """Return why a request failed, without what was sent."""
     match error:
         case httpx.ConnectTimeout():
             return "no connection in time"

@@ -105,7 +105,11 @@ def refusal_of(document: Any) -> str:
 
 
 def list_of(document: Any) -> list[Any]:
-    """Check that a document is a list, and return it."""
+    """Check that a document is a list, and return it.
+
+    Raises:
+        TypeError: It is not.
+    """
     if not isinstance(document, list):
         raise TypeError
     return document

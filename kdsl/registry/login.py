@@ -28,7 +28,7 @@ class Login(httpx.Auth):
 
 
 def make_login(settings: Settings, http: httpx.Client) -> Login:
-    """Create what authenticates requests.
+    """Create the object that adds the login to requests: basic, a fixed token, tokens of an identity provider, or none.
 
     Args:
         settings: The settings.
@@ -49,6 +49,7 @@ class _Basic(Login):
         self.secrets = (password, base64.b64encode(f"{user}:{password}".encode()).decode())
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add user and password to a request."""
         yield from self._signed.auth_flow(request)
 
 
@@ -57,6 +58,7 @@ class _Bearer(Login):
         self.secrets = (token,)
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add the token to a request."""
         request.headers["Authorization"] = f"Bearer {self.secrets[0]}"
         yield request
 
@@ -69,6 +71,7 @@ class _Tokens(Login):
         self._token, self._end = "", 0.0
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        """Add a token to a request; a new one is requested before it expires, and once if it is refused."""
         fresh = time.monotonic() >= self._end
         if fresh:
             self._request_token()
@@ -80,7 +83,10 @@ class _Tokens(Login):
             yield request
 
     def _request_token(self) -> None:
-        """Request a token, separately from the request that needs it, so that the size of the answer is limited."""
+        """Request a token and store it.
+
+        This does not happen within the request that needs the token, so that the size of the answer is limited.
+        """
         request = self._token_request()
         response = self._http.send(request, stream=True, auth=None)
         try:
@@ -89,12 +95,20 @@ class _Tokens(Login):
             response.close()
 
     def _token_request(self) -> httpx.Request:
+        """Create the request for a token, with the client's id and secret."""
         form = {"grant_type": "client_credentials", **({"scope": self._oauth.scope} if self._oauth.scope else {})}
         asking = httpx.Request("POST", self._oauth.url, data=form, headers={"Accept": "application/json"})
         signed = httpx.BasicAuth(self._oauth.id, self._oauth.secret).auth_flow(asking)
         return next(signed)
 
     def _store_token(self, response: httpx.Response) -> None:
+        """Store the token of an identity provider's answer, and when it expires.
+
+        Raises:
+            RegistryRefusedError: The identity provider refuses.
+            RegistryError: The answer has no valid token.
+            httpx.ConnectError: The identity provider has failed (HTTP 5xx); the request may be repeated.
+        """
         at = f"the identity provider {redact_addresses(self._oauth.url)}"
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
             raise httpx.ConnectError(f"{at} answers HTTP {response.status_code}", request=response.request)
@@ -110,6 +124,9 @@ class _Tokens(Login):
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             token, lasts = "", 0.0
         if not fits_header(token):
-            raise RegistryError(f"{at} returns no token: its answer has no valid access_token")
+            raise RegistryError(
+                f"{at} returns no token: its answer has no valid access_token; check that "
+                "bearer.auth.issuer.endpoint.url is its token endpoint"
+            )
         self._token, self.secrets = token, (self._oauth.secret, token)
         self._end = time.monotonic() + max(0.0, lasts - _RENEW_BEFORE)

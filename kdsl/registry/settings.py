@@ -184,6 +184,7 @@ class _Reader:
             self._values[USER_INFO] = user_info
 
     def _take(self, name: str, text: str) -> None:
+        """Store a setting by its canonical name; a contradicting or unknown one is recorded as a problem."""
         key = canonical(name)
         if key in self._values and self._values[key] != text:
             message = f"{self._names[key]!r} and {name!r} mean the same but differ"
@@ -199,6 +200,7 @@ class _Reader:
             )
 
     def settings(self) -> Settings:
+        """Read all settings; problems are recorded."""
         self._check_urls()
         numbers = {name: self._number(name, default) for name, default in NUMBERS.items()}
         basic, (token, oauth) = self._basic(), self._bearer()
@@ -252,12 +254,14 @@ class _Reader:
                 )
 
     def _add_problem(self, code: str, message: str, fix: str, *, warning: bool = False) -> None:
+        """Add a problem or a warning."""
         self.problems.append(Problem(code, message, fix, severity="warning" if warning else "error"))
 
     def _quote_name(self, name: str) -> str:
         return repr(self._names.get(name, name))
 
     def _check_urls(self) -> None:
+        """Report a missing address, and addresses that are not http or https URLs."""
         if not self._urls:
             self._add_problem("registry-url", "the registry has no address", "write url: https://HOST:PORT")
         for url in self._urls:
@@ -270,6 +274,7 @@ class _Reader:
                 )
 
     def _number(self, name: str, default: int) -> int:
+        """Read a number; a wrong one is recorded as a problem, and the default is returned."""
         text = self._values.get(name)
         if text is None or has_reference(text):
             return default
@@ -283,6 +288,7 @@ class _Reader:
         return int(text)
 
     def _source(self, name: str, sources: tuple[str, ...]) -> str | None:
+        """Read where a login comes from; an unknown source is recorded as a problem, and None is returned."""
         text = self._values.get(name)
         if text is None or has_reference(text):
             return None
@@ -298,6 +304,7 @@ class _Reader:
         return None
 
     def _basic(self) -> tuple[str, str] | None:
+        """Read user and password; None without a login, or with a problem, which is recorded."""
         source = self._source(BASIC, _BASIC_SOURCES)
         info = self._values.get(USER_INFO)
         if source == "SASL_INHERIT":
@@ -321,7 +328,7 @@ class _Reader:
         return user, password
 
     def _login(self, *names: str) -> tuple[str, str] | None:
-        """The login of the Kafka clients."""
+        """Return the user and password of the Kafka clients; record a problem and return None if they have none."""
         text = self._values.get(_JAAS)
         options: Mapping[str, str] = {}
         if text is not None:
@@ -344,6 +351,7 @@ class _Reader:
         return user, password
 
     def _bearer(self) -> tuple[str | None, OAuth | None]:
+        """Read the token, or how tokens are requested; problems are recorded."""
         source = self._source(BEARER, _BEARER_SOURCES) or ("STATIC_TOKEN" if TOKEN in self._values else None)
         match source:
             case "STATIC_TOKEN":
@@ -382,6 +390,7 @@ class _Reader:
                 return None, None
 
     def _check_provider(self, name: str) -> None:
+        """Report an address of an identity provider that is not an http or https URL."""
         url = self._values[name]
         if not has_reference(url) and not _is_address(url):
             self._add_problem(
@@ -391,6 +400,7 @@ class _Reader:
             )
 
     def _tls(self) -> Tls:
+        """Read the TLS settings; problems are recorded."""
         algorithm = self._values.get("ssl.endpoint.identification.algorithm", "https").lower()
         if algorithm not in ("", "none", "https") and not has_reference(algorithm):
             self._add_problem(
@@ -413,6 +423,7 @@ class _Reader:
         )
 
     def _store(self, which: Which) -> Store | None:
+        """Read a key store or truststore; None without one, or with a problem, which is recorded."""
         name = f"ssl.{which}.location"
         location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")
         if location is None:
@@ -433,6 +444,7 @@ class _Reader:
         )
 
     def _proxy(self) -> str | None:
+        """Read the address of the proxy; None without one, or with a problem, which is recorded."""
         host, port = self._values.get("proxy.host"), self._values.get("proxy.port")
         if host is None:
             return None

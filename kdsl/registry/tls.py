@@ -19,7 +19,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
     try:
         return _make_context(tls)
     except (KeyFileError, StoreError) as e:
-        raise RegistryError(f"the registry's keys: {e}") from None
+        raise RegistryError(f"the registry's keys: {e}; correct the file, its location or its password") from None
     except (OSError, ssl.SSLError, ValueError) as e:
         reason = getattr(e, "reason", None) or getattr(e, "strerror", None) or type(e).__name__
         raise RegistryError(
@@ -28,6 +28,7 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _make_context(tls: Tls) -> ssl.SSLContext:
+    """Create the TLS context from the trusted authorities and the client's keys."""
     authorities, _ = _pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
     context = ssl.create_default_context(cadata=authorities or None)
     if not tls.checks_host:

@@ -19,7 +19,7 @@ _COMMIT_SWITCHES = ("enable.auto.commit", "commit.offsets.on.checkpoint")
 
 
 def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The client of this direction accepts every property and its value."""
+    """Report the client properties that the client of this direction does not accept, by name or by value."""
     properties = table.properties.reveal()
     if transport_of(table) == "jvm":
         problems = java_settings(properties, "consumer" if direction == "read" else "producer").problems
@@ -31,7 +31,7 @@ def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem
 
 
 def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table that asks for commits of offsets names the consumer group; without a group, nothing is committed."""
+    """Report a property that turns offset commits on in a table that declares no consumer group to commit to."""
     properties = table.properties.reveal()
     if direction != "read" or properties.get("group.id", "").strip() or commits_offsets(table):
         return
@@ -43,7 +43,7 @@ def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def decrypt_fields(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The options that name encrypted properties name properties of the table, and their provider is installed."""
+    """Report decryption options without effect or without a service, unknown properties, and a missing provider."""
     del direction
     options, named = table.options, secret_property_names(table.options)
     service_options = [a for a in ("dew_endpoint", "dew_secret", "dew_version") if getattr(options, a)]

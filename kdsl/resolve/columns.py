@@ -16,7 +16,7 @@ SPARK_PRECISION = 6
 
 
 def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table has columns, and a sink has columns that it can write."""
+    """Report a table without columns, and a sink without columns that it can write."""
     if not table.columns:
         yield problem(table, "no-columns", "the table has no columns", "declare at least one")
     elif direction == "write" and not any(c.role != "computed" and not c.virtual for c in table.columns):
@@ -25,7 +25,7 @@ def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A name is declared once; names that differ only in case clash unless Spark is case sensitive."""
+    """Report repeated and empty column names; warn of names that differ only in case, which Spark treats as equal."""
     counts = Counter(c.name for c in table.columns)
     for name in (n for n, count in counts.items() if count > 1):
         column = [c for c in table.columns if c.name == name][-1]
@@ -55,7 +55,7 @@ def case_clashes(names: Iterable[str]) -> list[list[str]]:
 
 
 def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Spark stores microseconds, so further digits of a declared precision are cut off."""
+    """Warn of types with digits of a second beyond microseconds, which Spark cuts off."""
     for column in table.columns:
         for kind in t.walk_types(column.type):
             if isinstance(kind, t.Time | t.Timestamp | t.TimestampLtz) and kind.precision > SPARK_PRECISION:
@@ -65,7 +65,7 @@ def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A primary key has columns that exist, and is supported by the format (RULES PK-1) or identifies records."""
+    """Report a primary key with unknown or repeated columns, and one that the format cannot enforce (RULES PK-1)."""
     if not table.primary_key:
         return
     by_name = {c.name: c for c in table.columns}
@@ -100,7 +100,7 @@ def _identifies_records(table: TableDef) -> bool:
 
 
 def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table does not lay out a topic's partitions and buckets: a sink refuses such clauses."""
+    """Report clauses that lay out partitions and buckets: an error for a sink, a warning for a read."""
     for clause, where in table.layout.items():
         if direction == "write":
             message = f"{clause} defines how rows are laid out, which a sink of the connector 'kafka' cannot do"
@@ -112,7 +112,7 @@ def layout(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def names_of_kdsl(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """No column has the name of a column that kdsl adds, in any letter case."""
+    """Report columns that have the name of a column that kdsl adds, in any letter case."""
     keeps = table.value_format is not None and keeps_unavailable(table.value_format) and not table.keeps_rows
     for column in table.columns:
         if table.is_changelog and column.name.lower() == ROW_KIND:

@@ -36,7 +36,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """``sink.semantic`` still works, and does not contradict its new name."""
+    """Report ``sink.semantic`` if it contradicts the option that replaced it; otherwise warn that the name is old."""
     options = table.options
     if direction != "write" or options.semantic is None:
         return
@@ -53,7 +53,10 @@ def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """An exactly-once sink has a prefix, an idempotent producer and a transport that can."""
+    """Report a missing or unusable prefix of an exactly-once sink, and client properties that contradict transactions.
+
+    Without exactly-once, warn of its options, which then have no effect.
+    """
     options = table.options
     if direction != "write":
         return
@@ -100,7 +103,7 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A sink with at-least-once delivery waits for all replicas; otherwise a warning says so."""
+    """Warn of a sink with at-least-once delivery whose producer does not wait for all replicas."""
     acks = table.kdsl_settings.acks
     if direction != "write" or delivery_of(table) != "at-least-once" or acks == "all":
         return
@@ -114,11 +117,12 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
 
 
 def _printable(text: str) -> str:
+    """Remove blanks at both ends and characters that cannot be printed."""
     return "".join(c for c in text if c.isprintable()).strip()
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The partitioner exists, and round-robin does not distribute the records of a key (RULES SP-1 to SP-6)."""
+    """Report an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
     if direction != "write":
         return
     chosen, shown = table.options.partitioner, table.setting("partitioner", table.options.partitioner)

@@ -19,7 +19,10 @@ from kdsl.types import model as t
 
 
 def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Value columns need a value format; without both, a written record would be a tombstone."""
+    """Report a missing value format.
+
+    Value columns need one, and without value columns each record would be a tombstone.
+    """
     if table.value_format is not None or "value" in table.unread:
         return
     key = "'format'" if table.upserts is None else "'value.format'"
@@ -35,7 +38,7 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Yield a problem for each invalid option of the formats, and for each column that a format does not support."""
+    """Report each invalid option of the formats, and each column that a format does not support."""
     options = table.options
     by_name = {c.name: c for c in table.physical}
     keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
@@ -70,14 +73,22 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
-    """Formats that need a schema registry have one: their own, or the cluster's (SR-5)."""
+    """Report formats that need a schema registry and have none, neither their own nor the cluster's (SR-5).
+
+    Args:
+        table: The table.
+        of_cluster: The registry of the cluster, if it has one.
+    """
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
         for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
             yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)
 
 
 def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A format has literal secrets only if they can be sent unseen; those of the registry are checked later."""
+    """Report literal secrets of formats that Spark would send in plain text.
+
+    Those of the registry are checked later.
+    """
     staged = direction == "write" and table.options.exactly_once == "staged"
     if transport_of(table) != "jvm" and not staged:
         return
@@ -112,7 +123,7 @@ def open_secrets(chosen: Format, of_cluster: Registry | None) -> tuple[str, ...]
 
 
 def open_secret(name: str, how: str) -> Problem:
-    """The problem of a secret that would be sent in plain text (rule secret-literal).
+    """Return the problem of a secret that would be sent in plain text (rule secret-literal).
 
     Args:
         name: The name of the secret.
@@ -132,6 +143,7 @@ def _prefix(table: TableDef, side: str, chosen: Format) -> str:
 
 
 def _option_spelling(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
+    """Return a function that writes an option of a format as the table spells it."""
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
     return lambda _, key: repr(_prefix(table, side, chosen) + key)

@@ -56,13 +56,13 @@ def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
 
 
 def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
-    """The header filter of a valid table."""
+    """Parse the header filter of a valid table; empty if it has none."""
     text = table.options.header_filter
     return () if text is None else parse_header_filter(text)
 
 
 def header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The header filter can be parsed."""
+    """Report a header filter that cannot be parsed."""
     text = table.options.header_filter
     if text is None or direction != "read":
         return

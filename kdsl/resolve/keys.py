@@ -33,14 +33,14 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
 
 def key_part(table: TableDef) -> Part | None:
-    """The message key of a valid table."""
+    """The columns and format of the message key of a valid table; None if it has no key."""
     by_name = {c.name: c for c in table.physical}
     columns = [by_name[name] for name in key_columns(table)]
     return _part(table.key_format, columns, table.options.key_prefix)
 
 
 def value_part(table: TableDef) -> Part | None:
-    """The message value of a valid table."""
+    """The columns and format of the message value of a valid table; None if no column is decoded from it."""
     if has_raw_value_alone(table):
         return None
     return _part(table.value_format, value_columns(table), table.options.value_prefix)
@@ -52,6 +52,7 @@ def has_raw_value_alone(table: TableDef) -> bool:
 
 
 def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
+    """Return the key or value as a part of the plan; None without a format."""
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)
@@ -59,7 +60,7 @@ def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> P
 
 
 def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Key columns need a key format, and a key format needs key columns (KEY-1, KEY-2)."""
+    """Report key columns without a key format, and a key format without key columns (KEY-1, KEY-2)."""
     keys = key_columns(table)
     in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
     key_format = "key=" if in_python else "'key.format'"
@@ -79,7 +80,7 @@ def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Key columns are physical columns, each once (KEY-3, KEY-4)."""
+    """Report key columns that do not exist, are not physical columns, or are named twice (KEY-3, KEY-4)."""
     physical = [c.name for c in table.physical]
     by_name = {c.name: c for c in table.columns}
     seen: set[str] = set()
@@ -101,7 +102,7 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A prefix needs EXCEPT_KEY, starts each column name of its side, and does not start with the other prefix."""
+    """Report a key prefix without EXCEPT_KEY, prefixes that overlap, and column names without their side's prefix."""
     options = table.options
     key, value = options.key_prefix, options.value_prefix
     key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)
@@ -138,7 +139,7 @@ def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A key format does not carry changes (KEY-12)."""
+    """Report a key format that carries changes (KEY-12)."""
     if table.key_format is not None and not table.key_format.insert_only:
         message = f"the key format {table.key_format.identifier!r} carries changes, which a message key cannot do"
         yield problem(
@@ -151,7 +152,7 @@ def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def key_options_without_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A prefix or EXCEPT_KEY without a key has no effect (KEY-7, KEY-8: accepted)."""
+    """Warn of a prefix or EXCEPT_KEY in a table without a key, where it has no effect (KEY-7, KEY-8: accepted)."""
     if table.key_format is not None or key_columns(table) or table.upserts is not None:
         return
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):

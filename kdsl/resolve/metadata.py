@@ -20,12 +20,12 @@ NUMBERS = (t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal)
 
 
 def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, ...]:
-    """The metadata columns of a direction; a write does not have the virtual ones."""
+    """The metadata columns that a direction uses: for a write without the virtual ones."""
     return tuple(c for c in table.columns if c.role == "metadata" and not (direction == "write" and c.virtual))
 
 
 def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The metadata exists, and can be written if its column is written."""
+    """Report columns of metadata that does not exist, and written columns of metadata that cannot be written."""
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
     readable = [*METADATA, *(IN_VALUE + name for name in (table.value_format.metadata if table.value_format else ()))]
@@ -45,7 +45,7 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The metadata can be cast to the column's type (MD-5)."""
+    """Report columns whose type the metadata cannot be cast to (MD-5)."""
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}
@@ -83,7 +83,7 @@ def castable(kind: t.DataType, to: t.DataType) -> bool:
 
 
 def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """At most one writable column sets the headers, and each other piece of metadata (MD-6)."""
+    """Report a second written column of the same metadata; both forms of headers count as the same (MD-6)."""
     if direction != "write":
         return
     written: dict[str, ColumnDef] = {}
@@ -96,7 +96,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Raw bytes that are written are the whole key or value, so no other column can be encoded into it."""
+    """Report columns that write the raw key or value beside other columns or a format that would write it, too."""
     if direction != "write":
         return
     keys = key_columns(table)

@@ -106,6 +106,11 @@ class _Translation:
         self._scoped_case = False
 
     def run(self) -> str:
+        """Translate the whole pattern.
+
+        Raises:
+            PatternError: A part cannot be translated.
+        """
         self._look_at_flags()
         parts: list[str] = []
         while self._at < len(self._text):
@@ -113,6 +118,7 @@ class _Translation:
         return "".join(parts)
 
     def _look_at_flags(self) -> None:
+        """Note whether the whole pattern, or only a part of it, ignores letter case."""
         for match in _FLAGS.finditer(self._text):
             if "i" in match[1] + (match[2] or ""):
                 if match.start() == 0 and match[3] == ")" and not match[2]:
@@ -121,6 +127,7 @@ class _Translation:
                     self._scoped_case = True
 
     def _next(self) -> str:
+        """Translate the next part of the pattern, and move after it."""
         rest = self._text[self._at]
         if rest == "\\":
             return self._escape()
@@ -132,12 +139,18 @@ class _Translation:
         return rest
 
     def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Match a regular expression at the position, and move after it; None, and no move, if it does not match."""
         match = pattern.match(self._text, self._at)
         if match:
             self._at = match.end()
         return match
 
     def _group(self) -> str:
+        """Translate the beginning of a group, with its name or flags.
+
+        Raises:
+            PatternError: It has a flag that topic patterns do not have, or switches one in the middle.
+        """
         if match := self._take(_NAMED_GROUP):
             return f"(?P<{match[1]}>"
         start = self._at
@@ -162,6 +175,11 @@ class _Translation:
         return "(?"
 
     def _escape(self) -> str:
+        """Translate what begins with a backslash outside a class.
+
+        Raises:
+            PatternError: Java has no such escape, or it cannot be translated.
+        """
         if self._text.startswith("\\Q", self._at):
             return re.escape(self._take_quotation())
         if match := self._take(_BACK):
@@ -189,12 +207,18 @@ class _Translation:
                 return f"\\{letter}"
 
     def _take_quotation(self) -> str:
+        r"""Take a quotation between ``\Q`` and ``\E``, or up to the end, and return its text."""
         end = self._text.find("\\E", self._at)
         text = self._text[self._at + 2 : len(self._text) if end < 0 else end]
         self._at = len(self._text) if end < 0 else end + 2
         return text
 
     def _character(self) -> str | None:
+        """Take a character that is written as its code; None if there is no code at the position.
+
+        Raises:
+            PatternError: There is no such character.
+        """
         match = self._take(_CODE)
         if match is None:
             return None
@@ -204,11 +228,21 @@ class _Translation:
         return chr(code)
 
     def _letter(self) -> str:
+        """Return the character after the backslash at the position, without a move.
+
+        Raises:
+            PatternError: The pattern ends there.
+        """
         if self._at + 1 >= len(self._text):
             raise PatternError("ends with a backslash")
         return self._text[self._at + 1]
 
     def _property(self, letter: str) -> frozenset[str]:
+        r"""Take a property such as ``\p{Lower}``, and return the characters of topic names that have it.
+
+        Raises:
+            PatternError: The property is missing or unknown.
+        """
         start = self._at
         match = self._take(re.compile(r"\\[pP](?:\{(\^?)([^}]*)\}|([A-Z]))"))
         if match is None:
@@ -225,7 +259,11 @@ class _Translation:
         return _EVERY - characters if negated else characters
 
     def _class(self) -> str:
-        """A class in brackets: unchanged if Python reads it the same way, else as the set of its characters."""
+        """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way.
+
+        Raises:
+            PatternError: Only Java has such a class, and the pattern ignores case in a part of it; or it is malformed.
+        """
         start = self._at
         plain = re.compile(r"\[\^?\]?(?:[^\[\]\\&]|&(?!&)|\\[^pPQEhHvVRXNGzZ0xuckKb])*\]")
         if match := self._take(plain):
@@ -239,7 +277,11 @@ class _Translation:
         return _character_class(self._set())
 
     def _set(self) -> frozenset[str]:
-        """The characters of a class, whose opening bracket is next."""
+        """Read a class, whose opening bracket is next, and return its characters.
+
+        Raises:
+            PatternError: The class does not end, or has a part that cannot be rewritten.
+        """
         start = self._at
         self._at += 1
         negated = self._text.startswith("^", self._at)
@@ -262,7 +304,11 @@ class _Translation:
         return _EVERY - characters if negated else characters
 
     def _item(self) -> frozenset[str]:
-        """A nested class, an escape for several characters, a range, or a character."""
+        """Read one part of a class, and return its characters: a nested class, an escape, a range, or a character.
+
+        Raises:
+            PatternError: The part is unknown, or a range is in the wrong order.
+        """
         text = self._text
         if text[self._at] == "[":
             return self._set()
@@ -284,6 +330,11 @@ class _Translation:
         return self._fold_case(frozenset(c for c in _EVERY if first <= c <= last))
 
     def _one(self) -> str:
+        """Take one character of a class in brackets, which may be escaped.
+
+        Raises:
+            PatternError: A class has no such escape.
+        """
         if self._text[self._at] != "\\":
             self._at += 1
             return self._text[self._at - 1]
@@ -306,7 +357,7 @@ class _Translation:
 
 
 def _characters_of_property(name: str) -> frozenset[str] | None:
-    """The characters of names that have a Unicode property, a POSIX class or a block of Java's; None is unknown."""
+    """The characters of topic names that have a property of Java's patterns; None if the property is unknown."""
     bare = _PREFIX.sub("", name)
     if _CATEGORY.fullmatch(bare):
         wanted = ("Lu", "Ll", "Lt") if bare == "LC" else (bare,)
@@ -315,7 +366,7 @@ def _characters_of_property(name: str) -> frozenset[str] | None:
 
 
 def _character_class(characters: frozenset[str]) -> str:
-    """A set of characters as a class of Python's."""
+    """Write a set of characters as a class for Python's `re`."""
     if not characters:
         return r"[^\w\W]"
     runs: list[str] = []

@@ -28,7 +28,7 @@ def problem(
     where: Where | None = None,
     severity: Severity = "error",
 ) -> Problem:
-    """A problem of a table, located at a column or an option if that location is known.
+    """Return a problem of a table, located at a column or an option if that location is known.
 
     Args:
         table: The table.
@@ -70,7 +70,7 @@ def problem(
 
 
 def _enclosing_options(table: TableDef, key: str) -> tuple[str, ...]:
-    """The options that may locate a key without a location of its own: in Python one argument sets several options."""
+    """The options whose location stands for that of a key without one: in Python one argument sets several options."""
     space, _, rest = key.partition(".")
     if space == "properties":
         return ("properties",)

@@ -37,7 +37,7 @@ def commits_offsets(table: TableDef) -> bool:
 
 
 def start_of(table: TableDef) -> Start:
-    """The start of a valid table."""
+    """The start of a read of a valid table: the mode with its timestamp or offsets, and the offset reset."""
     mode, timestamp, offsets = _start_or_end(table, "startup")
     reset = table.kdsl_settings.auto_offset_reset or "none"
     return Start(cast("StartMode", mode), timestamp, offsets, reset)
@@ -69,25 +69,25 @@ def launch_start(table: TableDef, value: Any) -> tuple[Start, tuple[Problem, ...
 
 
 def stop_of(table: TableDef) -> Stop:
-    """The end of a valid table."""
+    """The end of a read of a valid table: the mode with its timestamp or offsets."""
     mode, timestamp, offsets = _start_or_end(table, "bounded")
     return Stop(cast("StopMode", mode), timestamp, offsets)
 
 
 def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The startup mode has the options that it needs, and no others are set."""
+    """Report options that the startup mode lacks; warn of those that have no effect with it."""
     if direction == "read":
         yield from _Mode(table, "startup").problems()
 
 
 def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The bounded mode has the options that it needs, and no others are set."""
+    """Report options that the bounded mode lacks; warn of those that have no effect with it."""
     if direction == "read":
         yield from _Mode(table, "bounded").problems()
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A read does not end before it starts; it would be empty, which is only a warning."""
+    """Warn of a read that ends before it starts, and would be empty."""
     if direction != "read" or table.upserts is not None:
         return
     start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
@@ -130,12 +130,13 @@ def discovery_of(table: TableDef) -> timedelta | None:
 
 
 def _is_discovery_set(table: TableDef) -> bool:
+    """Return whether the table declares how often topics are looked up."""
     option = attrs.fields_dict(KafkaOptions)["discovery"]
     return option.metadata["key"] in table.option_locations or table.options.discovery != option.default
 
 
 def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The option and the client property of partition discovery do not contradict each other."""
+    """Warn of an option and a client property of partition discovery that contradict each other."""
     millis = table.kdsl_settings.discovery_interval_ms
     if direction != "read" or millis is None or not _is_discovery_set(table):
         return
@@ -151,7 +152,7 @@ def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A declared group id is not empty, which Kafka would reject."""
+    """Report an empty group id, which Kafka would reject."""
     group_id = table.properties.reveal().get("group.id")
     if direction == "read" and group_id is not None and not group_id.strip():
         message = f"the consumer group 'group.id' is {group_id!r}, which is not a name"
@@ -160,6 +161,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
+    """Return mode, timestamp and offsets of the start or the end."""
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
     pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}
@@ -182,7 +184,7 @@ class _Mode:
     argument: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """The errors and warnings of the options."""
+        """Report an option that the mode lacks or that is invalid; warn of one without effect."""
         millis, offsets = self.value("timestamp"), self.value("offsets")
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
             fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
@@ -222,6 +224,7 @@ class _Mode:
         return self.table.option_name(self.argument or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
     def _specific(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
+        """Report specific offsets that are missing, cannot be read, or are set for several topics."""
         name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
@@ -238,6 +241,7 @@ class _Mode:
             yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
     def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
+        """Warn of a partition with two offsets; the last one is used."""
         last: dict[int, int] = {}
         for partition, offset in pairs:
             if last.get(partition, offset) != offset:
@@ -261,8 +265,10 @@ class _Mode:
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
     def _name(self, what: str) -> str:
+        """Return an option of the start or the end as the table spells it."""
         return self.table.option_name(f"{self.side}_{what}")
 
     def _problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
+        """Create a problem of the start or the end."""
         attribute = f"{self.side}_{option}" if option else self.side
         return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

@@ -14,7 +14,7 @@ from kdsl.types import model as t
 
 
 def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table has at most one watermark, on a TIMESTAMP or TIMESTAMP_LTZ column, with a valid delay."""
+    """Report a second watermark, one that is not on a TIMESTAMP or TIMESTAMP_LTZ column, and an invalid delay."""
     if direction != "read":
         return
     for declared in table.watermarks[1:]:
@@ -48,7 +48,10 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The two options that align partitions go together, and need a watermark (RULES section 1)."""
+    """Report one alignment option without the other; warn of both without a watermark (RULES section 1).
+
+    Also warn of a drift that is wider than the watermark's delay.
+    """
     options = table.options
     values = {"watermark_group": options.watermark_group, "watermark_drift": options.watermark_drift}
     named = {name: table.option_name(name) for name in values}
@@ -68,7 +71,7 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _wide_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
-    """A warning if partitions may be further apart than rows may be late, which makes rows late."""
+    """Warn if partitions may be further apart than rows may be late: rows of the slower one may be dropped."""
     delay: object = table.watermarks[0].delay
     try:
         late = parse_duration(delay) if isinstance(delay, str) else None

@@ -23,7 +23,7 @@ def topics_of(table: TableDef) -> Topics:
 
 
 def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """A table names its topics, or gives a pattern, not both."""
+    """Report a table that names neither topics nor a pattern, or both."""
     names, pattern = table.options.topic, table.options.topic_pattern
     topic, topic_pattern = table.option_name("topic"), table.option_name("topic_pattern")
     if names and pattern is not None:
@@ -36,7 +36,7 @@ def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Names of topics are those that Kafka allows; a pattern is a regular expression."""
+    """Report topic names that Kafka does not allow, and a pattern that cannot be translated; warn of repeated names."""
     option = table.option_name("topic")
     for name in table.options.topic:
         if not _LEGAL.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
@@ -60,7 +60,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A sink with several topics takes the topic of each row from a writable metadata column."""
+    """Report a sink with several topics and no writable metadata column that names the topic of each row."""
     names, pattern = table.options.topic, table.options.topic_pattern
     if names and pattern is not None:
         return

@@ -84,6 +84,7 @@ class Capability:
 
 
 def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield each use of the metadata 'leader-epoch'."""
     if direction == "read":
         for column in table.columns:
             if column.role == "metadata" and column.shows == "leader-epoch":
@@ -91,6 +92,7 @@ def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityU
 
 
 def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield each column that writes the timestamp of records."""
     if direction == "write":
         for column in metadata_columns(table, direction):
             if column.shows == "timestamp":
@@ -98,12 +100,14 @@ def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]
 
 
 def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of exactly-once delivery."""
     if direction == "write" and delivery_of(table) == "exactly-once":
         shown = table.setting("delivery", "exactly-once")
         yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
 def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of a limit for each partition."""
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
@@ -112,12 +116,14 @@ def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[
 
 
 def _alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of watermark alignment."""
     group, drift = table.options.watermark_group, table.options.watermark_drift
     if direction == "read" and group is not None and drift is not None:
         yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
 def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of internal topics by a pattern."""
     settings = table.kdsl_settings
     if direction == "read" and table.options.topic_pattern is not None and not settings.exclude_internal_topics:
         name = "exclude.internal.topics"
@@ -125,6 +131,7 @@ def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
 
 
 def _realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
+    """Yield the use of real-time mode."""
     if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
         yield CapabilityUse(table.setting("latency", "realtime"), instead, option="latency")
@@ -193,7 +200,7 @@ def _describe_transport(table: TableDef) -> str:
 
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The transport has every capability that the table needs; otherwise the fix names the other one."""
+    """Report each feature that the table uses and its transport does not have; the fix names the one that has it."""
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)
     if kerberos and direction == "read" and table.options.check_group:
@@ -221,7 +228,7 @@ _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": 
 
 
 def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn if metrics of Kafka's client are configured, which Spark's own connector does not make available."""
+    """Warn if a property configures metrics of Kafka's client, which Spark's own connector does not make available."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"
@@ -238,7 +245,7 @@ _STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table in real-time mode uses only formats and metadata that Spark's own expressions handle exactly."""
+    """Report formats and metadata that Spark's own expressions do not handle exactly, in a table in real-time mode."""
     options = table.options
     if options.latency != "realtime" or transport_of(table) != "jvm":
         return

@@ -28,7 +28,7 @@ _TRUE: dict[Spelling, object] = {Spelling.PYTHON: True, Spelling.DDL: "true", Sp
 
 
 def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """An upsert table has a primary key, and no other column in its message key (UP-1, UP-7)."""
+    """Report an upsert table without a primary key, or with a message key of other columns (UP-1, UP-7)."""
     if table.upserts is None:
         return
     marked = tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields
@@ -45,7 +45,10 @@ def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Both formats are declared, and the value's does not carry changes of its own (UP-2, UP-5; the key's: KEY-12)."""
+    """Report a missing format of an upsert table, and a value format that carries changes itself (UP-2, UP-5).
+
+    The rules of the key (KEY-12) report a key format that carries changes.
+    """
     if table.upserts is None:
         return
     in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
@@ -68,7 +71,7 @@ def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Both options of the buffer are greater than zero, or both are zero (UP-8, UP-9)."""
+    """Report options of the buffer that are neither both greater than zero nor both zero (UP-8, UP-9)."""
     options = table.upserts
     if options is None or direction != "write":
         return
@@ -82,7 +85,7 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def check_normalization(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table that compares events with the last row of each key has change data and a primary key (CL-3)."""
+    """Report normalization without change data or a primary key, and its options in other tables (CL-3)."""
     if table.upserts is not None or direction != "read" or "value" in table.unread:
         return
     options, chosen = table.options, table.value_format
@@ -134,7 +137,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
 
 
 def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The watermark of a table that keeps rows is not declared on a computed column, which comes after the changes."""
+    """Report a watermark on a computed column of a table that keeps rows: columns are computed after the changes."""
     if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}
@@ -152,7 +155,7 @@ def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """A table that keeps the last row of each key does not use real-time mode."""
+    """Report real-time mode in a table that keeps the last row of each key."""
     if table.options.latency != "realtime" or not (table.upserts or (table.normalized and direction == "read")):
         return
     what = "keeps the last row of each key" if direction == "read" else "combines the changes of a key"

@@ -236,9 +236,11 @@ def new_client(kind: int, settings: Mapping[str, object]) -> int:
     for key, value in settings.items():
         if lib.rd_kafka_conf_set(conf, key.encode(), str(value).encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
-            raise KdslError(f"librdkafka refuses the setting {key!r}")
+            raise KdslError(f"librdkafka refuses the setting {key!r} or its value; correct the client property")
     handle: int | None = lib.rd_kafka_new(kind, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)
-        raise KdslError(f"librdkafka cannot create a client: {text.value.decode(errors='replace')}")
+        raise KdslError(
+            f"librdkafka cannot create a client: {text.value.decode(errors='replace')}; correct the client properties"
+        )
     return handle

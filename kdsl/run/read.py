@@ -62,6 +62,12 @@ def read(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks.
+        KdslError: The brokers cannot be reached, or a topic is missing; only with the transport jvm, otherwise when
+            Spark plans the read.
     """
     check_session(spark, plan.table, plan.output)
     warn_about_batch_commits(plan, cluster)
@@ -83,6 +89,10 @@ def read_stream(
         plan: What is read.
         cluster: The cluster.
         computed: For columns that only Python can compute, functions that create them, by column.
+
+    Raises:
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks.
     """
     check_session(spark, plan.table, plan.output)
     observe(METRICS)
@@ -175,7 +185,7 @@ def _map_records(
 
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
-    """The columns of Spark's own source that a plan needs."""
+    """Select the columns of Spark's own source that a plan needs."""
     needs = RecordDecoder(plan).needs
     return raw.select(*(spark_name(field) for field in RAW if field in needs or field in _LOCATION))
 
@@ -192,7 +202,11 @@ _TYPES = {
 
 
 def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
-    """Refuse columns whose types records do not have; a column of NULLs may have any."""
+    """Check that columns of raw records have the types of records; a column of NULLs may have any.
+
+    Raises:
+        KdslError: A column has another type.
+    """
     for field in (df.schema[name] for name in names):
         kind, known = field.dataType.simpleString(), _TYPES.get(field.name, _WHOLE)
         if kind.startswith(("varchar(", "char(")):
@@ -207,6 +221,7 @@ def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
 def _over_jvm(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
 ) -> DataFrame:
+    """Read with Spark's Kafka source, and decode the records."""
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
 
@@ -241,13 +256,14 @@ def _reports_metrics(spark: SparkSession) -> bool:
 
 
 def _reporting_options(spark: SparkSession) -> dict[str, str]:
-    """The option by which tasks send reports to the driver, where they can."""
+    """Return the option by which tasks send reports to the driver; none where they cannot."""
     if is_connect(spark) or not _reports_metrics(spark):
         return {}
     return {accumulated.OPTION: str(accumulated.accumulator(spark))}
 
 
 def _source(spark: SparkSession) -> str:
+    """Register kdsl's data source in the session, and return its name."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(spark)
@@ -263,7 +279,11 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
 
 
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
-    """Add the computed columns and the watermark, and order the columns."""
+    """Add the computed columns and the watermark, and order the columns.
+
+    Raises:
+        KdslError: A computed column has neither SQL nor a function.
+    """
     from pyspark.sql import functions as sf
 
     from kdsl.types.spark import spark_type
@@ -298,7 +318,7 @@ class PlannedTopics:
 
     @classmethod
     def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
-        """Those of a batch; None if its tasks cannot ask for them.
+        """Return the planned topics of a batch; None if its tasks cannot ask for them.
 
         Args:
             cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
@@ -309,7 +329,7 @@ class PlannedTopics:
         return None if literals or refused or not any(ids.values()) else cls(cluster, dict(ids))
 
     def check(self, table: str) -> Callable[[], AbstractContextManager[None]]:
-        """What checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
+        """Return the function that checks the ids while records are decoded (`TopicCheck.guard_batch`)."""
         from kdsl.run.librdkafka.topic_check import TopicCheck
 
         return TopicCheck(self.cluster, repr((self.cluster, table)), table, self.ids).guard_batch
@@ -358,6 +378,7 @@ class _Decode:
         return _CheckedRows(decoder)
 
     def _report(self, records: int, dropped: Mapping[str, int]) -> None:
+        """Report the records that a task has read and dropped to the driver."""
         task = TaskContext.get()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)
@@ -374,9 +395,15 @@ class _CheckedRows:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decode records, and yield the rows.
+
+        Raises:
+            RecordError: A record cannot be decoded.
+        """
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: all rows were yielded before."""
         yield from ()
 
 

@@ -43,7 +43,7 @@ class NotInstalledError(KdslError):
 
 @contextmanager
 def explain_missing_module() -> Iterator[None]:
-    """Turn Spark's report of a missing module into advice.
+    """Turn Spark's report of a missing module, raised in the body, into an error with advice.
 
     Raises:
         NotInstalledError: The Python that Spark runs lacks a module.
@@ -65,12 +65,17 @@ class SessionError(KdslError):
 
 
 def use_this_python() -> None:
-    """Let Spark run this Python in its workers, unless the environment names another; before the session starts."""
+    """Set ``PYSPARK_PYTHON`` to this Python, which Spark's workers then run, unless it is set.
+
+    It must be called before the session starts.
+    """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def start_local_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
-    """Start a session on this machine that listens on loopback only, unless a session is active.
+    """Return the active session, or start one on this machine that listens on loopback only.
+
+    It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set.
 
     Args:
         name: The name of the application.
@@ -89,7 +94,7 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
 
 @contextmanager
 def hide_jvm_output() -> Iterator[None]:
-    """Hide what the JVM prints while it starts; show it if it does not start."""
+    """Hide what the JVM prints in the body, while it starts; show it if the body fails."""
     screen = os.dup(2)
     with tempfile.TemporaryFile() as output:
         os.dup2(output.fileno(), 2)
@@ -134,7 +139,7 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 @cache
 def _problem_of_python(program: str) -> str | None:
-    """Why a Python on this machine cannot run kdsl's tasks; None if it can."""
+    """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can."""
     path = shutil.which(program)
     if path is None:
         return "which does not exist"
@@ -159,7 +164,7 @@ print(".".join(map(str, sys.version_info[:2])), *missing)
 
 
 def check_spark(spark: SparkSession) -> None:
-    """Refuse a session of a Spark that kdsl does not support: PySpark's version, and that of the JVM or the server.
+    """Check that kdsl supports a session's Spark: PySpark's version, and that of the JVM or the server.
 
     Raises:
         SparkVersionError: One of the versions is not supported; says which ones are.
@@ -204,16 +209,13 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
 
 
 def available_cores(spark: SparkSession) -> int:
-    """How many tasks a session runs at a time, as far as that is known."""
+    """Return how many tasks a session runs at a time, as far as that is known."""
     present = 0 if is_connect(spark) else spark.sparkContext.defaultParallelism
     return count_cores(lambda name: spark.conf.get(name, None), present)
 
 
 def count_cores(setting: Callable[[str], str | None], present: int = 0) -> int:
-    """How many tasks a session will run at a time.
-
-    Executors may start after the read was made, and a stream keeps its number of tasks. Therefore the requested
-    executors count, and not only those that run.
+    """Compute from settings how many tasks a session will run at a time.
 
     Args:
         setting: Gives a setting of the session, or None.

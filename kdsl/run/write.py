@@ -280,6 +280,11 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
 def _encode_batches(
     text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
+    """Encode batches of rows as records; runs in a task.
+
+    Raises:
+        RecordError: A row cannot be encoded.
+    """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0
@@ -300,7 +305,8 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
     """Let Spark limit Arrow batches by rows only, in a session that sets neither limit; and set more settings.
 
     By default Spark computes the size of a batch in bytes after each row, which takes half of the time that the JVM
-    spends on a write. A fifth of the default number of rows limits a batch instead (the sink combines small ones).
+    spends on a write. A fifth of the default number of rows limits a batch instead (the sink combines small ones). All
+    settings get their previous values at the end.
     """
     settings = spark.conf.getAll
     ours = {**({} if any(name in settings for name in _LIMITS) else _LIMITS), **(more or {})}

@@ -177,6 +177,11 @@ class _Parser:
         self.text, self.at = text, 0
 
     def login(self) -> Login:
+        """Parse the whole configuration: module, flag and options.
+
+        Raises:
+            JaasError: It has another form.
+        """
         module = self.word("the class name of a login module is missing")
         start = self.skip()
         flag = self.word(f"after the login module must come one of {listing(FLAGS)}").lower()
@@ -210,11 +215,17 @@ class _Parser:
         return self.at
 
     def take(self, char: str) -> bool:
+        """Move after a character if it comes next, and return whether it does."""
         is_next = self.text.startswith(char, self.skip())
         self.at += is_next
         return is_next
 
     def word(self, missing: str) -> str:
+        """Take a word or a quoted string.
+
+        Raises:
+            JaasError: There is none here; ``missing`` is the message.
+        """
         start = self.skip()
         if start < len(self.text) and self.text[start] in "\"'":
             return self.read_quoted()
@@ -226,6 +237,11 @@ class _Parser:
         raise JaasError(start + 1, missing)
 
     def read_quoted(self) -> str:
+        """Take a quoted string, without its quotes and escapes.
+
+        Raises:
+            JaasError: It does not end on its line.
+        """
         start, mark = self.at, self.text[self.at]
         self.at += 1
         value: list[str] = []
@@ -237,6 +253,7 @@ class _Parser:
         raise JaasError(start + 1, "the quoted string that begins here does not end on the same line")
 
     def read_escape(self) -> str:
+        """Take what follows a backslash, and return the character that it stands for."""
         if match := _OCTAL.match(self.text, self.at):
             self.at = match.end()
             return chr(int(match[0], 8))

@@ -82,7 +82,7 @@ def providers() -> Mapping[str, EntryPoint]:
 
 
 def references(text: str) -> Iterator[Reference]:
-    """The references in a string.
+    """Yield the references in a string.
 
     Raises:
         SecretError: Something between ``${`` and ``}`` is not a reference.
@@ -93,6 +93,11 @@ def references(text: str) -> Iterator[Reference]:
 
 
 def _parse_reference(body: str) -> Reference:
+    """Parse what stands between ``${`` and ``}``.
+
+    Raises:
+        SecretError: It is not a reference; the message does not contain it.
+    """
     match = _BODY.fullmatch(body)
     kind, name = match.group("kind", "name") if match else (None, None)
     if match is None or not _has_known_kind(match):

@@ -31,6 +31,11 @@ def resolve(text: str) -> str:
 
 
 def _look_up(reference: Reference) -> str:
+    """Look up the value of a reference in its source.
+
+    Raises:
+        SecretError: The source does not have it.
+    """
     match reference.kind:
         case "env":
             value = os.environ.get(reference.name)
@@ -60,6 +65,11 @@ def _missing(reference: Reference, reason: str) -> SecretError:
 
 
 def _read_file(reference: Reference) -> str:
+    """Read a file, or the value of a key in it.
+
+    Raises:
+        SecretError: It cannot be read, or does not have the key.
+    """
     try:
         text = Path(reference.name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -97,6 +107,11 @@ def _load_provider(name: str) -> Provider:
 
 
 def _from_provider(reference: Reference) -> str:
+    """Ask the provider that a reference names.
+
+    Raises:
+        SecretError: It has no such secret, or fails.
+    """
     secret = _ask_provider(reference.kind, reference)
     if secret is None:
         raise _missing(reference, f"the provider {reference.kind!r} has no secret with the key {reference.name!r}")
@@ -104,7 +119,11 @@ def _from_provider(reference: Reference) -> str:
 
 
 def _ask_provider(name: str, reference: Reference) -> str | None:
-    """Ask a provider for the secret of a reference; None if it has no secret with that key."""
+    """Ask a provider for the secret of a reference; None if it has no secret with that key.
+
+    Raises:
+        SecretError: The provider fails, or returns something other than a string.
+    """
     try:
         value: object = _load_provider(name)(reference.name, **reference.settings)
     except LookupError:
@@ -122,6 +141,11 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
 
 
 def _from_any_provider(reference: Reference) -> str:
+    """Read a secret from the folder of secrets, or ask all providers for it, in their order.
+
+    Raises:
+        SecretError: None has it, or one fails.
+    """
     if (folder := os.environ.get(DIRECTORY)) and os.sep not in reference.name:
         path = Path(folder, reference.name)
         if path.is_file():

@@ -18,7 +18,7 @@ CONNECT_EXPRESSIONS = "pyspark.sql.connect.expressions"
 
 
 def connect_column_class() -> type[Column]:
-    """The class of the columns of Spark Connect, whose packages must be installed."""
+    """Import the class of the columns of Spark Connect, whose packages must be installed."""
     from pyspark.sql.connect.column import Column as ConnectColumn
 
     return ConnectColumn

@@ -87,6 +87,11 @@ class HadoopFolder:
         return str(self._root.toUri().getScheme()) == "hdfs"
 
     def _rename(self, source: Any, target: Any) -> None:
+        """Rename a file.
+
+        Raises:
+            OSError: The file system refuses.
+        """
         if not self._fs.rename(source, target):
             raise OSError(f"{source} cannot be renamed to {target}")
 

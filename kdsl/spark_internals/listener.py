@@ -23,7 +23,7 @@ class JsonListener(StreamingQueryListener):
     _wrapper: Any = None
 
     def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
-        """Receive an event.
+        """Receive an event; each subclass implements it.
 
         Args:
             kind: What has happened.
@@ -34,7 +34,7 @@ class JsonListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """Java's listener, which a classic session registers."""
+        """The Java object of the listener, which a classic session registers; created on first use."""
         if self._wrapper is None:
             from pyspark import SparkContext
 

@@ -159,10 +159,9 @@ def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bo
 
 
 def recent_progress(query: StreamingQuery) -> Iterator[tuple[Mapping[str, Any], Any]]:
-    """The recent progress reports of a query.
+    """Yield the recent progress reports of a query.
 
-    Returns:
-        Each report as Spark's JSON, and Java's object of it; None for Spark Connect.
+    Each comes as Spark's JSON, with its Java object, which is None for Spark Connect.
     """
     java: Any = getattr(query, "_jsq", None)
     if java is None:

@@ -58,7 +58,7 @@ def register_data_source(spark: SparkSession, name: str, source: type[DataSource
 
 
 def parse_expression(spark: SparkSession, text: str) -> None:
-    """Parse an SQL expression with the parser of a classic session; Spark Connect has none.
+    """Check an SQL expression with the parser of a classic session; for Spark Connect, which has none, do nothing.
 
     Raises:
         ParseException: Spark refuses it.
@@ -69,7 +69,10 @@ def parse_expression(spark: SparkSession, text: str) -> None:
 
 
 def set_active_session(spark: SparkSession) -> None:
-    """Make a classic session the active one of the JVM's current thread, where Spark looks for data sources."""
+    """Make a session the active one of the JVM's current thread, where Spark looks for data sources.
+
+    A session of Spark Connect has no JVM: nothing happens.
+    """
     session = java_session(spark)
     if session is not None:
         _sessions(jvm_of(spark)).setActiveSession(session)
@@ -77,7 +80,7 @@ def set_active_session(spark: SparkSession) -> None:
 
 @contextmanager
 def active_session(jvm: Any, session: Any) -> Iterator[None]:
-    """Make a Java session the active one of the JVM's current thread.
+    """Make a Java session the active one of the JVM's current thread, and restore the previous one at the end.
 
     Args:
         jvm: The JVM.
@@ -100,7 +103,15 @@ def _sessions(jvm: Any) -> Any:
 
 
 def wait_for_listeners(spark: SparkSession, milliseconds: int) -> None:
-    """Wait until the listeners of a classic session have received all events so far."""
+    """Wait until the listeners of a classic session have received all events so far.
+
+    Args:
+        spark: The session.
+        milliseconds: How long to wait.
+
+    Raises:
+        Py4JJavaError: They have not received them by then.
+    """
     context: Any = spark.sparkContext
     if context._jsc is not None:  # noqa: SLF001
         context._jsc.sc().listenerBus().waitUntilEmpty(milliseconds)  # noqa: SLF001
@@ -118,7 +129,7 @@ def explain_text(df: DataFrame) -> str:
 
 
 def open_jdbc_connection(spark: SparkSession, url: str, table: str, options: Mapping[str, str]) -> Any:
-    """A Java ``Connection`` to a database, opened in the driver as Spark's JDBC source does.
+    """Open a connection to a database in the driver, as Spark's JDBC source does, and return the Java ``Connection``.
 
     Args:
         spark: A classic session.

@@ -23,7 +23,10 @@ _STARTING = 100
 
 
 def main() -> None:
-    """Wait for the end of the owner, and clean up after it."""
+    """Wait for the end of the owner; then kill the processes that it left, and remove the folder.
+
+    An owner that writes to standard input has detached its processes: nothing is killed.
+    """
     mark, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.stdin.buffer.read():
@@ -49,6 +52,7 @@ def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psut
 
 
 def _arguments(process: psutil.Process) -> list[str]:
+    """Return the command line of a process that may just be starting; empty if it has ended."""
     try:
         for _ in range(_STARTING):
             if (command := process.cmdline()) or not process.exe():
@@ -60,6 +64,7 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def _has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended; a zombie without running threads has."""
     try:
         # A zombie has ended, but its parent has not noticed; while its threads run, it keeps its ports and writes.
         return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1

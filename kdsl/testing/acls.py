@@ -68,7 +68,11 @@ def allow(
 
 
 def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> None:
-    """Wait until the broker applies the rights."""
+    """Wait until the broker applies the rights.
+
+    Raises:
+        LocalKafkaError: It does not in time.
+    """
     anything: Any = None
     rights_of_user = AclBindingFilter(
         ResourceType.ANY,

@@ -54,7 +54,7 @@ class Broker(ServiceProcess):
             LocalKafkaError: It is running already.
         """
         if self.running:
-            raise LocalKafkaError(f"{self.name} is running already")
+            raise LocalKafkaError(f"{self.name} is running already; stop it first")
         logging = self.config.with_name("log4j2.properties")
         logging.write_text(_LOGGING, encoding="utf-8")
         command = [

@@ -45,7 +45,7 @@ class Pair:
         return "".join(_pem(one) for one in (self.certificate, *self.between))
 
     def key_pem(self, password: str | None = None) -> str:
-        """The key as PEM, encrypted if a password is given."""
+        """Write the key as PEM, encrypted if a password is given."""
         lock = form.BestAvailableEncryption(password.encode()) if password else form.NoEncryption()
         return self.key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock).decode()
 
@@ -58,7 +58,7 @@ def make_pair(
     authority: bool = False,
     valid: tuple[timedelta, timedelta] = (-timedelta(days=1), _YEAR),
 ) -> Pair:
-    """Create a certificate.
+    """Create a key and its certificate.
 
     Args:
         name: Its common name.
@@ -113,17 +113,17 @@ class Certificates:
 
     @cached_property
     def authority(self) -> Path:
-        """The root's certificate, a PEM file."""
+        """The root's certificate, a PEM file that is written on first use."""
         return self._write("ca.pem", _pem(self.root.certificate))
 
     @cached_property
     def server(self) -> Path:
-        """The brokers' key and certificate, one PEM file."""
+        """The brokers' key and certificate, one PEM file that is written on first use."""
         pair = make_pair("broker", self.root, hosts=("localhost", "127.0.0.1"))
         return self._write("server.pem", pair.key_pem() + pair.chain)
 
     def user(self, name: str) -> Pair:
-        """The certificate of a user, whose common name is the user's."""
+        """Return the certificate of a user, whose common name is the user's; it is created once."""
         return self._users.setdefault(name, make_pair(name, self.middle))
 
     @cached_property
@@ -131,7 +131,10 @@ class Certificates:
         return {}
 
     def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
-        """A store with a user's key and chain; JKS and PKCS12 have the password, PEM has none."""
+        """Write a store with a user's key and chain, once, and return its path.
+
+        JKS and PKCS12 have the password, PEM has none.
+        """
         pair, name = self.user(user), user.encode()
         if kind == "PEM":
             return self._once(f"{user}.pem", lambda path: self._write(path.name, pair.key_pem() + pair.chain))
@@ -143,7 +146,7 @@ class Certificates:
         return self._once(f"{user}.jks", lambda path: self._import_key_store(path, p12))
 
     def trust_store(self, kind: StoreType = "PEM") -> Path:
-        """A store with the root's certificate; JKS and PKCS12 have the password."""
+        """Write a store with the root's certificate, once, and return its path; JKS and PKCS12 have the password."""
         if kind == "PEM":
             return self.authority
         return self._once(
@@ -155,6 +158,7 @@ class Certificates:
         )
 
     def _import_key_store(self, path: Path, p12: Path) -> None:
+        """Convert a PKCS12 store to a JKS store with keytool."""
         self._keytool(
             *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
             *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),
@@ -162,6 +166,11 @@ class Certificates:
         )
 
     def _keytool(self, *arguments: str) -> None:
+        """Run keytool with the password of the stores.
+
+        Raises:
+            LocalKafkaError: There is no keytool, or it fails.
+        """
         beside = find_java().with_name("keytool")
         program = str(beside) if beside.exists() else shutil.which("keytool")
         if program is None:
@@ -177,12 +186,14 @@ class Certificates:
             raise LocalKafkaError(f"keytool failed: {(done.stdout + done.stderr).strip()[-300:]}")
 
     def _once(self, name: str, make: Callable[[Path], object]) -> Path:
+        """Return the path of a file, created by a function if it does not exist."""
         path = self._folder / name
         if not path.exists():
             make(path)
         return path
 
     def _write(self, name: str, content: str | bytes) -> Path:
+        """Write a file that only this user may read, and return its path."""
         path = self._folder / name
         path.touch(mode=0o600)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

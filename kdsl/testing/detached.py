@@ -129,7 +129,7 @@ class DetachedKafka:
     services: tuple[DetachedService, ...] = ()
 
     def running(self) -> tuple[int, ...]:
-        """The ids of the brokers that still run."""
+        """Return the ids of the brokers that still run."""
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
@@ -153,6 +153,7 @@ class DetachedKafka:
 
 
 def _process(pid: int, mark: str) -> psutil.Process | None:
+    """Return the process with this id and mark; None if it has ended."""
     try:
         process = psutil.Process(pid)
         same = mark in process.cmdline()
@@ -162,7 +163,9 @@ def _process(pid: int, mark: str) -> psutil.Process | None:
 
 
 def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """The Kafka that was started with a name and not stopped since; its brokers may have died meanwhile.
+    """Read the record of the Kafka that was started with a name and not stopped since.
+
+    Its brokers may have died meanwhile.
 
     Raises:
         LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
@@ -221,7 +224,7 @@ def start(
 
 
 def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """Stop the Kafka that was started with a name.
+    """Stop the Kafka that was started with a name, and remove its record and temporary data.
 
     Returns:
         The stopped Kafka, or None if none was running.
@@ -237,7 +240,7 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 
 
 def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
-    """Start a registry for a running Kafka and record it, unless it has one that runs."""
+    """Start a registry for a running Kafka and record it, unless it has one that runs; return the Kafka with it."""
     if known.registry is not None:
         if known.registry.running:
             return known
@@ -253,11 +256,16 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
 
 def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
+    """Start a registry, and describe it for the record; None without one.
+
+    Raises:
+        LocalKafkaError: It has ended.
+    """
     if registry is None:
         return None
     pid = registry.start().pid
     if pid is None:
-        raise LocalKafkaError("The schema registry does not run")
+        raise LocalKafkaError(f"The schema registry has ended; its log is {registry.log}")
     return DetachedRegistry(
         url=registry.url,
         pid=pid,
@@ -267,16 +275,24 @@ def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | Non
 
 
 def _write(kafka: DetachedKafka) -> None:
+    """Write the record of a Kafka."""
     _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
 def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
+    """Describe a running Kafka for its record.
+
+    Raises:
+        LocalKafkaError: A broker does not run.
+    """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):
         pid = node.pid
         if pid is None:
             node.check()
-            raise LocalKafkaError(f"Broker {node_id} does not run")
+            raise LocalKafkaError(
+                f"Broker {node_id} was stopped before it could be recorded; start it, or create a new LocalKafka"
+            )
         brokers.append(
             DetachedBroker(
                 id=node_id,
@@ -305,7 +321,7 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
 
 
 def _cluster_file(kafka: LocalKafka) -> Path:
-    """Write the cluster and the login of its first user to a file."""
+    """Write the cluster and the login of its first user to a file, and return its path."""
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}
@@ -314,6 +330,11 @@ def _cluster_file(kafka: LocalKafka) -> Path:
 
 
 def _record_path(name: str) -> Path:
+    """Return the path of the record of a Kafka.
+
+    Raises:
+        LocalKafkaError: The name is invalid.
+    """
     if not _NAME.fullmatch(name):
         raise LocalKafkaError(f"{name!r} is not a valid name; use letters, digits, dots, dashes and underscores")
     return state_dir() / "kafka" / f"{name}.json"

@@ -10,7 +10,7 @@ from kdsl.testing.errors import LocalKafkaError
 
 
 def make_folder(path: Path) -> Path:
-    """Make a folder and its parents, or say which one cannot be made.
+    """Create a folder and its parents if they do not exist, and return it.
 
     Raises:
         LocalKafkaError: The folder cannot be written to.
@@ -19,14 +19,15 @@ def make_folder(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LocalKafkaError(
-            f"The folder {path} cannot be made ({error.strerror}); set KDSL_CACHE to a folder that can be written to"
+            f"The folder {path} cannot be created ({error.strerror}); set the environment variable KDSL_CACHE to a "
+            "folder that this user can write to"
         ) from error
     return path
 
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; it ends with the process that holds it.
+    """Hold a lock between processes; it ends with the process that holds it. The file is created.
 
     Raises:
         LocalKafkaError: This operating system has no such locks (Windows).

@@ -17,7 +17,9 @@ _FIX = f"install a JDK {OLDEST_JAVA} or newer, or point JAVA_HOME at one"
 
 
 def find_java() -> Path:
-    """The ``java`` program: of ``$JAVA_HOME`` if it is set, else of ``$PATH``.
+    """Find the ``java`` program: of ``$JAVA_HOME`` if it is set, else of ``$PATH``.
+
+    It is run once to check its version.
 
     Raises:
         JavaError: There is none, or it is older than Java 17.
@@ -39,7 +41,7 @@ def find_java() -> Path:
 
 
 def java_version(java: Path) -> int:
-    """The major version of a ``java`` program, as 8, 17 or 21.
+    """Run a ``java`` program to read its major version, as 8, 17 or 21.
 
     Raises:
         JavaError: The program does not print a version.

@@ -90,6 +90,7 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
+    """Fetch Kafka's jars into a folder, which is emptied first, and write a stamp that they are complete."""
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _check(folder / "jars")
@@ -99,6 +100,7 @@ def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress:
 
 
 def _read_cache(folder: Path) -> KafkaJars | None:
+    """Return the jars that were fetched into a folder; None if they are not complete."""
     try:
         stamp: dict[str, dict[str, int]] = json.loads((folder / "stamp.json").read_text(encoding="utf-8"))
         jars = tuple(folder / "jars" / name for name in stamp["jars"])
@@ -110,6 +112,11 @@ def _read_cache(folder: Path) -> KafkaJars | None:
 
 
 def _read_folder(folder: Path) -> KafkaJars:
+    """Return the jars of a user's folder, with a folder for files derived from them.
+
+    Raises:
+        LocalKafkaError: It does not contain Kafka.
+    """
     jars = _check(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:12]
@@ -117,6 +124,11 @@ def _read_folder(folder: Path) -> KafkaJars:
 
 
 def _check(folder: Path) -> tuple[Path, ...]:
+    """Return the jars of a folder.
+
+    Raises:
+        LocalKafkaError: It does not contain Kafka.
+    """
     jars = tuple(sorted(folder.glob("*.jar")))
     names = [jar.name for jar in jars]
     if not all(any(part.search(name) for name in names) for part in (_BROKER, _CLIENTS)):

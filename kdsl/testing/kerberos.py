@@ -23,7 +23,7 @@ _FIX = "install them, on Debian and Ubuntu: apt-get install krb5-kdc krb5-admin-
 
 
 def missing_programs() -> list[str]:
-    """The programs of a KDC that are missing on this machine."""
+    """List the programs of a KDC that are missing on this machine."""
     return [name for name in _PROGRAMS if _program(name) is None]
 
 
@@ -55,7 +55,7 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Make the realm and start its KDC.
+        """Create the realm and start its KDC.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.
@@ -97,7 +97,11 @@ class Realm:
             raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """A keytab with principals (without the realm), which are created if they do not exist."""
+        """Create a keytab with principals (without the realm), which are created if they do not exist; return its path.
+
+        Raises:
+            LocalKafkaError: Kerberos creates no keytab.
+        """
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():
             for principal in principals:
@@ -127,6 +131,11 @@ class Realm:
             process.wait()
 
     def _run(self, name: str, *arguments: str) -> None:
+        """Run a program of the KDC.
+
+        Raises:
+            LocalKafkaError: It fails.
+        """
         program = _program(name)
         assert program is not None
         done = subprocess.run([program, *arguments], env=self._environment, capture_output=True, text=True, check=False)

@@ -104,7 +104,10 @@ class LocalKafka(LocalService, RunningKafka):
         self.brokers = brokers
         self._users = dict(DEFAULT_USERS if users is None else users)
         if not self._users and not all(KINDS[kind].anonymous for kind in self.security):
-            raise LocalKafkaError(f"security={security!r} needs users={{name: password}}")
+            raise LocalKafkaError(
+                f"security={security!r} needs a login, but users= is empty; pass users={{name: password}}, or leave it "
+                "out"
+            )
         self._acls = acls
         self._site = Site(self._users)
         self._topics = topic_list(topics)
@@ -128,12 +131,12 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """All that a confluent-kafka client needs to connect and log in as the first user."""
+        """The settings that a confluent-kafka client needs to connect and log in as the first user."""
         return self.client_of(self.bootstrap_servers).client_properties
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """What a declaration needs to log in as the first user, by Java's names."""
+        """The properties that a declaration needs to log in as the first user, by Java's names."""
         return self.client_of(self.bootstrap_servers).java_properties
 
     @property
@@ -168,7 +171,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """What the JVM of a Java client needs (``-Dname=value``): the location of krb5.conf, the URLs of tokens."""
+        """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens."""
         return self._site.jvm(self.security)
 
     @property
@@ -187,7 +190,7 @@ class LocalKafka(LocalService, RunningKafka):
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def through(self, security: Security, user: str | None = None) -> RunningKafka:
-        """The same cluster with another kind of login, or as another user.
+        """Return the same cluster with another kind of login, or as another user.
 
         Args:
             security: One of the declared kinds, or ``"plaintext"``, which is always open.
@@ -201,11 +204,13 @@ class LocalKafka(LocalService, RunningKafka):
             raise LocalKafkaError(f"security={security!r} is not open here; use one of {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
         if not KINDS[security].anonymous and name not in self._users:
-            raise LocalKafkaError(f"There is no user {name!r}{nearest(name, self._users)}; see users=")
+            raise LocalKafkaError(
+                f"There is no user {name!r}{nearest(name, self._users)}; users= has {listing(self._users)}"
+            )
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
-        """A client of a cluster with the same login at another address, as the first user."""
+        """Return a client of a cluster with the same login at another address, as the first user."""
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
     def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
@@ -223,6 +228,11 @@ class LocalKafka(LocalService, RunningKafka):
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def _start_processes(self) -> None:
+        """Start the brokers and what they need, and create users and topics.
+
+        Raises:
+            LocalKafkaError: They do not start.
+        """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
         open_storage(self.data_dir, brokers=self.brokers, kafka=kafka, java=java)
@@ -234,6 +244,7 @@ class LocalKafka(LocalService, RunningKafka):
         self.create_missing(self._topics)
 
     def _end_processes(self) -> None:
+        """End the brokers and what they need."""
         self.close()
         nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
@@ -247,6 +258,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._site.stop()
 
     def _disown_processes(self) -> None:
+        """Let the processes outlive this one."""
         self.close()
         for node in self._nodes.values():
             node.disown()
@@ -288,16 +300,16 @@ class LocalKafka(LocalService, RunningKafka):
             node.thaw()
 
     def port(self, broker: int = 1) -> int:
-        """The port of one broker for clients."""
+        """Return the port of one broker for clients."""
         self._node(broker)
         return self._ports[broker].clients[self.security[0]]
 
     def pid(self, broker: int = 1) -> int | None:
-        """The process id of one broker, or None while it does not run."""
+        """Return the process id of one broker, or None while it does not run."""
         return self._node(broker).pid
 
     def log(self, broker: int = 1) -> str:
-        """All that one broker has logged."""
+        """Read all that one broker has logged."""
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:
@@ -311,6 +323,7 @@ class LocalKafka(LocalService, RunningKafka):
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
+        """Return a client of the cluster with a kind of login."""
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
@@ -321,11 +334,24 @@ class LocalKafka(LocalService, RunningKafka):
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
     def _node(self, broker: int) -> Broker:
+        """Return a broker by its number.
+
+        Raises:
+            LocalKafkaError: There is none.
+        """
         if broker not in self._nodes:
-            raise LocalKafkaError(f"There is no broker {broker}; there is {listing(map(str, self._nodes))}")
+            raise LocalKafkaError(f"There is no broker {broker}; the brokers are {listing(self._nodes)}")
         return self._nodes[broker]
 
     def _start_brokers(self, java: Path, kafka: KafkaJars) -> None:
+        """Start all brokers and wait until they serve.
+
+        If another process has taken a chosen port, try again with others.
+
+        Raises:
+            LocalKafkaError: They are not ready in time.
+            BrokerDiedError: A broker has ended.
+        """
         for attempt in range(3):
             self._ports = self._choose_ports()
             self._nodes = {node_id: self._configure(node_id, java, kafka) for node_id in self._ports}
@@ -343,11 +369,19 @@ class LocalKafka(LocalService, RunningKafka):
                 return
 
     def _choose_ports(self) -> dict[int, Ports]:
+        """Choose the ports of all brokers.
+
+        Raises:
+            LocalKafkaError: A declared port is in use, or none is free.
+        """
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
             if wanted is not None and not is_free(wanted):
-                raise LocalKafkaError(f"port={self._port}: port {wanted} on {HOST} is in use; name another, or none")
+                raise LocalKafkaError(
+                    f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "
+                    "free one"
+                )
             port = wanted if wanted is not None else free_port(taken)
             taken.add(port)
             return port
@@ -363,6 +397,7 @@ class LocalKafka(LocalService, RunningKafka):
         }
 
     def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
+        """Write the configuration of a broker, and return the broker, not yet started."""
         config = self.data_dir / f"server-{node_id}.properties"
         values = broker_properties(
             node_id,
@@ -387,7 +422,11 @@ class LocalKafka(LocalService, RunningKafka):
         )
 
     def _wait(self, node_ids: Sequence[int]) -> None:
-        """Wait until brokers serve: each answers a metadata request with itself and the leaders."""
+        """Wait until brokers serve: each answers a metadata request with itself and the leaders.
+
+        Raises:
+            LocalKafkaError: A broker is not ready in time; the message contains the end of its log.
+        """
         waiting = list(node_ids)
 
         def find_waiting(_: float) -> list[int]:
@@ -407,6 +446,7 @@ class LocalKafka(LocalService, RunningKafka):
         return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
+        """Return whether a broker knows the others, and all partitions have leaders."""
         port = self._ports[node_id].clients["plaintext"]
         try:
             metadata = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}).list_topics(timeout=2)
@@ -416,6 +456,7 @@ class LocalKafka(LocalService, RunningKafka):
         return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
 
     def _add_users(self) -> None:
+        """Store the users that brokers keep, and wait until they can log in."""
         stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
         if stored:
             store_users(self.through("plaintext"), self._users)
@@ -424,7 +465,11 @@ class LocalKafka(LocalService, RunningKafka):
                 self._wait_for_login(self.through(kind, user).client_properties, user)
 
     def _wait_for_login(self, settings: Mapping[str, str], user: str) -> None:
-        """Wait until the brokers accept the login of a user."""
+        """Wait until the brokers accept the login of a user.
+
+        Raises:
+            LocalKafkaError: They do not in time.
+        """
 
         def can_log_in(_: float) -> bool:
             try:
@@ -434,17 +479,25 @@ class LocalKafka(LocalService, RunningKafka):
             return True
 
         if not retry(can_log_in, bool, Deadline(self._timeout), pause=0.02):
-            raise LocalKafkaError(f"User {user!r} cannot log in {self._timeout:g} s after the start")
+            raise LocalKafkaError(
+                f"User {user!r} still cannot log in {self._timeout:g} s after the start; raise timeout= if this "
+                "machine is slow"
+            )
 
 
 def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
+    """Return the kinds of login, ``plaintext`` by default.
+
+    Raises:
+        LocalKafkaError: There is no such kind.
+    """
     kinds: tuple[Security, ...] = (security,) if isinstance(security, str) else tuple(security)
     for kind in kinds:
         if kind not in KINDS:
-            raise LocalKafkaError(f"security={kind!r} is not known{nearest(kind, KINDS)}; there is {listing(KINDS)}")
+            raise LocalKafkaError(f"security={kind!r} is not known{nearest(kind, KINDS)}; use one of {listing(KINDS)}")
     return kinds or ("plaintext",)
 
 
 def _ways(security: Sequence[Security]) -> tuple[Security, ...]:
-    """All ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
+    """Return all ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
     return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

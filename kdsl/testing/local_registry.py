@@ -107,7 +107,7 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """A client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
+        """Create a client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 
@@ -124,6 +124,11 @@ class LocalRegistry(LocalService):
             self._process.thaw()
 
     def _start_processes(self) -> None:
+        """Start the registry, and wait until it serves.
+
+        Raises:
+            LocalRegistryError: It does not start.
+        """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)
         if self._wanted is not None and not is_free(self._wanted):
@@ -137,11 +142,13 @@ class LocalRegistry(LocalService):
         self._process.wait_until(self._serves, self._timeout, LocalRegistryError)
 
     def _end_processes(self) -> None:
+        """End the registry."""
         if self._process is not None:
             self._process.kill()
             self._process = None
 
     def _disown_processes(self) -> None:
+        """Let the registry outlive this process."""
         if self._process is not None:
             self._process.disown()
             self._process = None
@@ -166,6 +173,11 @@ class LocalRegistry(LocalService):
         ]
 
     def _serves(self) -> bool:
+        """Return whether the registry answers; this also sets its compatibility.
+
+        Raises:
+            LocalRegistryError: It does not know the compatibility.
+        """
         try:
             if self._compatibility == "NONE":  # the default, which the registry does not accept as a setting
                 answer = httpx.get(f"{self.url}/subjects", timeout=10, trust_env=False)

@@ -16,7 +16,7 @@ _RANGE = range(16000, 32000)
 
 
 def free_port(taken: Collection[int] = ()) -> int:
-    """A port that could be opened a moment ago.
+    """Choose a port that could be opened a moment ago.
 
     Args:
         taken: Ports that are already assigned.
@@ -27,11 +27,14 @@ def free_port(taken: Collection[int] = ()) -> int:
     for port in random.sample(_RANGE, 200):
         if port not in taken and is_free(port):
             return port
-    raise LocalKafkaError(f"No free port between {_RANGE.start} and {_RANGE.stop} on {HOST}")
+    raise LocalKafkaError(
+        f"No free port between {_RANGE.start} and {_RANGE.stop} on {HOST}; end processes that listen there, or pass "
+        "port="
+    )
 
 
 def is_free(port: int) -> bool:
-    """Whether a server can open this port now."""
+    """Whether a server can open this port now; it is tried."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as Java's servers do
         try:
@@ -42,7 +45,7 @@ def is_free(port: int) -> bool:
 
 
 def answers(port: int) -> bool:
-    """Whether a server accepts connections on this port."""
+    """Whether a server accepts connections on this port; one is opened."""
     try:
         socket.create_connection((HOST, port), timeout=1).close()
     except OSError:

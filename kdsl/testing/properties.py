@@ -53,7 +53,7 @@ def broker_properties(
     overrides: Mapping[str, str],
     acls: bool = False,
 ) -> dict[str, str]:
-    """All properties of one broker.
+    """Compute all properties of one broker.
 
     Args:
         node_id: The broker, from 1.
@@ -113,13 +113,13 @@ def broker_properties(
 
 
 def controllers(nodes: Mapping[int, object]) -> Sequence[int]:
-    """The brokers that are also controllers: three, so that one may fail; of two brokers, only the first."""
+    """Choose the brokers that are also controllers: three, so that one may fail; of two brokers, only the first."""
     ordered = sorted(nodes)
     return ordered[:3] if len(ordered) >= 3 else ordered[:1]
 
 
 def check_overrides(overrides: Mapping[str, str]) -> None:
-    """Refuse broker properties that ``LocalKafka`` sets itself.
+    """Check that no broker property is set that ``LocalKafka`` sets itself.
 
     Raises:
         LocalKafkaError: There is such a property.

@@ -58,7 +58,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
-    """A Kafka that runs for the whole test run: ``kdsl_kafka.bootstrap_servers``, ``.produce(…)``, ``.read(…)``."""
+    """Run a Kafka for the whole test run: ``kdsl_kafka.bootstrap_servers``, ``.produce(…)``, ``.read(…)``.
+
+    It is the Kafka that an option, a setting or ``$KDSL_TEST_BOOTSTRAP`` names, or else a local one.
+    """
     from kdsl.testing.local_kafka import LocalKafka
     from kdsl.testing.running import RunningKafka
 
@@ -80,7 +83,7 @@ def kdsl_kafka(pytestconfig: pytest.Config) -> Iterator[RunningKafka]:
 
 @pytest.fixture
 def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iterator[MakeTopic]:
-    """Creates topics that no other test uses, and deletes them after the test: ``kdsl_topic(partitions=4)``."""
+    """Create topics that no other test uses, and delete them after the test: ``kdsl_topic(partitions=4)``."""
     from kdsl.testing.errors import LocalKafkaError
 
     topics: list[str] = []
@@ -106,7 +109,7 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="session")
 def kdsl_registry() -> Iterator[LocalRegistry]:
-    """A schema registry that runs for the whole test run: ``kdsl_registry.url``, ``.client()``."""
+    """Run a schema registry for the whole test run: ``kdsl_registry.url``, ``.client()``."""
     from kdsl.testing.local_registry import LocalRegistry
 
     with LocalRegistry() as registry:
@@ -115,7 +118,7 @@ def kdsl_registry() -> Iterator[LocalRegistry]:
 
 @pytest.fixture(scope="session")
 def kdsl_spark_cluster() -> Iterator[SparkCluster]:
-    """A Spark standalone cluster of two workers with a core each, for the whole test run."""
+    """Run a Spark standalone cluster of two workers with a core each, for the whole test run."""
     from kdsl.testing.spark_cluster import SparkCluster
 
     with SparkCluster() as cluster:

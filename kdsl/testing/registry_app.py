@@ -48,6 +48,7 @@ def find_registry(
 
 
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
+    """Fetch the registry's archive and unpack it into a folder."""
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
     draft = folder.with_name(f"{folder.name}.draft")
@@ -63,6 +64,11 @@ def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str
 
 
 def _find_runner(folder: Path) -> Path:
+    """Return the jar that runs the registry.
+
+    Raises:
+        LocalRegistryError: The folder has none.
+    """
     jars = sorted(folder.glob(_RUNNER))
     if not jars:
         raise LocalRegistryError(

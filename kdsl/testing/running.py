@@ -91,16 +91,16 @@ class RunningKafka:
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """All that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
+        """The settings that a confluent-kafka client needs to connect, ``bootstrap.servers`` included."""
         return {"bootstrap.servers": self.bootstrap_servers, **self._login}
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """What a declaration needs to log in, by Java's names: ``Cluster(kafka.bootstrap_servers, properties=…)``."""
+        """The properties of a login, by Java's names: ``Cluster(kafka.bootstrap_servers, properties=…)``."""
         return dict(self._java)
 
     def admin(self) -> AdminClient:
-        """An ``AdminClient``, made once."""
+        """Return an ``AdminClient``, created once."""
         if self._admin is None:
             self._admin = AdminClient({**self.client_properties, **_EAGER})
         return self._admin
@@ -177,7 +177,7 @@ class RunningKafka:
             _all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
-        """The id of a topic; a topic that is deleted and created again has another one.
+        """Ask for the id of a topic; a topic that is deleted and created again has another one.
 
         Raises:
             LocalKafkaError: There is no such topic.
@@ -187,7 +187,7 @@ class RunningKafka:
         return str(described.topic_id)
 
     def start_offsets(self, name: str) -> dict[int, int]:
-        """The offset of the first record of each partition.
+        """Ask for the offset of the first record of each partition.
 
         Raises:
             LocalKafkaError: There is no such topic.
@@ -195,7 +195,7 @@ class RunningKafka:
         return self._offsets(name, _EARLIEST)
 
     def end_offsets(self, name: str, *, committed: bool = False) -> dict[int, int]:
-        """The offset after the last record of each partition.
+        """Ask for the offset after the last record of each partition.
 
         Args:
             name: The topic.
@@ -254,7 +254,7 @@ class RunningKafka:
         return placed
 
     def read(self, topic: str, *, committed: bool = True) -> list[Message[bytes, bytes]]:
-        """All records that a topic holds now, by partition and offset.
+        """Read all records that a topic holds now, by partition and offset.
 
         Args:
             topic: The topic.
@@ -292,7 +292,10 @@ class RunningKafka:
                         raise LocalKafkaError(f"Topic {topic!r} cannot be read: {error.str()}")
                     last = time.monotonic()
                 if time.monotonic() - last > _SECONDS:
-                    raise LocalKafkaError(f"Topic {topic!r} cannot be read: no record arrived for {_SECONDS:g} s")
+                    raise LocalKafkaError(
+                        f"Topic {topic!r} cannot be read: no record arrived for {_SECONDS:g} s; check that its "
+                        "partitions have leaders"
+                    )
         finally:
             consumer.close()
         return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
@@ -303,6 +306,7 @@ class RunningKafka:
         self._producer = None
 
     def _writer(self) -> Producer:
+        """Return the producer, created at the first use."""
         if self._producer is None:
             self._producer = Producer(
                 {
@@ -318,6 +322,11 @@ class RunningKafka:
         return self._producer
 
     def _offsets(self, name: str, spec: OffsetSpec, *, committed: bool = False) -> dict[int, int]:
+        """Ask for an offset of each partition of a topic, again while partitions move.
+
+        Raises:
+            LocalKafkaError: There is no such topic, or the brokers do not answer.
+        """
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
@@ -338,6 +347,12 @@ class RunningKafka:
             return answer
 
     def _wait_for(self, name: str, partitions: int) -> None:
+        """Wait until the leaders of a topic's partitions serve.
+
+        Raises:
+            LocalKafkaError: They do not in time.
+        """
+
         def serves() -> bool:
             if self._leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
@@ -349,7 +364,7 @@ class RunningKafka:
         _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _leaders(self, name: str) -> int | None:
-        """How many partitions have a leader; None if there is no such topic."""
+        """Ask how many partitions have a leader; None if there is no such topic."""
         try:
             described = _only(self.admin().describe_topics(TopicCollection([name])))
         except KafkaException as error:
@@ -368,12 +383,22 @@ def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
 
 
 def _wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds.
+
+    Raises:
+        LocalKafkaError: It does not in time; ``what`` is the message.
+    """
     if not retry(lambda _: condition(), bool, Deadline(_SECONDS), pause=0.02):
         raise LocalKafkaError(f"{what} after {_SECONDS:g} s")
 
 
 @contextmanager
 def _convert_errors(what: str) -> Iterator[None]:
+    """Convert errors of the client inside a with statement.
+
+    Raises:
+        LocalKafkaError: There was one; ``what`` begins the message.
+    """
     try:
         yield
     except KafkaException as error:
@@ -387,5 +412,5 @@ def _text(error: KafkaException) -> str:
 
 
 def topic_list(topics: Mapping[str, int] | Iterable[str]) -> dict[str, int]:
-    """Topics with their numbers of partitions; a bare name has one."""
+    """Return topics with their numbers of partitions; a bare name has one."""
     return dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)

@@ -18,10 +18,10 @@ _ITERATIONS = 4096  # the minimum of Kafka
 
 
 def store_users(kafka: RunningKafka, users: Users) -> None:
-    """Allow users to log in with SCRAM-SHA-256 and SCRAM-SHA-512.
+    """Create or replace the SCRAM-SHA-256 and SCRAM-SHA-512 credentials of users, with which they can log in.
 
     Raises:
-        LocalKafkaError: The broker refuses.
+        LocalKafkaError: The broker refuses to store a credential.
     """
     admin = kafka.admin()
     for mechanism in (

@@ -40,9 +40,13 @@ class Site:
         self.users, self._folder = dict(users), folder
 
     def make_folder(self, name: str) -> Path:
-        """Create a folder for keys, which only this user may open."""
+        """Create a folder for keys, which only this user may open, and return it.
+
+        Raises:
+            LocalKafkaError: This Kafka has no folder for keys.
+        """
         if self._folder is None:
-            raise LocalKafkaError("this Kafka has no folder for keys")
+            raise LocalKafkaError("this Kafka has no folder for keys; pass folder=")
         path = self._folder / name
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         return path
@@ -107,7 +111,7 @@ class Site:
                 del self.__dict__[name]
 
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
-        """The system properties that the JVM of a broker or a client needs."""
+        """Return the system properties that the JVM of a broker or a client needs."""
         properties = {}
         if "kerberos" in kinds:
             properties["java.security.krb5.conf"] = str(self.realm.config)
@@ -143,7 +147,7 @@ class Kind:
 
 
 def jaas(module: str, **options: str) -> str:
-    """The text of ``sasl.jaas.config`` for one of Kafka's login modules."""
+    """Write ``sasl.jaas.config`` for one of Kafka's login modules."""
     return Login(MODULES[module], options).text()
 
 

@@ -55,6 +55,8 @@ class LocalService(ABC):
 
         Raises:
             KdslError: The service is not started.
+            LocalKafkaError: The service is not started, and has no folder yet; a Spark cluster raises
+                SparkClusterError.
         """
         if self._folder is None:
             name = type(self).__name__
@@ -170,8 +172,10 @@ class ServiceProcess:
         Args:
             ready: The condition.
             timeout: How long to wait, in seconds.
-            error: Creates the exception from a message: the process ended, or the timeout is over. The message contains
-                the end of the log.
+            error: Creates the exception from a message, which contains the end of the log.
+
+        Raises:
+            KdslError: The process ended, or the timeout is over; the exception that ``error`` created.
         """
 
         def check(_: float) -> bool:
@@ -210,7 +214,7 @@ class ServiceProcess:
             self._process = None
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the end of the process.
+        """Wait for the end of the process; if it does not end in time, nothing happens to it.
 
         Args:
             timeout: How long to wait, in seconds.
@@ -233,7 +237,7 @@ class ServiceProcess:
             self._process = None
 
     def tail(self, lines: int = 25) -> str:
-        """The last lines of the log; empty if there is no log."""
+        """Read the last lines of the log; empty if there is no log."""
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - 65536))

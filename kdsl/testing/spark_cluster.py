@@ -99,7 +99,7 @@ class SparkCluster(LocalService):
 
     @property
     def settings(self) -> dict[str, str]:
-        """All that a session needs to run on this cluster, as Spark's configuration.
+        """The settings that a session needs to run on this cluster, as Spark's configuration.
 
         Raises:
             SparkClusterError: It is not started.
@@ -117,7 +117,7 @@ class SparkCluster(LocalService):
         }
 
     def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
-        """A session's builder with `settings`, and more settings on top.
+        """Create a session's builder with `settings`, and more settings on top.
 
         Executors run the Python that ``PYSPARK_PYTHON`` names; if it is not set, it is set to this one, and
         ``SPARK_LOCAL_IP`` to the loopback address.
@@ -138,6 +138,11 @@ class SparkCluster(LocalService):
         return self.data_dir
 
     def _start_processes(self) -> None:
+        """Start the master and the workers, and wait until they are registered.
+
+        Raises:
+            SparkClusterError: They do not start.
+        """
         find_java()
         self._port = free_port()
         self._spawn(0, "org.apache.spark.deploy.master.Master", "--port", str(self._port))
@@ -148,6 +153,7 @@ class SparkCluster(LocalService):
             self._wait(worker, "Successfully registered with master")
 
     def _end_processes(self) -> None:
+        """End the workers and the master."""
         if self._watchdog is not None:
             self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
@@ -155,12 +161,13 @@ class SparkCluster(LocalService):
         self._processes = {}
 
     def _disown_processes(self) -> None:
+        """Let the processes outlive this one."""
         for process in self._processes.values():
             process.disown()
         self._processes = {}
 
     def executors(self) -> list[Executor]:
-        """The executors that run now, of all applications.
+        """List the executors that run now, of all applications.
 
         Raises:
             SparkClusterError: It is not started.
@@ -190,10 +197,10 @@ class SparkCluster(LocalService):
         """
         running = self.executors()
         if not running:
-            raise SparkClusterError("no executor runs; they start with the first session")
+            raise SparkClusterError("no executor runs; start a session first, which starts the executors")
         chosen = executor or running[0]
         if chosen not in running:
-            raise SparkClusterError(f"{chosen} does not run any more")
+            raise SparkClusterError(f"{chosen} does not run any more; choose one of executors()")
         os.kill(chosen.pid, signal.SIGKILL)
         return chosen
 
@@ -202,6 +209,9 @@ class SparkCluster(LocalService):
 
         Args:
             worker: Which one, from 1.
+
+        Raises:
+            SparkClusterError: There is no such worker.
         """
         process = self._processes.get(worker)
         if worker < 1 or process is None:
@@ -218,18 +228,22 @@ class SparkCluster(LocalService):
             SparkClusterError: It runs already, ended again, or took too long.
         """
         if worker not in self._processes or self._processes[worker].running:
-            raise SparkClusterError(f"worker {worker} cannot be started: it runs, or there is none")
+            raise SparkClusterError(
+                f"worker {worker} cannot be started: it runs already, or there is none; workers are 1 to "
+                f"{self.workers}, and kill_worker() ends one"
+            )
         self._start_worker(worker)
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """All that the master (0) or a worker has logged."""
+        """Read all that the master (0) or a worker has logged."""
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:
         return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:
+        """Return the folders from which executors import."""
         import kdsl
         import kdsl_formats
 
@@ -238,6 +252,7 @@ class SparkCluster(LocalService):
         return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
+        """Start the process of a worker."""
         self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
@@ -246,6 +261,7 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
+        """Start the master (process 0) or a worker, with a log of its own."""
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent
@@ -266,5 +282,9 @@ class SparkCluster(LocalService):
         )
 
     def _wait(self, process: int, message: str) -> None:
-        """Wait until a process has logged a message."""
+        """Wait until a process has logged a message.
+
+        Raises:
+            SparkClusterError: The process ended, or did not log it in time.
+        """
         self._processes[process].wait_until(lambda: message in self.log(process), self._timeout, SparkClusterError)

@@ -76,11 +76,16 @@ def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) 
 
 
 def log_dir(data_dir: Path, node_id: int) -> Path:
-    """The folder that holds the partitions of one broker."""
+    """The path of the folder that holds the partitions of one broker."""
     return data_dir / f"node-{node_id}"
 
 
 def _read(note: Path) -> Cluster:
+    """Read the note about the cluster of a folder.
+
+    Raises:
+        LocalKafkaError: It is damaged.
+    """
     try:
         return cattrs.structure(json.loads(note.read_text(encoding="utf-8")), Cluster)
     except (ValueError, cattrs.BaseValidationError) as error:
@@ -88,7 +93,11 @@ def _read(note: Path) -> Cluster:
 
 
 def _template(kafka: KafkaJars, java: Path) -> Path:
-    """The output of Kafka's formatter without the identity, created once per installation."""
+    """Return the output of Kafka's formatter without the identity, created once per installation.
+
+    Raises:
+        LocalKafkaError: The formatter fails.
+    """
     template = kafka.folder / "formatted"
     if template.exists():
         return template
@@ -123,7 +132,7 @@ def _template(kafka: KafkaJars, java: Path) -> Path:
 
 
 def _new_id() -> str:
-    """A new id in Kafka's form; ids that start with '-' are skipped, because Kafka's tools read them as options."""
+    """Create an id in Kafka's form; ids that start with '-' are skipped, because Kafka's tools read them as options."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):

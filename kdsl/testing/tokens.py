@@ -49,7 +49,7 @@ class TokenService:
         self._server: ThreadingHTTPServer | None = None
 
     def write_keys(self, path: Path) -> Path:
-        """Write the public keys (JWKS) to a file."""
+        """Write the public keys (JWKS) to a file, and return its path."""
         numbers = self._key.public_key().public_numbers()
         key = {
             "kty": "RSA",
@@ -63,7 +63,7 @@ class TokenService:
         return path
 
     def token(self, subject: str) -> str:
-        """A signed token."""
+        """Create a signed token for a subject."""
         now = int(time.time())
         claims = {
             "iss": "kdsl",
@@ -79,17 +79,17 @@ class TokenService:
 
     @property
     def url(self) -> str:
-        """Where tokens are asked for."""
+        """The URL at which clients request tokens."""
         assert self._port
         return f"http://127.0.0.1:{self._port}/token"
 
     def start(self) -> None:
-        """Start serving."""
+        """Start the server in threads of this process; the port is chosen if none was given."""
         self._server = serve(self._answer, self._port)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:
-        """Stop serving."""
+        """Stop the server, and close its port."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()
@@ -127,11 +127,15 @@ class TokenService:
         serves = process.stdout.readline()
         process.stdout.close()
         if not serves:
-            raise LocalKafkaError(f"the identity provider cannot serve at {self.url} in its own process")
+            raise LocalKafkaError(
+                f"the identity provider cannot serve at {self.url} in its own process: it ended at once; check that "
+                "its port is free"
+            )
         process.returncode = 0  # it outlives this process, which does not wait for it
         return process.pid
 
     def _answer(self, request: TokenRequest) -> Granted | Refused:
+        """Answer a request for a token, and count the tokens."""
         if not request.secret or self._users.get(request.client) != request.secret:
             return Refused(401, "invalid_client")
         self.issued += 1

@@ -25,7 +25,11 @@ class Watchdog:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, remove: Path | None) -> None:
-        """Start watching; ``remove`` is a folder that is removed with the processes."""
+        """Start the process that kills the service's processes when this one ends, and removes a folder.
+
+        Args:
+            remove: The folder; None removes nothing.
+        """
         # It has its own session, so that neither Ctrl-C nor a signal to the owner's process group ends it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", str(Path(_watchdog.__file__)), self.mark, *([str(remove)] if remove else [])],
@@ -37,14 +41,15 @@ class Watchdog:
         _watching.add(self)  # otherwise the garbage collection of this object would look like the end of the owner
 
     def stop(self) -> None:
-        """End all processes that still run."""
+        """Let the watchdog kill all processes that still run and remove the folder, and wait for that."""
         self._finish(b"")
 
     def detach(self) -> None:
-        """Let the processes outlive this one."""
+        """End the watchdog; the service's processes outlive this one."""
         self._finish(b"live\n")
 
     def _finish(self, word: bytes) -> None:
+        """Send the last word to the watchdog's process, and wait for its end."""
         _watching.discard(self)
         process, self._process = self._process, None
         if process is not None:
@@ -59,6 +64,7 @@ class Watchdog:
 
 
 def _after_fork() -> None:
+    """Forget the watchdogs of the parent in a forked process."""
     for watchdog in list(_watching):
         watchdog._forget_in_child()  # noqa: SLF001
     _watching.clear()

@@ -113,7 +113,11 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
-    """Cast the members of rows to those of another row type."""
+    """Cast the members of rows to those of another row type.
+
+    Raises:
+        pa.ArrowTypeError: The other type lacks a member, or has a NOT NULL member that the rows lack.
+    """
     names, wanted = [f.name for f in rows.type], [f.name for f in kind]
     if names == wanted:
         return [cast_array(rows.field(i), f.type) for i, f in enumerate(kind)]

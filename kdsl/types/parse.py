@@ -93,7 +93,7 @@ class TypeReader:
         self._optional: list[str] = []
 
     def read(self, *, nullability: bool = True) -> t.DataType:
-        """The type at the cursor.
+        """Read the type at the cursor.
 
         Args:
             nullability: Whether ``NULL`` or ``NOT NULL`` may follow the type.
@@ -129,6 +129,7 @@ class TypeReader:
         return self.cursor.token
 
     def _take(self) -> Token:
+        """Take the next token, and forget what else would have been allowed."""
         self._optional.clear()
         return self.cursor.take()
 
@@ -145,7 +146,11 @@ class TypeReader:
             self._fail()
 
     def _fail(self, *expected: str, position: int | None = None) -> NoReturn:
-        """Report that the token at the cursor cannot be there, or what begins at a position inside of it."""
+        """Raise the error that the token at the cursor, or what begins at a position inside of it, cannot be there.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         position = self.token.start if position is None else position
         names = sorted({*self._optional, *expected})
         either = ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else names[0]
@@ -157,7 +162,11 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, position, length=len(word), expected=names)
 
     def _refuse_type(self) -> NoReturn:
-        """Report that no type begins at the cursor."""
+        """Raise the error that no type begins at the cursor.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         token = self.token
         word = token.text
         reason = ""
@@ -172,16 +181,26 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, token.start, length=len(word), expected=["a type"])
 
     def _refuse_depth(self) -> NoReturn:
+        """Raise the error for a type that is nested too deeply.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         length = self.cursor.previous.end - self._start
         raise TypeSyntaxError(f"it is nested more than {MAX_TYPE_DEPTH} deep", self.text, self._start, length=length)
 
     def _refuse_value(self, reason: str, token: Token) -> NoReturn:
+        """Raise the error for a token with a wrong value.
+
+        Raises:
+            TypeSyntaxError: Always.
+        """
         raise TypeSyntaxError(reason, self.text, token.start, length=len(token.text))
 
     # types
 
     def _type(self, level: int, *, nullability: bool = True) -> t.DataType:
-        """A type, its nullability, and ARRAY or MULTISET after it."""
+        """Read a type, its nullability, and ARRAY or MULTISET after it."""
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()
         kind = self._base(level)
@@ -200,6 +219,7 @@ class TypeReader:
         return kind
 
     def _nullability(self, kind: t.DataType) -> t.DataType:
+        """Read ``NULL`` or ``NOT NULL`` after a type, and return the type with it."""
         if self._accept("NOT"):
             self._expect("NULL")
             return kind.as_nullable(False)
@@ -207,7 +227,7 @@ class TypeReader:
         return kind
 
     def _base(self, level: int) -> t.DataType:
-        """A type without nullability."""
+        """Read a type without its nullability."""
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
             self._refuse_type()
@@ -242,7 +262,7 @@ class TypeReader:
         return _SIMPLE[name]
 
     def _numbers(self, most: int) -> list[Token]:
-        """The numbers in brackets, up to a maximum; none where there are no brackets."""
+        """Read the numbers in brackets, up to a maximum; none where there are no brackets."""
         if not self._accept("("):
             return []
         numbers: list[Token] = []
@@ -258,7 +278,19 @@ class TypeReader:
         return numbers
 
     def _value(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
-        """The number at an index, or the default where it is left out."""
+        """Return the number at an index, or the default where it is left out.
+
+        Args:
+            numbers: The numbers in brackets.
+            index: The index of the wanted number.
+            default: The default.
+            least: The smallest valid number.
+            most: The largest valid number.
+            what: The meaning of the number, for the error.
+
+        Raises:
+            TypeSyntaxError: The number is not in that range.
+        """
         if index >= len(numbers):
             return default
         token = numbers[index]
@@ -267,19 +299,20 @@ class TypeReader:
         return int(token.text)
 
     def _type_with_length(self, name: str) -> t.DataType:
-        """``CHAR(n)`` and the like; without a length VARCHAR is STRING, and VARBINARY is BYTES."""
+        """Read the length of ``CHAR(n)`` and the like; without a length VARCHAR is STRING, and VARBINARY is BYTES."""
         default = t.MAX_LENGTH if name.startswith("VAR") else 1
         length = self._value(self._numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
         kinds = {"CHAR": t.Char, "VARCHAR": t.VarChar, "BINARY": t.Binary, "VARBINARY": t.VarBinary}
         return kinds[name](length)
 
     def _decimal(self) -> t.DataType:
+        """Read precision and scale of a DECIMAL."""
         numbers = self._numbers(2)
         digits = self._value(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
         return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
 
     def _temporal(self, name: str) -> t.DataType:
-        """``TIME(p)``, ``TIMESTAMP(p)`` and ``TIMESTAMP_LTZ(p)``, also as SQL's standard spells their time zones."""
+        """Read the rest of ``TIME(p)``, ``TIMESTAMP(p)`` or ``TIMESTAMP_LTZ(p)``, also as SQL's standard spells it."""
         numbers, kind = self._numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
             self._expect("TIME")
@@ -293,7 +326,11 @@ class TypeReader:
         return {"TIME": t.Time, "TIMESTAMP": t.Timestamp, "TIMESTAMP_LTZ": t.TimestampLtz}[kind](precision)
 
     def _row(self, level: int) -> t.DataType:
-        """``ROW<name type, …>`` or ``ROW(name type, …)``."""
+        """Read the members of ``ROW<name type, …>`` or ``ROW(name type, …)``.
+
+        Raises:
+            TypeSyntaxError: A name occurs twice, or something other than a member comes next.
+        """
         close = ">" if self._accept("<") else ")"
         if close == ")":
             self._expect("(")
@@ -311,7 +348,7 @@ class TypeReader:
         return t.Row(tuple(field for _, field in fields))
 
     def _field(self, level: int) -> tuple[Token, t.Field]:
-        """A member of a row, with the token of its name."""
+        """Read a member of a row, and return it with the token of its name."""
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")
         token = self._take()

@@ -97,7 +97,7 @@ _NAMES = "__kdsl_member_names__"
 
 
 def member_names(cls: Any) -> Mapping[str, str]:
-    """The attributes of a class whose members have other names in the row, by these names.
+    """The attributes of a class whose members have other names in the row, each with that name.
 
     They are known as soon as a column type was read from the class.
     """
@@ -164,7 +164,7 @@ def sql_type(declared: SqlType) -> t.DataType:
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """An annotation without ``Annotated``, and the metadata of it; type aliases are resolved."""
+    """Remove ``Annotated`` from an annotation, and return the rest with its metadata; type aliases are resolved."""
     marks: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
@@ -213,6 +213,11 @@ class _AnnotationReader:
         self._inside: list[type] = []
 
     def read(self, annotation: Any, explicit: t.DataType | None = None) -> t.DataType:
+        """Read the column type of an annotation; see `column_type`.
+
+        Raises:
+            AnnotationError: It is not a column type, or the explicit one cannot store its values.
+        """
         annotation = self._evaluate_hint(annotation)
         base, marks = unwrap(annotation)
         base = self._evaluate_hint(base)
@@ -234,6 +239,11 @@ class _AnnotationReader:
         return explicit.as_nullable(False)
 
     def _check_explicit(self, base: Any, annotation: Any, explicit: t.DataType) -> None:
+        """Check that an explicit type can store values of the annotation.
+
+        Raises:
+            AnnotationError: It cannot.
+        """
         derived = self._derive(base, annotation)
         if not is_compatible(derived, explicit):
             message = f"values of {explicit.spelling} are not of type {_spell(base)}"
@@ -245,6 +255,11 @@ class _AnnotationReader:
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
+        """Derive the column type of a Python type.
+
+        Raises:
+            AnnotationError: There is none.
+        """
         origin, args = get_origin(base), get_args(base)
         if base in _LISTS or base in _MAPS:
             example = f"{base.__name__}[str]" if base in _LISTS else f"{base.__name__}[str, int]"
@@ -265,12 +280,22 @@ class _AnnotationReader:
         raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggestion(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
+        """Derive the type of a map's keys.
+
+        Raises:
+            AnnotationError: They may be None, or there is no type for them.
+        """
         kind = self.read(annotation)
         if kind.nullable:
             raise AnnotationError(f"the keys of {_spell(annotation)} may be None", "a key of a map is never NULL")
         return kind
 
     def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
+        """Return the type of the values of a ``Literal`` or ``Enum``.
+
+        Raises:
+            AnnotationError: They are neither all strings nor all integers.
+        """
         kinds = {type(value) for value in allowed}
         if kinds == {str}:
             return t.STRING
@@ -282,6 +307,12 @@ class _AnnotationReader:
         )
 
     def _read_row(self, cls: type, hints: Mapping[str, Any]) -> t.DataType:
+        """Derive the ROW of a class of fields; names that differ on the wire are stored on the class.
+
+        Raises:
+            AnnotationError: It contains itself, has no fields, two members of one name, or a member without a column
+                type.
+        """
         if cls in self._inside:
             raise AnnotationError(f"{cls.__name__} contains itself", "a row has a fixed depth; remove the inner one")
         if not hints:
@@ -304,7 +335,11 @@ class _AnnotationReader:
         return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
 
     def _wire_name(self, cls: type, name: str, hint: Any) -> str:
-        """The name that a member of a class has in the row."""
+        """The name that a member of a class has in the row.
+
+        Raises:
+            AnnotationError: The name is not a string, or the class is a TypedDict, which can have any name itself.
+        """
         _, marks = unwrap(self._evaluate_hint(hint))
         mark = next((m for m in marks if isinstance(m, Named)), None)
         if mark is None:
@@ -320,6 +355,11 @@ class _AnnotationReader:
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
+        """Derive the type of a member.
+
+        Raises:
+            AnnotationError: It has no annotation, or one that is not a column type; the message names the member.
+        """
         if hint is None:
             raise AnnotationError(f"{cls.__name__}.{name} has no annotation", "annotate each field")
         try:
@@ -347,11 +387,16 @@ def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
             raise AnnotationError(message, "import or define the name in the module of the class") from None
         except Exception as e:  # noqa: BLE001  # an annotation may be any expression
             message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
-            raise AnnotationError(message, "correct it") from None
+            raise AnnotationError(message, f"correct it; use {_USABLE}") from None
     return annotation
 
 
 def _no_names(text: str) -> Any:
+    """Raise the error for any name: the evaluation without a module.
+
+    Raises:
+        NameError: Always.
+    """
     raise NameError(f"name {text!r} is not defined", name=text)
 
 
@@ -410,6 +455,7 @@ def _python_spelling(kind: t.DataType) -> str:
 
 
 def _suggestion(base: Any) -> str:
+    """Return a hint at a similar type; empty if there is none."""
     name = getattr(base, "__name__", "")
     names = {p.__name__: p for p in SCALARS}
     return nearest(name, names) if name and name not in names else ""
@@ -430,6 +476,7 @@ def _spell(annotation: Any) -> str:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
+    """Yield an annotation and all its parts."""
     yield annotation
     for part in get_args(annotation):
         yield from _parts(part)

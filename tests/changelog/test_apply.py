@@ -272,7 +272,7 @@ def test_an_older_checkpoint_and_a_table_set_back_are_refused(
     ):
         source.run(target.target, tmp_path / "old")
     with pytest.raises(
-        ChangelogError, match=r"has no batch of the query of .* records that batch 2 was applied: it is another"
+        ChangelogError, match=r"has no batch of the query of .* records that batch 2 was applied: the target is another"
     ):
         source.run(memory(), tmp_path / "checkpoint")
     source.run(target.target, tmp_path / "checkpoint")
@@ -326,7 +326,9 @@ class TestDelta:
         target = delta(tmp_path / "users", schema_evolution=False)
         Changelog(changes(spark, ("+I", 1, "ann", 1)), keys=["id"]).apply_to(target)
         more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
-        with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'id', 'name'"):
+        with pytest.raises(
+            ChangelogError, match="the changelog has 'calls', but the table only has the columns 'id', 'name'"
+        ):
             Changelog(more, keys=["id"]).apply_to(target)
 
     def test_a_table_has_a_name_too(self, spark: SparkSession) -> None:
@@ -518,7 +520,7 @@ class TestJdbc:
     def test_columns_missing_from_the_table_are_reported(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = create_target("derby-merge", spark, tmp_path)
         more = changes(spark, ("+I", 2, "bob", 1)).withColumnRenamed("visits", "calls")
-        with pytest.raises(ChangelogError, match="has no column 'calls', which the changelog has; it has 'ID'"):
+        with pytest.raises(ChangelogError, match="the changelog has 'calls', but the table only has the columns 'ID'"):
             Changelog(more, keys=["id"]).apply_to(applied.target)
 
     def test_a_missing_table_is_reported_before_the_stream_starts(self, spark: SparkSession, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_messages_that_are_null_as_connect_writes_them_are_tombstones(kind: Topi
 @pytest.mark.parametrize(
     ("messages", "kind", "message"),
     [
-        ([b'{"a": 1}', b"x"], "json", "1 of 2 values are not JSON objects: 78"),
+        ([b'{"a": 1}', b"x"], "json", "1 of 2 values are not JSON objects; the first one begins with the bytes 78"),
         ([b"\xff"], "csv", "is not UTF-8"),
         ([b"\x00\x00\x00\x00\x01x"], "avro-confluent", "needs the schema registry"),
     ],

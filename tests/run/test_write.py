@@ -137,7 +137,8 @@ def test_a_null_in_a_column_declared_not_null_fails_the_write(
         write(df, plan, cluster)
 
     assert str(caught.value) == (
-        f"Orders: cannot write the record at topic {topic}: row 2 of the task: id is NULL, but declared NOT NULL"
+        f"Orders: cannot write the record at topic {topic}: row 2 of the task: id is NULL, but declared NOT NULL; "
+        "give it a value, or declare it nullable"
     )
     assert kdsl_kafka.read(topic) == []
 

@@ -187,7 +187,7 @@ class TestWhatCannotWork:
             LocalKafka(security="scramm")  # type: ignore[arg-type]
 
     def test_a_login_without_users(self) -> None:
-        with pytest.raises(LocalKafkaError, match="needs users="):
+        with pytest.raises(LocalKafkaError, match="needs a login, but users= is empty"):
             LocalKafka(security="scram", users={})
 
     def test_a_folder_of_something_else(self, tmp_path: Path) -> None:

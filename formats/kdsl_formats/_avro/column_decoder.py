@@ -46,6 +46,6 @@ class ColumnDecoder(ABC):
         return None if self.valid is None else bitmap(self.valid)
 
     def mark_fallback(self, cursor: Cursor, which: Mask) -> None:
-        """Leave the bodies of some elements to the fallback."""
+        """Mark the bodies of some elements for the fallback, which reads them again with the reference decoder."""
         if which.any():
             cursor.bodies.fallback[which if self.owner is None else self.owner[which]] = True

@@ -94,11 +94,12 @@ class _Unsupported(ColumnEncoder):
     """A column that needs the fallback for every row."""
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Mark all rows for the fallback; no element takes bytes."""
         fallback.add(np.ones(len(array), dtype=bool))
         return np.zeros(len(array), dtype=np.int64)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        pass
+        """Write nothing."""
 
 
 class _Nothing(ColumnEncoder):
@@ -108,10 +109,12 @@ class _Nothing(ColumnEncoder):
         self.number = number
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Return the bytes of NULL: one in a union, else none; rows with other values are marked for the fallback."""
         fallback.add(np.asarray(array.is_valid()))
         return np.full(len(array), 0 if self.number is None else 1)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the branch of NULL in a union, and move the positions after it."""
         if self.number is not None:
             out.data[at] = 2 * self.number
             at += 1
@@ -125,6 +128,10 @@ class _Optional(ColumnEncoder):
         self.which: npt.NDArray[np.intp] | None = None
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         if not array.null_count or self.null is None:
             self.which = None
             return self.inner.measure(array, fallback) + 1
@@ -134,6 +141,7 @@ class _Optional(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         if self.which is None:
             out.data[at] = self.branch
             at += 1
@@ -162,6 +170,10 @@ class _Choice(ColumnEncoder):
         self.chosen: list[npt.NDArray[np.intp]] = []
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
         count = np.sum(present, axis=0)
@@ -175,6 +187,7 @@ class _Choice(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         out.data[at] = 2 * (self.null or 0)
         for (_, column, branch), which in zip(self.members, self.chosen, strict=True):
             some = at[which]
@@ -192,6 +205,10 @@ class _Record(ColumnEncoder):
         self.fields = fields
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         size = np.zeros(len(array), dtype=np.int64)
         for name, column in self.fields:
@@ -199,6 +216,7 @@ class _Record(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         for _, column in self.fields:
             column.put(out, at)
 
@@ -213,6 +231,10 @@ class _Array(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner
@@ -232,6 +254,7 @@ class _Array(ColumnEncoder):
         return values.slice(int(first[0]), int(last[-1] - first[0])) if len(first) else values.slice(0, 0)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         empty = self.raw == 0
         put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -254,6 +277,7 @@ class _Map(_Array):
         super().__init__(_Record([("key", Texts()), ("value", inner)]))
 
     def take_elements(self, array: pa.Array, first: Integers, last: Integers, fallback: FallbackMask) -> pa.Array:
+        """Return the entries of the maps in Java's order; rows with repeated keys are marked for the fallback."""
         begin, size = (int(first[0]), int(last[-1] - first[0])) if len(first) else (0, 0)
         keys, values = array.keys.slice(begin, size), array.items.slice(begin, size)
         counts = last - first

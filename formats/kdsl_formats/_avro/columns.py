@@ -102,9 +102,11 @@ class _Unsupported(ColumnDecoder):
         self.kind = arrow_type(kind)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Mark all bodies for the fallback."""
         cursor.mark_all_fallback()
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Return NULLs."""
         return pa.nulls(self.count, self.kind)
 
 
@@ -115,9 +117,10 @@ class _Nothing(ColumnDecoder):
         self.kind = arrow_type(kind)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        pass
+        """Read nothing: NULL takes no bytes."""
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Return NULLs."""
         self.valid = np.zeros(self.count, dtype=bool)
         return pa.nulls(self.count, self.kind)
 
@@ -130,10 +133,15 @@ class _Wrapping(ColumnDecoder):
         self.unsupported = inner.unsupported
 
     def start(self, count: int, owner: Indices | None) -> None:
+        """Begin a batch; also for the inner columns."""
         super().start(count, owner)
         self.inner.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         self.inner.scan(cursor, slots)
 
 
@@ -145,6 +153,10 @@ class _Converted(_Wrapping):
         self.conversion = conversion
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array, and convert it to the column's type.
+
+        Values that cannot be converted are marked for the fallback.
+        """
         self.inner.valid = self.valid
         read = self.conversion.column(self.inner.build(cursor))
         self.mark_fallback(cursor, read.fallback)
@@ -175,6 +187,10 @@ class _Nullable(_Wrapping):
         self.failing = _branch_codes(failing)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         codes = cursor.take_branch_codes(self.types)
         has_value = codes == self.code
         if has_value.all():
@@ -191,6 +207,7 @@ class _Nullable(_Wrapping):
         self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         values = self.inner.build(cursor)
         self.valid = self.inner.valid
         return values
@@ -218,11 +235,16 @@ class _Several(ColumnDecoder):
         self.chosen: Indices = np.zeros(0, dtype=np.int64)
 
     def start(self, count: int, owner: Indices | None) -> None:
+        """Begin a batch; also for the inner columns."""
         super().start(count, owner)
         for part in self.parts:
             part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         codes = cursor.take_branch_codes(self.types)
         cursor.mark_fallback(self.failing[codes])
         part_indexes = self.part_of[codes]
@@ -235,6 +257,7 @@ class _Several(ColumnDecoder):
             cursor.at[which] = some.at
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         values = pa.concat_arrays([part.build(cursor) for part in self.parts])
         valid = self.chosen >= 0
         if self.valid is not None:
@@ -259,6 +282,7 @@ class _Member(_Wrapping):
         self.name, self.kind = name, arrow_type(row)
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of rows, in which one member has the value and the others are NULL."""
         values = self.inner.build(cursor)
         children = [values if f.name == self.name else pa.nulls(self.count, f.type) for f in self.kind]
         return pa.Array.from_buffers(self.kind, self.count, [self.bits()], children=children)
@@ -273,7 +297,7 @@ class _Repeated(ColumnDecoder):
         self.offsets = np.zeros(1, dtype=np.int32)
 
     def locate_elements(self, cursor: Cursor, slots: Slots) -> Cursor:
-        """The positions of all elements; moves the cursor after the values."""
+        """Store the offsets of all elements, move the cursor after the values, and return a cursor of the elements."""
         counts, positions = self.locate(cursor)
         self.offsets = np.zeros(self.count + 1, dtype=np.int32)
         if slots is None:
@@ -298,11 +322,16 @@ class _List(_Repeated):
         self.inner = inner
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         items = self.locate_elements(cursor, slots)
         self.inner.start(len(items), items.owner)
         self.inner.scan(items, None)
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         return pa.Array.from_buffers(self.kind, self.count, self.buffers(), children=[self.inner.build(cursor)])
 
 
@@ -315,12 +344,17 @@ class _Map(_Repeated):
         self.keys = Texts(Scalar("string", "string", t.VarChar(nullable=False)))
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         entries = self.locate_elements(cursor, slots)
         for column in (self.keys, self.inner):
             column.start(len(entries), entries.owner)
             column.scan(entries, None)
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the maps; bodies with a repeated key are marked for the fallback."""
         keys = self.keys.build(cursor)
         if keys.null_count:
             keys = keys.fill_null("")
@@ -352,11 +386,16 @@ class _Record(ColumnDecoder):
         self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
     def start(self, count: int, owner: Indices | None) -> None:
+        """Begin a batch; also for the inner columns."""
         super().start(count, owner)
         for column in self.columns.values():
             column.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         for step in self.steps:
             if isinstance(step, ColumnDecoder):
                 step.scan(cursor, slots)
@@ -366,6 +405,7 @@ class _Record(ColumnDecoder):
                 step(cursor)
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         children = [
             self.columns[name].build(cursor) if name in self.columns else pa.repeat(self.fixed[name], self.count)
             for name in self.names

@@ -55,9 +55,11 @@ class _TimeConversion(Conversion):
         self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
 
     def value(self, value: Any) -> Any:
+        """Convert a value."""
         return self.wire.from_string(value) if isinstance(value, str) else self.wire.from_long(value)
 
     def column(self, values: pa.Array) -> ReadColumn:
+        """Convert a column of values; also return which need the fallback."""
         return self.wire.read_strings(values) if pa.types.is_string(values.type) else self.wire.read_longs(values)
 
 
@@ -68,9 +70,11 @@ class _VariableScaleConversion(Conversion):
         self.kind = self.decimal = kind
 
     def value(self, value: Any) -> Decimal:
+        """Convert a value."""
         return values.decimal_of(value["value"], value["scale"], self.decimal)
 
     def column(self, values: pa.Array) -> ReadColumn:
+        """Convert a column of values; also return which need the fallback."""
         return columns.decimals_of_pairs(values.field(0), values.field(1), self.decimal, values)
 
 
@@ -81,9 +85,11 @@ class _StringConversion(Conversion):
         self.kind, self.wire = kind, Decimals(kind, "string")
 
     def value(self, value: Any) -> Decimal:
+        """Convert a value."""
         return self.wire.from_string(value)
 
     def column(self, values: pa.Array) -> ReadColumn:
+        """Convert a column of values; also return which need the fallback."""
         return self.wire.read_strings(values)
 
 
@@ -94,11 +100,13 @@ class _DoubleConversion(Conversion):
         self.kind, self.wire = kind, Decimals(kind, "double")
 
     def value(self, value: Any) -> Decimal:
+        """Convert a value."""
         if not math.isfinite(value):
             raise values.InfiniteError
         return self.wire.from_number(repr(value))
 
     def column(self, values: pa.Array) -> ReadColumn:
+        """Convert a column of values; also return which need the fallback."""
         return self.wire.read_numbers(pc.cast(values, pa.string()))
 
 

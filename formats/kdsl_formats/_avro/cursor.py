@@ -59,7 +59,7 @@ class Cursor:
         return len(self.at)
 
     def pick(self, which: Indices) -> Cursor:
-        """A cursor of some of the positions; it moves independently."""
+        """Return a new cursor at some of the positions, which moves independently."""
         return Cursor(self.bodies, self.at[which], which if self.owner is None else self.owner[which])
 
     def remaining(self) -> Integers:
@@ -69,12 +69,12 @@ class Cursor:
         return size
 
     def mark_fallback(self, which: Mask) -> None:
-        """Leave some bodies to the fallback."""
+        """Mark the bodies of some positions for the fallback, which reads them again with the reference decoder."""
         if which.any():
             self.bodies.fallback[which if self.owner is None else self.owner[which]] = True
 
     def mark_all_fallback(self) -> None:
-        """Leave all bodies of the cursor to the fallback."""
+        """Mark the bodies of all positions for the fallback."""
         self.bodies.fallback[slice(None) if self.owner is None else self.owner] = True
 
     def advance(self, size: Any) -> None:
@@ -83,21 +83,21 @@ class Cursor:
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 
     def take_bytes(self) -> Bytes:
-        """The byte at each position; moves by one byte."""
+        """Return the byte at each position, and move by one byte."""
         values = self.bodies.data[self.at]
         self.advance(1)
         return values
 
     def take_words(self, size: int) -> Words:
-        """Eight bytes at each position; moves by `size` bytes."""
+        """Return the eight bytes at each position as a number, and move by `size` bytes."""
         words = self.bodies.words[self.at]
         self.advance(size)
         return words
 
     def take_branch_codes(self, count: int) -> Bytes:
-        """The encoded branch index of a union at each position (twice the index); a larger index needs the fallback.
+        """Return the encoded branch index of a union at each position (twice the index), and move after it.
 
-        So does a two-byte index, which occurs only in unions of more than 64 types.
+        Bodies with a larger index are marked for the fallback.
         """
         codes = self.take_bytes()
         wrong = codes >= min(2 * count, 0x80)
@@ -106,7 +106,7 @@ class Cursor:
         return codes
 
     def take_longs(self) -> Integers:
-        """The 64-bit number at each position."""
+        """Return the 64-bit number at each position, and move after it."""
         raw, size, wrong = read_varints(self.bodies.data, self.bodies.words, self.at)
         if wrong is not None:
             self.mark_fallback(wrong)
@@ -114,7 +114,10 @@ class Cursor:
         return unzigzag(raw).view(np.int64)
 
     def take_ints(self) -> Integers:
-        """The 32-bit number at each position; a larger number needs the fallback."""
+        """Return the 32-bit number at each position, and move after it.
+
+        Bodies with a larger number are marked for the fallback.
+        """
         raw, size, _ = read_varints(self.bodies.data, self.bodies.words, self.at)
         if not isinstance(size, int):
             self.mark_fallback((raw > np.uint64(0xFFFFFFFF)) | (size > 5))
@@ -122,7 +125,10 @@ class Cursor:
         return unzigzag(raw).view(np.int64)
 
     def take_spans(self, *, size: int | None = None) -> tuple[Integers, Integers]:
-        """The first byte and the length of length-prefixed values; with a size, of unprefixed values of that length."""
+        """Return the first byte and the length of length-prefixed values, and move after them.
+
+        With a size, the values have no prefix and that length.
+        """
         length = self.take_longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
         wrong = (length < 0) | (length > self.remaining())
         if wrong.any():

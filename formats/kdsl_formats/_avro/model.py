@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from kdsl.errors import listing
 from kdsl.types.limits import MAX_DEPTH, MAX_TYPES
 
 _COMMENT = re.compile(r'("(?:[^"\\]|\\.)*")|/\*.*?\*/|//[^\n]*', re.DOTALL)
@@ -163,23 +164,38 @@ class _SchemaReader:
         return kind
 
     def _check_depth(self, depth: int, path: str) -> None:
-        """Raise an error if a type of this depth would be nested too deeply."""
+        """Check that a type of this depth is not nested too deeply.
+
+        Raises:
+            AvroTypeError: It is.
+        """
         if self._level - 1 + depth > MAX_DEPTH:
-            raise AvroTypeError(path, f"the schema is nested more than {MAX_DEPTH} levels deep")
+            raise AvroTypeError(
+                path, f"the schema is nested more than {MAX_DEPTH} levels deep, the most that kdsl reads; flatten it"
+            )
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set the size and depth of a type from the types inside it."""
+        """Set the size and depth of a type from the types inside it, and return the type.
+
+        Raises:
+            AvroTypeError: The type has too many types inside it.
+        """
         kind.members = 1 + sum(part.members for part in parts)
         kind.depth = 1 + max((part.depth for part in parts), default=0)
         if kind.members > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is used",
+                f"the schema has more than {MAX_TYPES:,} types, counting those inside a named type wherever it is "
+                "used; use a smaller schema with the fields that are needed",
             )
         return kind
 
     def _read_schema(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema by its JSON form: a name, an object or a list."""
+        """Read a schema by its JSON form: a name, an object or a list.
+
+        Raises:
+            AvroTypeError: It is not one of these, or the schema is invalid.
+        """
         if isinstance(schema, str):
             return self._resolve_name(schema, namespace, path)
         if isinstance(schema, Mapping):
@@ -189,7 +205,11 @@ class _SchemaReader:
         raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
     def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
-        """The type of a primitive name, or of a named type that was already defined."""
+        """Return the type of a primitive name, or of a named type that was already defined.
+
+        Raises:
+            AvroTypeError: There is no such type.
+        """
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
         full = name if "." in name or not namespace else f"{namespace}.{name}"
@@ -201,40 +221,57 @@ class _SchemaReader:
         return kind
 
     def _read_union(self, members: Sequence[Any], namespace: str, path: str) -> Type:
-        """Read a union; no type may occur twice in it."""
+        """Read a union.
+
+        Raises:
+            AvroTypeError: It contains a union, or a type twice.
+        """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
         for branch in branches:
             if branch.kind == "union":
-                raise AvroTypeError(path, "a union cannot contain a union")
+                raise AvroTypeError(
+                    path, "a union cannot contain a union; list the types of the inner one in the outer one"
+                )
             if branch.type_name in seen:
-                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice")
+                raise AvroTypeError(path, f"a union contains {branch.type_name!r} twice; remove one")
             seen.add(branch.type_name)
         return self._measure(Type("union", branches=branches), branches, path)
 
     def _read_object(self, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
-        """Read a schema that is a JSON object."""
+        """Read a schema that is a JSON object.
+
+        Raises:
+            AvroTypeError: It has no type, or its type needs a member that is missing.
+        """
         kind = schema.get("type")
         if not isinstance(kind, str):
             if kind is None:
-                raise AvroTypeError(path, f'a schema\'s object needs a "type"; this one has {sorted(schema)}')
+                raise AvroTypeError(
+                    path,
+                    f"a schema in a JSON object needs the member 'type', but this one has {listing(sorted(schema))}",
+                )
             return self.read(kind, namespace, path)
         if kind in ("record", "error", "enum", "fixed"):
             return self._read_definition("record" if kind == "error" else kind, schema, namespace, path)
         if kind in ("array", "map"):
             key = "items" if kind == "array" else "values"
             if key not in schema:
-                raise AvroTypeError(path, f"a schema of type {kind!r} needs {key!r}")
+                raise AvroTypeError(path, f"a schema of type {kind!r} needs the member {key!r}")
             inner = self.read(schema[key], namespace, f"{path}[]")
             return self._measure(Type(kind, inner=inner), [inner], path)
         inner = self._resolve_name(kind, namespace, path)
         return self._add_logical_type(inner, schema) if inner.kind in PRIMITIVES else inner
 
     def _read_definition(self, kind: str, schema: Mapping[str, Any], namespace: str, path: str) -> Type:
-        """Read the definition of a record, enum or fixed, and remember its name."""
+        """Read the definition of a record, enum or fixed, and remember its name.
+
+        Raises:
+            AvroTypeError: The name is missing or used before, or the symbols, default or size are invalid.
+        """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
-            raise AvroTypeError(path, f"a schema of type {kind!r} needs a name")
+            raise AvroTypeError(path, f"a schema of type {kind!r} needs the member 'name'")
         namespace_option = schema.get("namespace")
         if "." in name:
             namespace = name.rpartition(".")[0]
@@ -244,7 +281,7 @@ class _SchemaReader:
         _check_name(short, path)
         full = f"{namespace}.{short}" if namespace else short
         if full in self.names:
-            raise AvroTypeError(path, f"the name {full!r} is defined twice")
+            raise AvroTypeError(path, f"the name {full!r} is defined twice; define it once, and use its name elsewhere")
         doc = schema.get("doc")
         aliases = tuple(_full_name(a, namespace) for a in _read_strings(schema.get("aliases", ()), "aliases", path))
         definition = Type(kind, full, aliases, doc=doc if isinstance(doc, str) else None)
@@ -257,7 +294,7 @@ class _SchemaReader:
         elif kind == "enum":
             definition.symbols = _read_strings(schema.get("symbols"), "symbols", path)
             if len(set(definition.symbols)) < len(definition.symbols):
-                raise AvroTypeError(path, f"the enum {full!r} has a symbol twice")
+                raise AvroTypeError(path, f"the enum {full!r} has a symbol twice; remove one")
             default = schema.get("default")
             if default is not None and default not in definition.symbols:
                 raise AvroTypeError(path, f"the default {default!r} of the enum {full!r} is not one of its symbols")
@@ -271,7 +308,11 @@ class _SchemaReader:
         return definition
 
     def _read_fields(self, schema: Mapping[str, Any], namespace: str, path: str) -> Iterator[RecordField]:
-        """Read the fields of a record; their names must differ."""
+        """Read the fields of a record.
+
+        Raises:
+            AvroTypeError: It is not a list of fields with names and types, or a name occurs twice.
+        """
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
             raise AvroTypeError(path, 'a record needs a list of "fields"')
@@ -283,7 +324,7 @@ class _SchemaReader:
             inside = f"{path}.{name}" if path else name
             _check_name(name, inside)
             if name in seen:
-                raise AvroTypeError(path, f"a record has the field {name!r} twice")
+                raise AvroTypeError(path, f"a record has the field {name!r} twice; rename one")
             seen.add(name)
             doc = field.get("doc")
             yield RecordField(
@@ -295,7 +336,10 @@ class _SchemaReader:
             )
 
     def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
-        """Add the logical type of a schema to its type; one that does not fit is ignored, as Avro specifies."""
+        """Set the logical type of a type from its schema, and return the type.
+
+        A logical type that does not fit is ignored, as Avro specifies.
+        """
         connect = schema.get("connect.name")
         kind.connect = connect if isinstance(connect, str) else None
         logical = schema.get("logicalType")
@@ -311,7 +355,11 @@ class _SchemaReader:
 
 
 def _check_name(name: str, path: str) -> None:
-    """Raise an error for an invalid name."""
+    """Check that a name is valid in Avro.
+
+    Raises:
+        AvroTypeError: It is not.
+    """
     if not name or not is_name(name):
         raise AvroTypeError(
             path, f"{name!r} is not an Avro name: letters, digits and _ are allowed, but no digit at the start"
@@ -333,7 +381,11 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _read_strings(value: Any, what: str, path: str) -> tuple[str, ...]:
-    """A list of strings as a tuple; raises an error for anything else."""
+    """Check that a value is a list of strings, and return it as a tuple.
+
+    Raises:
+        AvroTypeError: It is anything else.
+    """
     if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(v, str) for v in value):
         raise AvroTypeError(path, f"{what!r} must be a list of strings, not {value!r}")
     return tuple(value)

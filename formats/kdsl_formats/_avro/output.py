@@ -29,17 +29,17 @@ class FallbackMask:
     owner: Indices | None = None
 
     def add(self, which: Mask) -> None:
-        """Leave the rows of some elements to the fallback."""
+        """Mark the rows of some elements for the fallback."""
         if which.any():
             self.rows[which if self.owner is None else self.owner[which]] = True
 
     def nulls(self, array: pa.Array) -> None:
-        """Leave the rows of NULL elements to the fallback."""
+        """Mark the rows of NULL elements for the fallback."""
         if array.null_count:
             self.add(np.asarray(array.is_null()))
 
     def pick(self, which: Indices) -> FallbackMask:
-        """The mask for some of the elements."""
+        """Return a view of the mask for some of the elements; it marks the same rows."""
         return FallbackMask(self.rows, which if self.owner is None else self.owner[which])
 
 
@@ -48,7 +48,10 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """The number of bytes of each element; marks rows that the column encoder cannot write."""
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that the column encoder cannot write are marked for the fallback.
+        """
 
     @abstractmethod
     def put(self, out: OutputBuffer, at: Integers) -> None:
@@ -74,7 +77,7 @@ def zigzag_varints(values: Integers) -> tuple[Words, Integers]:
 
 
 def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> None:
-    """Write measured varints at some positions, and move the positions after them."""
+    """Write measured varints to the buffer, and move the positions after them, in place."""
     longest = int(size.max()) if len(size) else 1
     if longest == 1:
         out.words[at] = raw
@@ -95,7 +98,7 @@ def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> 
 
 
 def put_spans(out: OutputBuffer, at: Integers, data: Bytes, begin: Integers, size: Integers) -> None:
-    """Copy spans of a buffer to some positions, and move the positions after them.
+    """Copy spans of another buffer to the buffer, and move the positions after them, in place.
 
     Args:
         out: The buffer to write to.

@@ -120,6 +120,7 @@ def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
 
     Raises:
         BodyError: The number has too many bytes, or the body ends.
+        BodyError: The bytes end before the number does, or it has more bits than allowed.
     """
     number = shift = 0
     for position in range(at, at + max_bytes):
@@ -140,24 +141,44 @@ def _read_int(body: bytes, at: int) -> tuple[int, int]:
 
 
 def _read_boolean(body: bytes, at: int) -> tuple[bool, int]:
+    """Read a boolean at an index; also return the index after it.
+
+    Raises:
+        BodyError: The message ends there.
+    """
     if at >= len(body):
         raise _end_error("a boolean")
     return body[at] == 1, at + 1
 
 
 def _read_float(body: bytes, at: int) -> tuple[float, int]:
+    """Read a float at an index; also return the index after it.
+
+    Raises:
+        BodyError: The message ends inside it.
+    """
     if at + 4 > len(body):
         raise _end_error("a float")
     return struct.unpack_from("<f", body, at)[0], at + 4
 
 
 def _read_double(body: bytes, at: int) -> tuple[float, int]:
+    """Read a double at an index; also return the index after it.
+
+    Raises:
+        BodyError: The message ends inside it.
+    """
     if at + 8 > len(body):
         raise _end_error("a double")
     return struct.unpack_from("<d", body, at)[0], at + 8
 
 
 def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
+    """Read bytes with their length before them at an index; also return the index after them.
+
+    Raises:
+        BodyError: The length is negative, or the message ends inside them.
+    """
     size, at = read_long(body, at)
     if size < 0:
         raise BodyError(f"a length is negative: {size}")
@@ -342,6 +363,9 @@ def _read_blocks(
         read_item: Reads an item at a position and returns the position after it.
         count_items: Called with the number of items in a block before they are read.
         whole: Whether a block that begins with its size is skipped as a whole.
+
+    Raises:
+        BodyError: A block does not end inside the message, or an element cannot be read.
     """
     while True:
         count, at = read_long(body, at)

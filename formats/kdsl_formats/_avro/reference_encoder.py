@@ -70,7 +70,11 @@ def wire_value(target: Value, value: Any) -> Any:
 
 
 def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
-    """The bytes of a decimal with the schema's scale."""
+    """The bytes of a decimal with the schema's scale.
+
+    Raises:
+        BodyError: The decimal has too many digits for the schema.
+    """
     try:
         number = int(value.scaleb(target.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
@@ -141,6 +145,11 @@ def writer_of(target: Target) -> WriteValue:
 
 
 def _write_null(value: Any, _body: bytearray) -> None:
+    """Write nothing, for NULL.
+
+    Raises:
+        BodyError: There is a value.
+    """
     if value is not None:
         raise BodyError("the schema has only null, but there is a value")
 

@@ -160,12 +160,17 @@ class _Resolver:
     _unfit: set[_Pair] = attrs.field(factory=set, init=False)
 
     def _count_pair(self, path: str) -> None:
-        """Count a pair of types; raises an error above the limit."""
+        """Count a pair of types that was compared.
+
+        Raises:
+            AvroTypeError: There are more than `MAX_TYPES`.
+        """
         self.pairs += 1
         if self.pairs > MAX_TYPES:
             raise AvroTypeError(
                 path,
-                f"the writer's schema and the table's have more than {MAX_TYPES:,} pairs of types to resolve",
+                f"the writer's schema and the table's have more than {MAX_TYPES:,} pairs of types to resolve; declare "
+                "fewer nested columns",
             )
 
     def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
@@ -242,7 +247,13 @@ class _Resolver:
         return next(promoted, None)
 
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for two records: fields are matched by name, missing ones get their defaults."""
+        """Resolve two records: match fields by name or alias, and give missing ones their defaults.
+
+        Return the step, which fails if one has none.
+
+        Raises:
+            AvroTypeError: The table's schema has no field for a column.
+        """
         row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
         columns = {f.name: f.type for f in row.fields}
@@ -274,7 +285,11 @@ class _Resolver:
         return Record(tuple(steps), constants, row)
 
     def _resolve_scalar(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for values without parts, with their unit or scale."""
+        """Return the step for values without parts, with their unit or scale.
+
+        Raises:
+            AvroTypeError: The column type does not match the schema.
+        """
         unit = scale = 0
         match column:
             case t.Decimal():
@@ -298,14 +313,22 @@ class _Resolver:
         return UNITS["millis"]
 
     def _convert_default(self, field: RecordField, column: t.DataType, path: str) -> Any:
-        """The default of a field as a value of its column; raises an error if it does not fit."""
+        """Convert the default of a field to a value of its column.
+
+        Raises:
+            AvroTypeError: It does not fit.
+        """
         try:
             return default_value(field.type, field.default, column, self)
         except (TypeError, ValueError, KeyError, AttributeError) as e:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
     def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether everything that a writer can write resolves to a column type, if that is known.
+        """Return whether everything that a writer can write resolves to a column type, if that is known.
+
+        Results are cached.
+
+        Results are cached.
 
         A pair of types that occurs again inside itself fits if the rest fits. Results from inside a pair that does not
         fit are discarded, because they may rely on that pair.
@@ -382,7 +405,11 @@ def default_of(field: RecordField, column: t.DataType) -> Any:
 
 
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
-    """The value in a column of a default in a schema's JSON."""
+    """Convert a default in a schema's JSON to a value of a column.
+
+    Raises:
+        ValueError: A member of the default has no value.
+    """
     if value is MISSING:
         raise ValueError("a member of it has neither a value nor a default")
     conversion = rules.conversion(kind, column)
@@ -427,10 +454,11 @@ def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver)
 
 
 def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.DataType]:
-    """The row type that represents a union, and the type of one of its members.
+    """Return the row type that represents a union, and the type of one of its members.
 
     Raises:
         AvroTypeError: The column is not such a row.
+        AvroTypeError: The column is not such a row type.
     """
     row = _require_type(column, t.Row, r, path)
     kind = next((f.type for f in row.fields if f.name == name), None)
@@ -479,7 +507,11 @@ def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal
 
 
 def _raise_out_of_range(value: int, kind: t.DataType) -> Any:
-    """Raise the error of a value beyond a type."""
+    """Raise the error of a value beyond a type.
+
+    Raises:
+        ValueError: Always.
+    """
     raise ValueError(f"{value} is out of the range of {kind.spelling}")
 
 
@@ -504,14 +536,22 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
 
 
 def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
-    """Return the column if it is of one of some types; otherwise raise an error."""
+    """Return the column if it is of one of some types.
+
+    Raises:
+        AvroTypeError: It is not.
+    """
     if not isinstance(column, wanted):
         raise _mismatch_error(column, r, path)
     return column
 
 
 def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
-    """Return the column if it is a map with string keys; otherwise raise an error."""
+    """Return the column if it is a map with string keys, or a multiset of strings.
+
+    Raises:
+        AvroTypeError: It is not.
+    """
     key = column.key if isinstance(column, t.Map) else column.element if isinstance(column, t.Multiset) else None
     if not isinstance(key, t.Char | t.VarChar) or not isinstance(column, t.Map | t.Multiset):
         raise _mismatch_error(column, r, path)

@@ -75,7 +75,7 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
 
 
 def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
-    """All reasons for which `avro_schema` would fail, with the column and the fix (rules F-11 and F-12)."""
+    """Report each reason for which `avro_schema` would fail, with the column and the fix (rules F-11 and F-12)."""
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if for_reading and refusal.code in _TIME_PROBLEMS:
             continue
@@ -225,7 +225,7 @@ class _Deriver:
                 return _SIMPLE[type(kind)]
 
     def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
-        """The schema of a row; only its name if it was derived before."""
+        """Derive the schema of a row; return only its name if it was derived before."""
         if name in self.records:
             return name
         outermost = not self.records
@@ -301,7 +301,11 @@ class _ColumnTypes:
         return t.Row(fields, nullable=null)
 
     def _type_without_null(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema that is not a union."""
+        """The column type of a schema that is not a union.
+
+        Raises:
+            AvroTypeError: A record contains itself, or a decimal has more digits than a column type can.
+        """
         meant = connect_column(kind) if self.connect else None
         if meant is not None:
             return meant
@@ -309,7 +313,9 @@ class _ColumnTypes:
             case "record":
                 if kind in around:
                     raise AvroTypeError(
-                        path, f"the record {kind.name!r} contains itself, but a column type cannot contain itself"
+                        path,
+                        f"the record {kind.name!r} contains itself, but a column type has a fixed depth; use a schema "
+                        "without the inner field, or take the message as BYTES with the format 'raw'",
                     )
                 return t.Row(
                     tuple(
@@ -328,7 +334,9 @@ class _ColumnTypes:
             case "bytes" | "fixed" if kind.logical == "decimal":
                 if kind.precision > t.MAX_DECIMAL:
                     raise AvroTypeError(
-                        path, f"a DECIMAL has at most {t.MAX_DECIMAL} digits, but this one has {kind.precision}"
+                        path,
+                        f"a DECIMAL has at most {t.MAX_DECIMAL} digits, but this one has {kind.precision}; use a "
+                        "smaller precision, or bytes without the logical type",
                     )
                 return t.Decimal(kind.precision, kind.scale)
             case "fixed":

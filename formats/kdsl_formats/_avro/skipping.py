@@ -65,7 +65,7 @@ class SkipperFactory:
         self.skippers: dict[Type, SkipValue | None] = {}
 
     def skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips a value of a type; see `skipper_of`."""
+        """Return the function that skips a value of a type, built once for each type; see `skipper_of`."""
         if kind not in self.skippers:
             self.skippers[kind] = None
             self.skippers[kind] = self._build_skipper(kind)
@@ -153,7 +153,10 @@ class SkipperFactory:
 
 
 def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
-    """The number of elements in the first block of each array or map; an empty one has no other block."""
+    """Read the number of elements in the first block of each array or map, and move the cursor after it.
+
+    An empty one has no other block.
+    """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)
     if sized.size:
@@ -175,7 +178,7 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
 
 
 def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
-    """The positions of all elements, located one after the other in each array."""
+    """Return the positions of all elements, located one after the other in each array; the cursor moves after them."""
     # Unknown positions are in the padding, which has only zeros.
     positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts
@@ -197,7 +200,10 @@ def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, key
 
 
 def _skip_end_marker(cursor: Cursor, counts: Integers) -> None:
-    """Move after the empty block that ends arrays with elements; another block needs the fallback."""
+    """Move after the empty block that ends arrays with elements.
+
+    Bodies with another block are marked for the fallback.
+    """
     some = np.flatnonzero(counts)
     if some.size:
         part = cursor.pick(some)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from kdsl.errors import listing
 from kdsl.types import model as t
 from kdsl_formats._avro.model import AvroTypeError, Type
 from kdsl_formats._avro.resolution import FILLS, UNITS, member
@@ -128,28 +129,44 @@ class _Planner:
         return Choice(tuple(members), null)
 
     def _plan_record(self, kind: Type, column: t.Row, path: str) -> Target:
-        """Plan how a row is written as a record, which must have the same fields."""
+        """Plan how a row is written as a record, which must have the same fields.
+
+        Raises:
+            AvroTypeError: The record lacks a field, or the row lacks a column.
+        """
         columns = {f.name: f.type for f in column.fields}
         unknown = columns.keys() - {f.name for f in kind.fields}
         if unknown:
-            raise AvroTypeError(path, f"the schema {kind.name!r} has no field for the columns {sorted(unknown)}")
+            raise AvroTypeError(
+                path,
+                f"the schema {kind.name!r} has no field for {listing(sorted(unknown))}; remove these columns, or add "
+                "the fields to the schema",
+            )
         fields = []
         for field in kind.fields:
             inside = f"{path}.{field.name}" if path else field.name
             if field.name not in columns:
                 raise AvroTypeError(
-                    inside, f"the schema {kind.name!r} has this field, and the table has no such column"
+                    inside, f"the schema {kind.name!r} has this field, and the table has no such column; declare it"
                 )
             fields.append((field.name, self.plan(field.type, columns[field.name], inside)))
         return RecordOf(tuple(fields))
 
     def _plan_value(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Plan how a value without parts is written."""
+        """Plan how a value without parts is written.
+
+        Raises:
+            AvroTypeError: The schema's type cannot hold the column's values.
+        """
         fits = kind.kind in FILLS.get(type(column), ())
         if kind.kind == "enum":
             fits = isinstance(column, t.Char | t.VarChar)
         if not fits or (isinstance(column, t.Decimal) and kind.logical != "decimal"):
-            raise AvroTypeError(path, f"the schema has {kind.type_name} here, which cannot hold {column.spelling}")
+            raise AvroTypeError(
+                path,
+                f"the schema has {kind.type_name} here, which cannot hold {column.spelling}; declare the column with "
+                "another type",
+            )
         unit = UNITS["millis"]
         if self.exact_units:
             unit = UNITS.get((kind.logical or "").rpartition("-")[2], unit)

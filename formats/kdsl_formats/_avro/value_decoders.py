@@ -27,6 +27,10 @@ class Numbers(ColumnDecoder):
         self.values: npt.NDArray[Any] = np.zeros(0)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         values = self._read_values(cursor)
         if slots is None:
             self.values = values.astype(self.dtype, copy=False)
@@ -70,6 +74,7 @@ class Numbers(ColumnDecoder):
                 return values
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         values = np.packbits(self.values, bitorder="little") if self.dtype == np.bool_ else self.values
         return pa.Array.from_buffers(self.kind, self.count, [self.bits(), pa.py_buffer(values)])
 
@@ -83,6 +88,10 @@ class Texts(ColumnDecoder):
         self.begin = self.length = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         begin, length = cursor.take_spans(size=self.size)
         if slots is None:
             self.begin, self.length = begin, length
@@ -91,6 +100,7 @@ class Texts(ColumnDecoder):
             self.begin[slots], self.length[slots] = begin, length
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         data = cursor.bodies.data
         array = self._slice_values(data, self.valid)
         wrong = find_invalid_utf8(array) if pa.types.is_string(self.kind) else None
@@ -119,6 +129,10 @@ class Decimals(ColumnDecoder):
         self.low = self.high = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)
         low, high = read_numbers(cursor.bodies.words, begin, length)
@@ -133,6 +147,7 @@ class Decimals(ColumnDecoder):
             self.valid[slots[lost]] = False
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         return decimal_array(self.kind, self.low, self.high, self.bits())
 
 
@@ -145,6 +160,10 @@ class Symbols(ColumnDecoder):
         self.indexes = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
+        """Read the values at the cursor, and move after them.
+
+        Bodies that cannot be read are marked for the fallback.
+        """
         indexes = cursor.take_ints()
         wrong = (indexes < 0) | (indexes >= len(self.known))
         indexes[wrong] = 0
@@ -157,6 +176,7 @@ class Symbols(ColumnDecoder):
             self.indexes[slots] = indexes
 
     def build(self, cursor: Cursor) -> pa.Array:
+        """Build the array of the values that were read."""
         if not len(self.symbols):
             return pa.nulls(self.count, pa.string())
         return self.symbols.take(pa.array(self.indexes, mask=None if self.valid is None else ~self.valid))

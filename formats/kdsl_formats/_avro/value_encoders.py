@@ -44,6 +44,10 @@ class Numbers(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
         match self.target.column:
@@ -59,6 +63,7 @@ class Numbers(ColumnEncoder):
         return self.size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         put_varints(out, at, self.raw, self.size)
 
 
@@ -69,6 +74,10 @@ class Floats(ColumnEncoder):
         self.word, self.size = np.zeros(0, dtype=np.uint64), 0
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
@@ -77,6 +86,7 @@ class Floats(ColumnEncoder):
         return np.full(len(array), self.size, dtype=np.int64)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         out.words[at] = self.word
         at += self.size
 
@@ -95,6 +105,10 @@ class Texts(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         begin, end = bounds(array)
         self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
@@ -106,6 +120,7 @@ class Texts(ColumnEncoder):
         return self.size + self.length
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         if self.fixed is None:
             put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -119,6 +134,10 @@ class Symbols(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         indexes = pc.index_in(array, value_set=self.symbols)
         fallback.nulls(indexes)
@@ -128,6 +147,7 @@ class Symbols(ColumnEncoder):
         return self.size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         put_varints(out, at, self.raw, self.size)
 
 
@@ -144,6 +164,10 @@ class Decimals(ColumnEncoder):
         self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
+        """Store the elements, and return the number of bytes of each.
+
+        Rows that cannot be written are marked for the fallback.
+        """
         fallback.nulls(array)
         halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
         self.low, self.high = halves[::2], halves[1::2]
@@ -159,7 +183,10 @@ class Decimals(ColumnEncoder):
         return np.full(len(array), self.fixed)
 
     def _rescale(self, fallback: FallbackMask) -> None:
-        """Convert the numbers to the schema's scale; numbers that would lose digits need the fallback."""
+        """Convert the stored numbers to the schema's scale.
+
+        Rows whose numbers would lose digits are marked for the fallback.
+        """
         factor = 10 ** min(abs(self.shift), _LONG_DIGITS)
         wrong = self.high != self.low >> 63
         if self.shift > 0:
@@ -174,6 +201,7 @@ class Decimals(ColumnEncoder):
         self.low, self.high = scaled, scaled >> 63
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
+        """Write the stored elements, and move the positions after them."""
         if self.fixed is None:
             out.data[at] = 2 * self.size
             at += 1

@@ -73,7 +73,7 @@ class RowOrder:
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
     def index(self, positions: Indices, count: int) -> Indices:
-        """The index of each row in a column whose first `count` values are followed by those read one by one."""
+        """Return the index of each row in a column whose first `count` values are followed by those read one by one."""
         return self.insert(positions, range(count, count + self._count))
 
 

@@ -56,7 +56,10 @@ def _join_groups(words: Words) -> Words:
 
 
 def _add_long_numbers(data: Bytes, positions: Integers, which: Any, numbers: Words, size: Integers) -> Mask:
-    """Add the ninth and tenth byte of the numbers that have them; returns which numbers have more."""
+    """Add the ninth and tenth byte to the numbers and sizes that have them, in place.
+
+    Return which numbers have more.
+    """
     ninth, tenth = data[positions[which] + 8], data[positions[which] + 9]
     is_ten = ninth >= 0x80
     numbers[which] |= (ninth & np.uint8(0x7F)).astype(np.uint64) << _U(56)
@@ -96,7 +99,7 @@ def spread_groups(numbers: Words) -> Words:
 
 
 def write_varints(target: Bytes, positions: Integers, numbers: Words, sizes: Integers) -> None:
-    """Write numbers to a buffer that has no padding after them."""
+    """Write numbers as varints to a buffer that has no padding after them."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest <= 1:
         target[positions] = numbers.astype(np.uint8)

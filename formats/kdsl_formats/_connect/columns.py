@@ -196,7 +196,7 @@ def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Dec
 def _of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
-    """Decimals of several scales, converted to the column's."""
+    """Return decimals of several scales, converted to the column's; ``low`` and ``high`` are changed in place."""
     fallback = fallback | np.asarray(scales.is_null())
     each = np.asarray(scales.fill_null(kind.scale))
     different = np.unique(each)

@@ -86,7 +86,10 @@ class SchemaCheckingDecoder:
         rest &= ~same_schema
 
     def _learn_schema(self, message: bytes) -> bytes | None:
-        """Remember the start of a message up to its payload, and return it; None if it has an unusual form."""
+        """Check the schema of a message, store the result for its start up to the payload, and return that start.
+
+        None if it has an unusual form.
+        """
         end = message.find(_BETWEEN)
         if end < 0 or not message.startswith(_BEFORE):
             return None

@@ -184,7 +184,7 @@ class _SchemaReader:
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a schema, whether it is optional or not."""
+        """Read the column type of a schema, whether it is optional or not; remarks are added to ``notes``."""
         kind, name = schema["type"], schema.get("name")
         if name == VARIABLE:
             self.notes.append(
@@ -219,7 +219,11 @@ class _SchemaReader:
                 return _COLUMNS[kind]
 
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a Decimal with these parameters."""
+        """Read the column type of a Decimal with these parameters; a precision that is cut to 38 is noted in ``notes``.
+
+        Raises:
+            ValueError: The scale is not one of a DECIMAL.
+        """
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:
             raise ValueError(scale)

@@ -73,7 +73,11 @@ def infinite_of(unit: int) -> tuple[int, int]:
 
 
 def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
-    """A decimal from its unscaled two's complement number, rounded half up to the column's scale."""
+    """A decimal from its unscaled two's complement number, rounded half up to the column's scale.
+
+    Raises:
+        ValueError: There are no bytes, or too many digits.
+    """
     if not unscaled:
         raise ValueError("a decimal of no bytes is not a number")
     if len(unscaled) > _MAX_BYTES or abs(scale) > _MAX_SCALE:
@@ -90,7 +94,11 @@ def to_unscaled(number: Decimal, scale: int) -> bytes:
 
 
 def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
-    """Round a number half up to a column's scale."""
+    """Round a number half up to a column's scale.
+
+    Raises:
+        ValueError: It has too many digits.
+    """
     number = number.quantize(Decimal(1).scaleb(-kind.scale), decimal.ROUND_HALF_UP, _EXACT)
     if number.copy_abs() >= 10 ** (kind.precision - kind.scale):  # abs would round
         raise ValueError("it has too many digits")
@@ -98,7 +106,12 @@ def round_to_type(number: Decimal, kind: t.Decimal) -> Decimal:
 
 
 def days_of_number(days: int) -> int:
-    """A date from a number of days."""
+    """Convert a number of days to days since 1970-01-01.
+
+    Raises:
+        InfiniteError: It stands for minus infinity.
+        ValueError: It is out of range.
+    """
     if days < FIRST_DAY:
         raise InfiniteError
     if days > LAST_DAY:
@@ -107,7 +120,12 @@ def days_of_number(days: int) -> int:
 
 
 def days_of_string(string: str) -> int:
-    """A date from an ISO string such as ``2017-09-15Z``."""
+    """Convert an ISO date such as ``2017-09-15Z`` to days since 1970-01-01.
+
+    Raises:
+        InfiniteError: It stands for an infinite date.
+        ValueError: It is not such a date.
+    """
     if string in INFINITE_TIMES or _INFINITE_DATE.fullmatch(string):
         raise InfiniteError
     match = _DATE.fullmatch(string)
@@ -117,7 +135,11 @@ def days_of_string(string: str) -> int:
 
 
 def time_of_number(number: int, unit: int, precision: int) -> int:
-    """A time of day from a number of units; the end of the day becomes midnight."""
+    """Convert a number of units to the nanoseconds of a time of day; the end of the day becomes midnight.
+
+    Raises:
+        ValueError: It is not within a day.
+    """
     nanos = number * unit
     if not 0 <= nanos <= temporal.NANOS_PER_DAY:
         raise ValueError("a TIME is between 00:00:00 and 24:00:00")
@@ -125,7 +147,11 @@ def time_of_number(number: int, unit: int, precision: int) -> int:
 
 
 def time_of_string(string: str, precision: int) -> int:
-    """A time of day from an ISO string such as ``04:05:11.789Z``; times of other zones are converted to UTC."""
+    """Convert an ISO time such as ``04:05:11.789Z`` to nanoseconds in UTC.
+
+    Raises:
+        ValueError: It is not such a time.
+    """
     match = _TIME.fullmatch(string)
     if match is None:
         raise ValueError("expected a time as 04:05:11.789Z")
@@ -138,7 +164,12 @@ def _truncate(nanos: int, precision: int) -> int:
 
 
 def timestamp_of_number(number: int, unit: int) -> int:
-    """A timestamp from a number of units; digits finer than microseconds are truncated."""
+    """Convert a number of units to microseconds since 1970-01-01; finer digits are truncated.
+
+    Raises:
+        InfiniteError: It stands for an infinite timestamp.
+        ValueError: It does not fit in 64 bits.
+    """
     if number in infinite_of(unit):
         raise InfiniteError
     micros = number * unit // 1_000
@@ -148,11 +179,15 @@ def timestamp_of_number(number: int, unit: int) -> int:
 
 
 def timestamp_of_string(string: str, *, zoned: bool) -> int:
-    """A timestamp from an ISO string such as ``2019-07-09T02:28:57.123456Z``; other zones are converted to UTC.
+    """Convert an ISO timestamp such as ``2019-07-09T02:28:57.123456Z`` to microseconds in UTC.
 
     Args:
         string: The string.
         zoned: Whether the zone is required.
+
+    Raises:
+        InfiniteError: It stands for an infinite timestamp.
+        ValueError: It is not such a timestamp, or does not fit in 64 bits.
     """
     if string in INFINITE_TIMES:
         raise InfiniteError
@@ -169,7 +204,11 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
 
 
 def _offset(zone: str | None) -> int:
-    """The offset of a zone from UTC in microseconds."""
+    """The offset of a zone from UTC in microseconds.
+
+    Raises:
+        ValueError: There is no such zone.
+    """
     if not zone or zone == "Z":
         return 0
     hours, minutes, seconds = (int(part) for part in f"{zone[1:]}:00".split(":")[:3])

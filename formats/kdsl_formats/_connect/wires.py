@@ -74,15 +74,27 @@ class Wire(ABC):
         self.expected = expected
 
     def from_string(self, string: str) -> Any:
-        """Read a value from a string."""
+        """Read a value from a string; a wire that can be a string overrides this.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def from_number(self, spelled: str) -> Any:
-        """Read a value from a number, as it is spelled in JSON."""
+        """Read a value from a number, as it is spelled in JSON; a wire that can be a number overrides this.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def from_object(self, members: Mapping[str, Any]) -> Any:
-        """Read a value from an object."""
+        """Read a value from an object; a wire that can be an object overrides this.
+
+        Raises:
+            ValueError: The object is not such a value.
+        """
         raise ValueError(f"expected {self.expected}")
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
@@ -126,11 +138,17 @@ class _NumberWire(Wire):
         """Read values from 64-bit or 32-bit numbers."""
 
     def from_number(self, spelled: str) -> Any:
+        """Read a value from a number, as it is spelled in JSON.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         if not _PLAIN_NUMBER.fullmatch(spelled):
             raise ValueError(f"expected {self.expected}")
         return self.from_long(numbers.parse_integer(spelled, 64))
 
     def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+        """Read values from numbers, as they are spelled in JSON; also return which need the fallback."""
         integers, fallback = reading.integers(spelled, pa.int64())
         read = self.read_longs(integers)
         return attrs.evolve(read, fallback=read.fallback | fallback) if fallback.any() else read
@@ -153,6 +171,11 @@ class Decimals(Wire):
         self.quoted = mode != "double"
 
     def from_string(self, string: str) -> Decimal:
+        """Read a value from a string.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         if self.mode != "precise":
             return self.from_number(string)
         try:
@@ -162,6 +185,11 @@ class Decimals(Wire):
         return values.decimal_of(unscaled, self.decimal.scale, self.decimal)
 
     def from_number(self, spelled: str) -> Decimal:
+        """Read a value from a number, as it is spelled in JSON.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         if spelled in values.INFINITE_NUMBERS:
             raise values.InfiniteError
         number = numbers.parse_decimal(spelled, self.decimal.precision, self.decimal.scale)
@@ -170,25 +198,34 @@ class Decimals(Wire):
         return number
 
     def from_object(self, members: Mapping[str, Any]) -> Decimal:
+        """Read a value from an object.
+
+        Raises:
+            ValueError: The object is not such a value.
+        """
         scale, value = members.get("scale"), members.get("value")
         if self.mode != "precise" or not isinstance(scale, str) or type(value) is not str:
             raise ValueError(f"expected {self.expected}")
         return values.decimal_of(parse_base64(value), numbers.parse_integer(scale, 32), self.decimal)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """Read values from strings; also return which need the fallback."""
         if self.mode == "precise":
             return columns.decimals_of_base64(strings, self.decimal)
         return columns.decimals_of_strings(strings, self.decimal)
 
     def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+        """Read values from numbers, as they are spelled in JSON; also return which need the fallback."""
         return columns.decimals_of_strings(spelled, self.decimal)
 
     def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
+        """Read values from objects, as they are spelled in JSON; also return which need the fallback."""
         if self.mode == "precise":
             return columns.decimals_of_objects(spelled, self.decimal)
         return super().read_objects(spelled)
 
     def write(self, value: Decimal) -> str:
+        """Write a value as JSON, without the quotes of a string."""
         if self.mode == "string":
             return numbers.format_decimal(value, plain=True)
         if self.mode == "double":
@@ -196,6 +233,7 @@ class Decimals(Wire):
         return base64.b64encode(values.to_unscaled(value, self.decimal.scale)).decode()
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
+        """Write a column as JSON values, without the quotes of strings."""
         if self.mode == "string":
             return writing.decimals(array, plain=True)
         if self.mode == "double":
@@ -215,23 +253,37 @@ class Dates(_NumberWire):
         self.iso = self.quoted = iso
 
     def from_long(self, number: int) -> int:
+        """Read a value from a number.
+
+        Raises:
+            ValueError: Dates are strings on this wire.
+        """
         if self.iso:
             raise ValueError(f"expected {self.expected}")
         return values.days_of_number(number)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
+        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
         return columns.all_fallback(array, self.type) if self.iso else columns.dates_of_numbers(array)
 
     def from_string(self, string: str) -> int:
+        """Read a value from a string.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """Read values from strings; also return which need the fallback."""
         return columns.dates_of_strings(strings) if self.iso else super().read_strings(strings)
 
     def write(self, value: int) -> str:
+        """Write a value as JSON, without the quotes of a string."""
         return f"{temporal.format_date(value)}Z" if self.iso else str(value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
+        """Write a column as JSON values, without the quotes of strings."""
         if not self.iso:
             return writing.integers(array.view(pa.int32()))
         return pc.binary_join_element_wise(writing.dates(array), "Z", "")
@@ -252,25 +304,39 @@ class Times(_NumberWire):
         self.quoted = unit is None
 
     def from_long(self, number: int) -> int:
+        """Read a value from a number.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
         return values.time_of_number(number, self.unit, self.time.precision)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
+        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
         if self.unit is None:
             return columns.all_fallback(array, self.type)
         return columns.times_of_numbers(array, self.unit, self.time)
 
     def from_string(self, string: str) -> int:
+        """Read a value from a string.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         return values.time_of_string(string, self.time.precision)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """Read values from strings; also return which need the fallback."""
         return columns.times_of_strings(strings, self.time)
 
     def write(self, value: int) -> str:
+        """Write a value as JSON, without the quotes of a string."""
         return f"{temporal.format_time(value)}Z" if self.unit is None else str(value // self.unit)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
+        """Write a column as JSON values, without the quotes of strings."""
         if self.unit is None:
             return pc.binary_join_element_wise(writing.times(array), "Z", "")
         return writing.integers(pc.divide(array.view(pa.int64()), self.unit))
@@ -296,26 +362,43 @@ class Timestamps(_NumberWire):
         self.quoted = self.zoned or unit is None
 
     def from_long(self, number: int) -> int:
+        """Read a value from a number.
+
+        Raises:
+            ValueError: The number is not such a value.
+        """
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_number(number, self.unit)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
+        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
         if self.unit is None:
             return columns.all_fallback(array, self.type)
         return columns.timestamps_of_numbers(array, self.unit, self.kind)
 
     def from_string(self, string: str) -> int:
+        """Read a value from a string.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         if self.unit is not None and not self.zoned:
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_string(string, zoned=self.zoned)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """Read values from strings; also return which need the fallback."""
         if self.unit is not None and not self.zoned:
             return super().read_strings(strings)
         return columns.timestamps_of_strings(strings, self.kind)
 
     def write(self, value: int) -> str:
+        """Write a value as JSON, without the quotes of a string.
+
+        Raises:
+            UnwritableError: The value cannot be represented on the wire.
+        """
         if self.quoted:
             return temporal.format_timestamp(value, "ISO-8601", zoned=True)
         if self.unit == NANOS and not -LONG <= value * 1_000 <= LONG:
@@ -326,12 +409,21 @@ class Timestamps(_NumberWire):
         return str(value * 1_000 if self.unit == NANOS else value // 1_000 if self.unit == MILLIS else value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
+        """Write a column as JSON values, without the quotes of strings.
+
+        Raises:
+            UnwritableError: A value cannot be represented on the wire.
+        """
         if self.quoted:
             return writing.timestamps(array.view(pa.timestamp("us", tz="UTC")), "ISO-8601")
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire."""
+        """Convert microseconds to the unit on the wire.
+
+        Raises:
+            UnwritableError: A timestamp is beyond the years that nanoseconds reach.
+        """
         if self.unit == NANOS:
             far = pc.or_(pc.greater(micros, LONG // 1_000), pc.less(micros, -(LONG // 1_000)))
             if pc.any(far).as_py():
@@ -351,6 +443,11 @@ class Binary(Wire):
         self.mode = mode
 
     def from_string(self, string: str) -> bytes:
+        """Read a value from a string.
+
+        Raises:
+            ValueError: The string is not such a value.
+        """
         if self.mode == "hex":
             if not _HEX.fullmatch(string):
                 raise ValueError(f"expected {self.expected}")
@@ -360,17 +457,20 @@ class Binary(Wire):
         return parse_base64(string)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+        """Read values from strings; also return which need the fallback."""
         if self.mode == "hex":
             return columns.bytes_of_hex(strings)
         return columns.bytes_of_base64(strings, url_safe=self.mode == "base64-url-safe")
 
     def write(self, value: bytes) -> str:
+        """Write a value as JSON, without the quotes of a string."""
         if self.mode == "hex":
             return value.hex()
         string = base64.b64encode(value).decode()
         return string.replace("+", "-").replace("/", "_") if self.mode == "base64-url-safe" else string
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
+        """Write a column as JSON values, without the quotes of strings."""
         if self.mode == "hex":
             return writing.hexadecimal(array)
         string = writing.base64(array)

@@ -75,7 +75,7 @@ class DebeziumFormat(PlaceholderFormat):
     )
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Check that a table with truncate='apply' keeps its rows."""
+        """Report a table with truncate='apply' that does not keep its rows."""
         yield from super().check_use(row, use, direction)
         if self.truncate == "apply" and direction == "read" and not use.keyed:
             message = (

@@ -118,10 +118,10 @@ class FramedReader:
         return (attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded), ids
 
     def _reader(self, schema_id: int) -> AvroDecoder | None:
-        """The decoder for a schema; None if its messages have no rows.
+        """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
-        An unusable schema is remembered, because the schema of an id never changes. A missing schema may be registered
-        later, so the client is asked each time; it remembers the answer for some seconds.
+        Raises:
+            _UnreadableError: The registry does not have the schema, or it does not match the table's.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -218,7 +218,7 @@ class FramedWriter:
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
-        """Encode rows.
+        """Encode rows; the first call finds or registers the schema in the registry.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema.

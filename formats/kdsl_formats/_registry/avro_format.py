@@ -66,7 +66,7 @@ class AvroRegistryFormat(RegistryFormat):
         return rows
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-11, F-12 and SR-6, and combinations of options that contradict each other."""
+        """Report columns that Avro lacks (rules F-11, F-12), a wrong 'schema' (SR-6) and contradicting options."""
         if self.schema is not None:
             yield from schema_problems(self.schema, self.envelope_row(row), self.title)
         else:
@@ -121,7 +121,10 @@ class _Decoder:
         self._extract_rows = chosen.row_extractor(row, use)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode an array of messages; schemas are fetched from the registry when they occur first.
+
+        See `kdsl.formats.Decoder`.
+        """
         chosen = self._format
         if self._reader is None:  # created late, because a plan can be built without a registry
             registry = chosen.require_registry(self._use)
@@ -151,7 +154,10 @@ class _Encoder:
         self._writer: FramedWriter | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; the first call finds or registers the schema in the registry.
+
+        See `kdsl.formats.Encoder`.
+        """
         chosen = self._format
         if self._writer is None:
             self._writer = FramedWriter(

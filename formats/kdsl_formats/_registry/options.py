@@ -161,12 +161,12 @@ class RegistryFormat(Format):
         return registry
 
     def check_registry(self, registry: Registry | None) -> Iterable[Problem]:
-        """Check rule SR-5, and the settings of the client."""
+        """Report a missing registry (rule SR-5), and wrong settings of its client."""
         resolved = self.registry(registry)
         return (self._no_registry(),) if resolved is None else registry_problems(resolved)
 
     def _no_registry(self) -> Problem:
-        """The problem of a format without a registry."""
+        """Create the problem of a format without a registry."""
         return Problem(
             NO_REGISTRY,
             f"{self.title} needs a schema registry: neither the format ('url') nor the cluster has one",
@@ -175,7 +175,7 @@ class RegistryFormat(Format):
         )
 
     def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Check rule SR-3: the subject of a sink is known."""
+        """Report a sink whose subject is unknown, because the table has several topics (rule SR-3)."""
         if direction == "write" and self.subject is None and self.names_subject_after("topic") and len(use.topics) != 1:
             topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
             yield Problem(
@@ -224,7 +224,7 @@ class RegistryFormat(Format):
         """
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
-        """Find combinations of options that contradict each other.
+        """Report options that contradict each other.
 
         Args:
             named: Whether the user sets the schema, and with it the record's name.

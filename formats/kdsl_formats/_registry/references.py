@@ -22,7 +22,9 @@ def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
         RegistryError: A schema that it refers to cannot be fetched.
     """
     if schema.kind != AVRO:
-        raise AvroTypeError("", f"it is a schema of the type {schema.kind}, not an Avro schema")
+        raise AvroTypeError(
+            "", f"it is a schema of the type {schema.kind}, not an Avro schema; read it with the format of its type"
+        )
     if not schema.references:
         return parse_schema(schema.text)  # type: ignore[no-any-return]
     definitions: dict[str, Any] = {}
@@ -47,7 +49,7 @@ def _full_name(name: str, namespace: str) -> str:
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Collect all named types that a schema defines, by their full names, each with an explicit namespace."""
+    """Add all named types of a schema to ``definitions``, by their full names, each with an explicit namespace."""
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -74,7 +76,7 @@ class _Inliner:
         self._defined: set[str] = set()
 
     def inline(self, schema: Any, namespace: str) -> Any:
-        """Insert definitions into a schema inside a namespace."""
+        """Return a schema inside a namespace with each definition inserted where it is used first."""
         if isinstance(schema, str):
             full = schema if schema in self._definitions else _full_name(schema, namespace)
             if full in self._definitions and full not in self._defined:

@@ -24,7 +24,7 @@ def parse_schema_option(text: str) -> Json:
 
 
 def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
-    """Find what is wrong with the option, for a table with these columns."""
+    """Report a 'schema' that is not an Avro record, or does not match the columns of the table."""
     try:
         schema_row = row_of(parse_schema_option(text))
     except AvroTypeError as e:

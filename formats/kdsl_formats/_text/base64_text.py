@@ -24,7 +24,11 @@ def parse_base64(text: str) -> bytes:
 
 
 def _read_groups(text: str) -> bytes:
-    """Decode groups of four letters, as Jackson does."""
+    """Decode groups of four letters, as Jackson does.
+
+    Raises:
+        ValueError: The string is not base64.
+    """
     parts, position = [], 0
     while match := _GROUP.match(text, position):
         parts.append(base64.b64decode(match[1]))

@@ -73,7 +73,7 @@ class Avro(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-11 and F-12, other unsupported types, and warn of timestamps that lose digits."""
+        """Report columns that Avro does not support (rules F-11 and F-12), and warn of timestamps that lose digits."""
         yield from avro_type_problems(row, self.legacy_timestamps)
         if self.legacy_timestamps or self.micros:
             return
@@ -120,7 +120,7 @@ def _microsecond_types(kind: t.DataType) -> Iterator[t.DataType]:
 
 
 def _lossy_problem(column: str, kind: t.DataType, direction: Direction) -> Problem:
-    """The warning of a timestamp that loses digits."""
+    """Create the warning of a timestamp that loses digits."""
     how = (
         "reads its number as milliseconds" if direction == "read" else "writes milliseconds, and drops the other digits"
     )

@@ -95,6 +95,11 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _read_boolean(value: Any) -> bool:
+    """Return a JSON boolean.
+
+    Raises:
+        BodyError: It is another value.
+    """
     if not isinstance(value, bool):
         raise _type_error("a boolean", value)
     return value
@@ -122,6 +127,11 @@ def _integer_reader(bits: int) -> ReadValue:
 
 
 def _read_float(value: Any) -> float:
+    """Return a JSON number as a float; NaN and infinities are strings.
+
+    Raises:
+        BodyError: It is another value.
+    """
     if isinstance(value, Integer | Fractional):
         return parse_double(value)
     if isinstance(value, str) and value in _NON_FINITE:
@@ -130,12 +140,22 @@ def _read_float(value: Any) -> float:
 
 
 def _read_string(value: Any) -> str:
+    """Return a JSON string; lone surrogates are replaced.
+
+    Raises:
+        BodyError: It is another value.
+    """
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
         raise _type_error("a string", value)
     return replace_surrogates(value)
 
 
 def _read_bytes(value: Any) -> bytes:
+    """Return the bytes of a JSON string, whose characters are their numbers.
+
+    Raises:
+        BodyError: It is another value, or has a character above U+00FF.
+    """
     if not isinstance(value, str) or isinstance(value, Integer | Fractional):
         raise _type_error("a string", value)
     try:

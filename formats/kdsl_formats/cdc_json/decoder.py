@@ -124,7 +124,10 @@ class ChangeDecoder:
         )
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
-        """Read some messages with the reference decoder: kind, values and metadata of each row."""
+        """Read some messages with the reference decoder: kind, values and metadata of each row.
+
+        Messages that empty the table are added to the truncates.
+        """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
             changes = self.reference.read_changes(message)

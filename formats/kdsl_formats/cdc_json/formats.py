@@ -62,7 +62,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-4 and CL-7."""
+        """Report maps whose keys are not strings (rule F-4), and a schema in messages that are written (CL-7)."""
         yield from super().check(row, direction)
         if direction == "write" and self.schema_include is True:
             yield Problem(
@@ -106,7 +106,7 @@ class CanalJson(ChangeJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-4 and F-13."""
+        """Report maps whose keys are not strings (rule F-4), and invalid regular expressions (F-13)."""
         yield from super().check(row, direction)
         if direction == "write":
             return

@@ -96,7 +96,11 @@ def metadata_type(field: MetadataField) -> pa.DataType:
 
 
 def _to_micros(value: int | str, unit: int) -> int:
-    """Convert a number, or its string, of a unit to microseconds."""
+    """Convert a number, or its string, of a unit to microseconds.
+
+    Raises:
+        ValueError: It is not a number, or does not fit in 64 bits.
+    """
     number = numbers.parse_integer(value, 64) if isinstance(value, str) else value
     if abs(number) > _LARGEST // unit:
         raise ValueError(f"{number} is too far away for a timestamp")
@@ -104,7 +108,11 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """Read a date and a time in UTC, separated by a blank or a ``T``; digits after microseconds are truncated."""
+    """Read a date and a time in UTC, separated by a blank or a ``T``; digits after microseconds are truncated.
+
+    Raises:
+        ValueError: The string has another form, or there is no such time.
+    """
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
         raise ValueError(f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000")

@@ -170,7 +170,13 @@ class ReferenceChangeDecoder:
         return changes_read
 
     def _read_document(self, message: bytes) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
-        """The rows of a message: the kind, values and metadata of each."""
+        """Return the rows of a message: the kind, values and metadata of each.
+
+        Members that the table does not declare are counted.
+
+        Raises:
+            FieldError: The message is not a change of the dialect.
+        """
         document = parse(message)
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
@@ -200,7 +206,11 @@ class ReferenceChangeDecoder:
             yield kind, row, metadata
 
     def _single_element(self, document: Any) -> Any:
-        """The document, or the only element of an array, which Flink accepts where it reads whole messages."""
+        """Return the document, or the only element of an array, which Flink accepts where it reads whole messages.
+
+        Raises:
+            FieldError: The array has no or several elements.
+        """
         if not isinstance(document, list) or self.dialect.images != "before and after":
             return document
         if len(document) != 1:
@@ -208,7 +218,11 @@ class ReferenceChangeDecoder:
         return document[0]
 
     def _is_included(self, document: Any, condition: Include) -> bool:
-        """Whether a message meets a condition; raises an error if it lacks the member."""
+        """Whether a message meets a condition.
+
+        Raises:
+            FieldError: It lacks the member of the condition.
+        """
         value = document.get(condition.member, _ABSENT) if isinstance(document, dict) else _ABSENT
         if value is _ABSENT:
             raise FieldError(f"there is no member {condition.member!r}, which must match a pattern")
@@ -225,7 +239,11 @@ class ReferenceChangeDecoder:
         return tuple(values)
 
     def _read_rows(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """The kind and values of each row of a change."""
+        """Return the kind and values of each row of a change.
+
+        Raises:
+            FieldError: The operation is unknown, or a TRUNCATE that is not allowed.
+        """
         dialect = self.dialect
         if operation in self.rules.skipped:
             return
@@ -246,7 +264,11 @@ class ReferenceChangeDecoder:
                 yield from self._rows_of_lists(operation, change, document)
 
     def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with a before- and an after-image."""
+        """Return the rows of a change with a before- and an after-image.
+
+        Raises:
+            FieldError: The before-image is missing.
+        """
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
             yield INSERT, _require(after, "after")
@@ -287,7 +309,11 @@ class ReferenceChangeDecoder:
             yield AFTER, after
 
     def _rows_of_lists(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with lists of rows and of their old values."""
+        """Return the rows of a change with lists of rows and of their old values.
+
+        Raises:
+            FieldError: The list of old values is shorter.
+        """
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update
         without_old = change["old"] is None and bool(self.rules.keyed)
@@ -305,14 +331,18 @@ _ABSENT = object()
 
 
 def _require(value: Any, member: str) -> Any:
-    """The value of a member; raises an error if it is null or absent."""
+    """Return the value of a member.
+
+    Raises:
+        FieldError: It is null or absent.
+    """
     if value is None:
         raise FieldError(f"the member {member!r} is null or absent")
     return value
 
 
 def _as_string(value: Any) -> str:
-    """A JSON value as a string to match with patterns; raises an error for objects and arrays."""
+    """Write a JSON value as a string to match with patterns; an object or array becomes an empty one."""
     match value:
         case Integer() | Fractional() | str():
             return str.__str__(value)

@@ -147,6 +147,7 @@ def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def _read_times(strings: pa.StringArray, precision: int) -> tuple[pa.Array, Mask]:
+    """Read times; digits beyond the precision are cut off. Also return which strings need the fallback."""
     values, fallback = reading.times(strings)
     unit = 10 ** (9 - min(precision, 3))
     nanos = np.asarray(values.view(pa.int64()).fill_null(0))

@@ -67,6 +67,7 @@ class CsvEncoder:
                 return _WRITERS[type(kind)]
 
     def _write_array(self, column: pa.ListArray, inner: Write) -> pa.StringArray:
+        """Write arrays: their elements with the array delimiter between them."""
         counts = np.asarray(pc.list_value_length(column).fill_null(0))
         offsets = np.zeros(len(counts) + 1, dtype=np.int32)
         np.cumsum(counts, out=offsets[1:])
@@ -75,6 +76,7 @@ class CsvEncoder:
         return _where(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
     def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
+        """Write a nested row: its members with the array delimiter between them."""
         if not members:
             return _where(column, pa.array([""] * len(column), pa.string()))
         strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]

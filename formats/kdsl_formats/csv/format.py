@@ -152,13 +152,16 @@ class Csv(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-5 and F-7 and the nesting of types; `problems` checks the values of the options (F-6)."""
+        """Report types that CSV does not support and the nesting of types (rules F-5 and F-7).
+
+        `problems` checks the values of the options (F-6).
+        """
         yield from self._quoting_problems()
         for field in row.fields:
             yield from _type_problems(field, direction)
 
     def _quoting_problems(self) -> Iterator[Problem]:
-        """Find options of quoting that contradict each other."""
+        """Report options of quoting that contradict each other."""
         if self.quote_character is not None and self.disable_quote_character is True:
             yield Problem(
                 "csv-quote",
@@ -213,7 +216,7 @@ class Csv(Format):
 
 
 def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
-    """Find column types that the format does not support."""
+    """Report column types that the format does not support."""
     where = Where(column=field.name)
     for kind in (field.type, *(() if isinstance(field.type, t.Map | t.Multiset) else t.children(field.type))):
         if isinstance(kind, t.Map | t.Multiset):

@@ -106,7 +106,11 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
 
 def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
-    """Skip values beyond the last column if the dialect allows them; otherwise raise an error."""
+    """Skip values beyond the last column.
+
+    Raises:
+        ValueError: The dialect does not allow them.
+    """
     extra = row.value()
     if dialect.ignore_extra:
         while row.more():
@@ -142,7 +146,7 @@ class _RowReader:
         self.position = position
 
     def more(self) -> bool:
-        """Skip the delimiter after a value; returns False at the end of the row."""
+        """Skip the delimiter after a value, and return True; return False at the end of the row."""
         if self.text.startswith(self.dialect.delimiter, self.position):
             self.position += 1
             return True
@@ -169,7 +173,11 @@ class _RowReader:
         return value_read.rstrip(BLANKS) if dialect.trim else value_read
 
     def _read_quoted(self, quote: str) -> str:
-        """Read a quoted value, and check that it ends correctly."""
+        """Read a quoted value, and check that it ends correctly.
+
+        Raises:
+            ValueError: The closing quote is missing, or something follows it.
+        """
         text, escape = self.text, self.dialect.escape
         self.position += 1
         value_read, start = "", self.position
@@ -192,7 +200,11 @@ class _RowReader:
         raise ValueError("a quoted value has no closing quote")
 
     def _read_escaped(self) -> str:
-        """Read an escape character and the character after it."""
+        """Read an escape character and the character after it.
+
+        Raises:
+            ValueError: The message ends with the escape character.
+        """
         self.position += 2
         if self.position > len(self.text):
             raise ValueError("the message ends with an escape character")
@@ -200,6 +212,7 @@ class _RowReader:
         return _UNESCAPED.get(c, c)
 
     def _skip_blanks(self) -> None:
+        """Move after blanks, up to a delimiter or the end of the line."""
         text, delimiter = self.text, self.dialect.delimiter
         while self.position < len(text) and text[self.position] <= " ":
             if text[self.position] == delimiter or text[self.position] in _BREAKS:
@@ -213,5 +226,10 @@ class _RowReader:
             self._fail(rest)
 
     def _fail(self, character: str) -> NoReturn:
+        """Raise the error for a character after a closing quote.
+
+        Raises:
+            ValueError: Always.
+        """
         expected = f"expected {self.dialect.delimiter!r} or the end of the line"
         raise ValueError(f"{character!r} follows a closing quote at character {self.position + 1}; {expected}")

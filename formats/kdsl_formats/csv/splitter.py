@@ -62,7 +62,7 @@ class Splitter:
         self._wide = tuple(dict.fromkeys(c for c in characters if c is not None and c > _LAST_ASCII))
 
     def _use_characters(self, stand_ins: Mapping[str, str]) -> None:
-        """Search for the dialect's characters, or for their stand-ins."""
+        """Set the characters to search for: the dialect's, or their stand-ins."""
         self.delimiter, self.quote, self.escape = (
             None if c is None else ord(stand_ins.get(c, c))
             for c in (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)

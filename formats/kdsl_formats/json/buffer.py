@@ -47,20 +47,23 @@ class Scratch:
         self._memory: dict[str, npt.NDArray[Any]] = {}
 
     def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """An uninitialized array of at least a size, which is valid until the same name is taken again."""
+        """Return an uninitialized array of at least a size, which is valid until the same name is taken again."""
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
             memory = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
         return memory
 
     def grow(self, name: str, memory: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-        """A larger copy of a taken array, with the same contents at its start."""
+        """Return a larger copy of a taken array, with the same contents at its start.
+
+        It replaces the array of that name.
+        """
         more = np.empty(2 * max(size, len(memory)), dtype=memory.dtype)
         more[: len(memory)] = memory
         return self._keep(name, more)
 
     def _keep(self, name: str, memory: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Keep memory for the next batch, unless it is very large."""
+        """Store memory for the next batch, unless it is very large, and return it."""
         self._memory.pop(name, None)
         if memory.nbytes <= _LARGEST_KEPT:
             self._memory[name] = memory
@@ -99,7 +102,10 @@ class MessageBuffer:
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """The buffer with the strings of some columns after the messages, and the spans of these strings."""
+        """Copy the strings of some columns into the space after the messages.
+
+        Return the bytes, and the spans of the strings of each column.
+        """
         text_spans, size = [], len(self.data)
         for column in columns:
             start, end = bounds(column)

@@ -56,7 +56,7 @@ class ColumnReader:
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
-        """The column of values, and which of them need the fallback."""
+        """Read the column of values, and mark which of them need the fallback; infinite values are counted."""
         spans, text, bare = values.spans, values.form == TEXT, values.form == BARE
         if bare.any():
             bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
@@ -87,7 +87,10 @@ class ColumnReader:
     def read_rows(
         self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Indices | None = None
     ) -> tuple[pa.Array, Mask]:
-        """A struct column of objects, and which of them need the fallback; objects that are not present are NULL."""
+        """Read a struct column of objects, and mark which of them need the fallback.
+
+        Objects that are not present are NULL.
+        """
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
             buffer, spans.pick(indexes), None if first is None else first[indexes]
@@ -110,7 +113,7 @@ class ColumnReader:
     def read_members(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> tuple[FoundMembers, list[pa.Array], Mask]:
-        """The members of objects, the column of each member, and which objects need the fallback."""
+        """Read the members of objects; return where they are, their columns, and which objects need the fallback."""
         found_members = self.finder.find(buffer, objects, first)
         fallback = np.zeros(len(objects), dtype=bool)
         fallback[found_members.fallback] = True
@@ -125,14 +128,17 @@ class ColumnReader:
         return found_members, columns, fallback
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
-        """Count infinite values inside values: for each part, the value that it belongs to and its count."""
+        """Add infinite values inside parts to the count of the value that each part belongs to."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts
 
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Read values in the form that Debezium and Kafka Connect write."""
+        """Read values in the form that Debezium and Kafka Connect write.
+
+        Return the column, and which values need the fallback.
+        """
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -171,12 +177,14 @@ class ColumnReader:
                 return reading.timestamps(strings, self.rules.standard, zoned=isinstance(self.kind, t.TimestampLtz))
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        """Read booleans; other values need the fallback."""
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        """Read integers, with or without quotes; return the column, and which values need the fallback."""
         strings = _slice_strings(buffer, spans, text | bare)
         values, fallback = reading.integers(strings, self.type)
         spelled = ~bare | are_numbers(buffer, spans, strings) if bare.any() else text
@@ -191,6 +199,7 @@ class ColumnReader:
         return values, fallback | (bare & ~spelled)
 
     def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        """Read fractions, with or without quotes; return the column, and which values need the fallback."""
         strings = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
             values, fallback = reading.decimals(strings, self.type)
@@ -207,6 +216,7 @@ class ColumnReader:
         return values, fallback
 
     def _read_strings(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
+        """Read strings; return the column, and which values need the fallback."""
         strings = _slice_strings(buffer, spans, text | bare)
         fallback = np.zeros(len(text), dtype=bool)
         indexes = np.flatnonzero(text & buffer.find_escaped(spans)) if buffer.backslashes.size else fallback[:0]
@@ -237,11 +247,16 @@ class ColumnReader:
         return good
 
     def _read_arrays(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        """Read arrays; return the column, and which values need the fallback."""
         parts = split_arrays(buffer, spans.pick(present))
         values, inner = self.inner[0].read(buffer, ValueSpans(parts.values, parts.form))
         return self._build_nested(parts, present, values, inner, self.inner[0])
 
     def _read_maps(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
+        """Read objects as maps.
+
+        Return the column, and which values need the fallback, such as those with repeated keys.
+        """
         parts = split_objects(buffer, spans.pick(present))
         assert parts.keys is not None
         keys, inner = self.inner[0].read(buffer, ValueSpans(parts.keys, np.full(len(parts.owner), TEXT, dtype=np.int8)))

@@ -83,6 +83,7 @@ class JsonDecoder:
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Decode messages with the fast lane, and those that need it with the reference decoder."""
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:

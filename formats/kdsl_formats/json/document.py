@@ -41,7 +41,11 @@ class Empty(ValueError):  # noqa: N818 - not always an error
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    """Raise the error of NaN and Infinity, which are not JSON."""
+    """Raise the error of NaN and Infinity, which are not JSON.
+
+    Raises:
+        ValueError: Always.
+    """
     raise ValueError(f"not JSON: {name} is not a JSON value")
 
 
@@ -80,7 +84,11 @@ def parse(message: bytes) -> Any:
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:
-    """Decode a message; also returns the problem of its encoding. Invalid bytes become surrogates."""
+    """Decode a message; also returns the problem of its encoding. Invalid bytes become surrogates.
+
+    Raises:
+        ValueError: The bytes are not valid in UTF-16 or UTF-32.
+    """
     encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _detect_encoding(message)
     data = message[skipped:]
     try:
@@ -108,7 +116,11 @@ def _detect_encoding(message: bytes) -> tuple[str, int]:
 
 
 def _check_depth(text: str, start: int) -> None:
-    """Raise an error if objects and arrays are nested deeper than `MAX_DEPTH`."""
+    """Check that objects and arrays are not nested deeper than `MAX_DEPTH`.
+
+    Raises:
+        ValueError: They are.
+    """
     depth, in_text, escaped = 0, False, False
     for c in text[start:]:
         if in_text:

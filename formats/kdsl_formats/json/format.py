@@ -63,7 +63,7 @@ class JsonFormat(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rule F-4; `problems` checks the values of the options (F-2, F-3)."""
+        """Report maps whose keys are not strings (rule F-4); `problems` checks the values of the options (F-2, F-3)."""
         yield from map_key_problems(row)
 
     def prunable(self) -> bool:
@@ -137,7 +137,7 @@ class ConnectJson(JsonFormat):
             yield attrs.evolve(self, decimal_handling_mode=decimals, time_precision_mode=times)  # type: ignore[misc]
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """The problems of the base class, and warnings of columns that lose digits on writing."""
+        """Report the problems of the base class, and warn of columns that lose digits on writing."""
         yield from super().check(row, direction)
         for field in row.fields if direction == "write" else ():
             yield from _lossy_types(field, self.modes)
@@ -182,7 +182,7 @@ def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
 
 
 def _lossy_problem(column: str, message: str, fix: str) -> Problem:
-    """The warning of a column that loses digits."""
+    """Create the warning of a column that loses digits."""
     return Problem(
         "json-digits", f"{message}, and loses its other digits", fix, Where(column=column), severity="warning"
     )
@@ -194,7 +194,7 @@ def _lower(mode: str | None) -> Any:
 
 
 def map_key_problems(row: t.Row) -> Iterator[Problem]:
-    """Find columns with maps whose keys are not strings, which JSON does not support (rule F-4)."""
+    """Report columns with maps whose keys are not strings, which JSON does not support (rule F-4)."""
     for field in row.fields:
         for kind in t.walk_types(field.type):
             match kind:
@@ -203,7 +203,7 @@ def map_key_problems(row: t.Row) -> Iterator[Problem]:
 
 
 def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
-    """The problem of a map whose keys are not strings."""
+    """Create the problem of a map whose keys are not strings."""
     inside = f" inside {field.type}" if kind != field.type else ""
     if isinstance(kind, t.Map):
         fix = f"use MAP<STRING, {kind.value}>, or ARRAY<ROW<`key` {kind.key}, `value` {kind.value}>>"
@@ -242,7 +242,10 @@ class Json(PlaceholderFormat, ConnectJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check rules F-1 and F-4; `problems` checks the values of the options (F-2, F-3)."""
+        """Report options that contradict each other (rule F-1) and maps whose keys are not strings (F-4).
+
+        `problems` checks the values of the options (F-2, F-3).
+        """
         if direction == "read" and self.fail_on_missing_field is True and self.ignore_parse_errors is True:
             yield Problem(
                 "json-missing-and-ignore",

@@ -71,7 +71,10 @@ class FrameFinder:
         self._frames: list[Frame] = []
 
     def find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[Frame, Mask] | None:
-        """The frame of nearly all present messages, and which of them have it; None if there is no such frame."""
+        """Find the frame of nearly all present messages, and which of them have it; None if there is no such frame.
+
+        Frames are remembered for the next batch.
+        """
         indexes = np.flatnonzero(present_messages)
         allowed = max(self._min_batch, len(indexes) // _RARE)
         if len(indexes) <= allowed:

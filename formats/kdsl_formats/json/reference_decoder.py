@@ -118,7 +118,11 @@ class ReferenceDecoder:
         return row
 
     def _read_rows(self, document: Any) -> list[dict[str, Any]]:
-        """The rows of a document, which may be an array of objects."""
+        """Return the rows of a document, which may be an array of objects.
+
+        Raises:
+            FieldError: It is neither an object nor an array of objects.
+        """
         if self.rules.payload:
             return self._payload_row(document)
         if isinstance(document, dict):
@@ -150,11 +154,17 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
+        """Convert an element of an array of rows.
+
+        Raises:
+            FieldError: It is not an object.
+        """
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         return self._convert_row(value)
 
     def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Convert an object to a row; its members that are not declared are counted."""
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
             self.undeclared.update(document.keys() - self._names)
@@ -288,6 +298,11 @@ class ReferenceDecoder:
                 return self._to_json(value)
 
     def _to_json(self, value: Any) -> str:
+        """Write a value as compact JSON, for a STRING column.
+
+        Raises:
+            FieldError: It has a number with too many digits.
+        """
         match value:
             case None:
                 return "null"
@@ -377,6 +392,7 @@ class ReferenceDecoder:
         return count
 
     def _row_converter(self, kind: t.Row) -> Convert:
+        """Return the function that converts objects to rows of a type."""
         members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
@@ -400,7 +416,11 @@ class ReferenceDecoder:
 
 
 def _require_string(value: str) -> str:
-    """Return a string; raises an error for a number."""
+    """Return a string.
+
+    Raises:
+        ValueError: It is a number.
+    """
     if type(value) is not str:
         raise ValueError("a number")
     return value
@@ -413,7 +433,11 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _parse_whole(value: str, bits: int) -> int:
-    """An integer from a string, or from a number whose fraction is truncated."""
+    """An integer from a string, or from a number whose fraction is truncated.
+
+    Raises:
+        ValueError: It is not an integer, or out of range.
+    """
     if type(value) is not Fractional:
         return numbers.parse_integer(numbers.trim(value), bits)
     number = numbers.parse_exact(value)

@@ -229,6 +229,7 @@ def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
 
 
 def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
+    """Replace values by None where the array is null."""
     if not array.null_count:
         return values
     return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

@@ -146,7 +146,10 @@ class MemberReader:
         return pa.concat_arrays([self._default_value(buffer, fallback), values]).take(pa.array(index))
 
     def _default_value(self, buffer: MessageBuffer, fallback: Mask) -> pa.Array:
-        """The value of an absent field, as an array with one element."""
+        """Return the value of an absent field, as an array with one element.
+
+        If it is not readable, all messages are marked for the fallback.
+        """
         member, field = self.member, self.field
         if self.inside is not None:
             empty_span = np.zeros(1, dtype=np.int64)

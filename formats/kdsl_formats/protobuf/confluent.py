@@ -51,7 +51,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check that a message that the options name has a field for each column, and that a sink knows its message."""
+        """Report columns without a field in the message that the options name, and a sink whose message is unknown."""
         if self._has_own_message:
             yield from super().check(row, direction)
         elif direction == "write" and not self.use_latest_version:
@@ -160,10 +160,10 @@ class _Decoder:
         )
 
     def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
-        """The decoder for the messages at a path of a schema.
+        """Return the decoder for the messages at a path of a schema, which is fetched from the registry once.
 
-        An unusable schema is remembered, because the schema of an id never changes. A missing schema may be registered
-        later, so the client is asked each time; it remembers the answer for some seconds.
+        Raises:
+            SchemaError: The registry does not have the schema, or it does not match the table.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -219,7 +219,10 @@ class _Encoder:
         self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows; the first call finds or registers the schema in the registry.
+
+        See `kdsl.formats.Encoder`.
+        """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
         if self._id_and_encoder is None:
@@ -232,7 +235,11 @@ class _Encoder:
         return Encoded(add_frames(schema_id, bodies), encoded.bad)
 
     def _prepare(self) -> tuple[int, bytes, ProtobufEncoder]:
-        """Find or register the schema; returns its id, the encoded path of the message, and an encoder."""
+        """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
+
+        Raises:
+            KdslError: The subject has no such message, or the message cannot hold the rows of the table.
+        """
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
 

@@ -24,7 +24,7 @@ def wire_of(field: FieldDescriptor) -> int:
 
 
 def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
-    """Leave the messages of wrong elements to the fallback; without owners, each message has one element."""
+    """Mark the messages of wrong elements for the fallback; without owners, each message has one element."""
     if owner is None:
         fallback |= wrong
     elif wrong.any():

@@ -129,7 +129,7 @@ class MessageFormat(Format):
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Check that the message can be found, and has a fitting field for each column."""
+        """Report a message that cannot be found, and columns without a fitting field."""
         if self.message_class_name is None:
             return
         try:
@@ -205,7 +205,11 @@ def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _find_schema(options: MessageFormat) -> Schema:
-    """The message that the options name, from the source that they name."""
+    """Load the message that the options name, from the source that they name.
+
+    Raises:
+        SchemaError: No or several options name a source, or it does not have the message.
+    """
     name = options.message_class_name
     if not isinstance(name, str):
         return schema_of_class(name)
@@ -233,7 +237,7 @@ def _find_schema(options: MessageFormat) -> Schema:
 
 
 def hide_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
-    """Options as strings, with a digest instead of descriptors."""
+    """Replace descriptors in options as strings with a digest, in place, and return the options."""
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"
     return texts

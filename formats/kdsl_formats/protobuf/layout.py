@@ -102,7 +102,7 @@ class Layout:
 
 
 def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
-    """Find why a row type cannot represent a message.
+    """Report why a row type cannot represent a message.
 
     Args:
         message: The message.
@@ -113,6 +113,7 @@ def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> 
 
 
 def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> Iterator[Problem]:
+    """Report columns that a message does not have or cannot represent, and required fields without a column."""
     known = message.fields_by_name
     for field in row.fields:
         path_to_field = f"{path}{field.name}"
@@ -138,6 +139,7 @@ def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool)
 def _field_problems(
     field: FieldDescriptor, kind: t.DataType, path_to_field: str, *, writing: bool
 ) -> Iterator[Problem]:
+    """Report why a column type cannot represent a field, repeated or not."""
     if is_map(field):
         entry = field.message_type
         if isinstance(kind, t.Map) and entry is not None:
@@ -159,7 +161,7 @@ def _field_problems(
 def _single_problems(
     field: FieldDescriptor, kind: t.DataType, path_to_field: str, *, writing: bool
 ) -> Iterator[Problem]:
-    """Find why a type cannot represent one value of a field."""
+    """Report why a type cannot represent one value of a field."""
     inner = field.message_type
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
@@ -199,7 +201,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
 
 
 def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
-    """The problem of a column type that cannot represent a field."""
+    """Create the problem of a column type that cannot represent a field."""
     spelled = field_type_name(field)
     if is_map(field):
         fix = "declare MAP<key, value>"
@@ -259,7 +261,11 @@ class _LayoutBuilder:
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
 
     def _copy(self, message: Descriptor, row: t.Row) -> str:
-        """Add a copy of a message with the fields of a row; returns its full name."""
+        """Add a copy of a message with the fields of a row; returns its full name.
+
+        Raises:
+            SchemaError: Messages in required fields are too many, or nested too deeply.
+        """
         original, container = self._originals[message.full_name]
         self._count += 1
         self._depth += 1

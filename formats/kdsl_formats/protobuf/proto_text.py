@@ -59,6 +59,7 @@ class _FileWriter:
         yield f"{indent}}}"
 
     def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        """Write the body of a message, line by line."""
         inside = {_join_name(scope, one.name): one for one in message.nested_type}
         declared = set()  # messages that a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
@@ -106,6 +107,7 @@ class _FileWriter:
     def _field(
         self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
     ) -> Iterator[str]:
+        """Write a field, line by line."""
         entry = inside.get(field.type_name)
         options = _field_options(field)
         shown = f" [{', '.join(options)}]" if options else ""
@@ -129,6 +131,7 @@ class _FileWriter:
         return "optional " if self._plain or field.proto3_optional else ""
 
     def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
+        """Write an enum, line by line."""
         yield f"{indent}enum {enum.name} {{"
         yield from (f"{indent}  option {option};" for option in _options(enum.options))
         for value in enum.value:

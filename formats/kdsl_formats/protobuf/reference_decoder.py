@@ -69,6 +69,11 @@ class ReferenceDecoder:
         return self._read_row(self._layout, parsed)
 
     def _read_row(self, layout: Layout, message: Message) -> dict[str, Any]:
+        """Convert a parsed message to a row.
+
+        Raises:
+            BadMessageError: A value cannot be represented.
+        """
         return {m.name: self._read_value(m, message) for m in layout.members}
 
     def _read_value(self, member: Member, message: Message) -> Any:
@@ -116,7 +121,11 @@ class ReferenceDecoder:
 
 
 def to_micros(seconds: int, nanos: int) -> int:
-    """Convert a Timestamp to microseconds; finer digits are truncated."""
+    """Convert a Timestamp to microseconds; finer digits are truncated.
+
+    Raises:
+        BadMessageError: It is out of range.
+    """
     micros = seconds * 1_000_000 + nanos // 1000
     if not 0 <= nanos < NANOS or not FIRST_INSTANT <= micros <= LAST_INSTANT:
         raise BadMessageError(f"the timestamp of {seconds} seconds and {nanos} nanoseconds is out of range")
@@ -139,7 +148,11 @@ def _convert_scalar(kind: t.DataType, value: Any) -> Any:
 
 
 def _convert_enum(member: Member, number: int) -> str | int:
-    """Convert an enum value to its name or number."""
+    """Convert an enum value to its name or number.
+
+    Raises:
+        BadMessageError: The column needs a number of the enum that is not known.
+    """
     known = member.names.get(number)
     if member.by_name:
         return UNRECOGNIZED if known is None else known
@@ -152,6 +165,11 @@ def _convert_enum(member: Member, number: int) -> str | int:
 
 
 def _to_json(value: Message) -> str:
+    """Write a message as compact JSON.
+
+    Raises:
+        BadMessageError: It cannot be written as JSON.
+    """
     try:
         return json.dumps(json_format.MessageToDict(value), ensure_ascii=False, separators=(",", ":"))
     except (json_format.Error, ValueError, TypeError) as e:

@@ -100,7 +100,11 @@ class ReferenceEncoder:
                         self._fill_message(part, inner, value)
 
     def _fill_message(self, member: Member, message: Any, value: Any) -> None:
-        """Set a nested message from a value."""
+        """Set a nested message from a value, in place.
+
+        Raises:
+            BadMessageError: The value is not JSON for the message, or a part of it is out of range.
+        """
         assert member.inside is not None
         match member.form:
             case "timestamp":
@@ -133,7 +137,11 @@ class ReferenceEncoder:
                 return 0
 
     def _convert_scalar(self, member: Member, value: Any) -> Any:
-        """Convert a value to Protobuf's form; raises an error if it is out of range."""
+        """Convert a value to Protobuf's form.
+
+        Raises:
+            BadMessageError: It is out of range.
+        """
         if member.form == "enum":
             return self._enum_number(member, value)
         if not is_unsigned(member):
@@ -148,7 +156,11 @@ class ReferenceEncoder:
         return value % (1 << bits)
 
     def _enum_number(self, member: Member, value: Any) -> int:
-        """The number of an enum value; an unknown value becomes the first one, or raises an error."""
+        """Return the number of an enum value; an unknown value becomes the first one.
+
+        Raises:
+            BadMessageError: It is unknown, and unknown values are errors.
+        """
         if member.by_name:
             if value in member.numbers:
                 return member.numbers[value]

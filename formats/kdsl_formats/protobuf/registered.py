@@ -142,7 +142,11 @@ def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference])
 
 
 def _check_kind(schema: RegisteredSchema) -> None:
-    """Raise an error for a schema of another language."""
+    """Check that a schema is one of Protobuf.
+
+    Raises:
+        SchemaError: It is of another language.
+    """
     if schema.kind != PROTOBUF:
         raise SchemaError(
             f"it is a schema of the kind {schema.kind}, not a Protobuf schema", "read it with its own format"

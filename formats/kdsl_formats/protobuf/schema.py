@@ -91,6 +91,11 @@ class _RowTypes:
         self._fields = 0
 
     def row_type(self, message: Descriptor, outer: tuple[str, ...]) -> t.Row:
+        """Derive the ROW of a message inside ``outer`` ones, and count its fields.
+
+        Raises:
+            SchemaError: There are too many fields, or they are nested too deeply.
+        """
         inside = (*outer, message.full_name)
         self._fields += len(message.fields)
         if self._fields > MAX_TYPES:
@@ -107,9 +112,11 @@ class _RowTypes:
         return t.Row(tuple(self._field(field, inside) for field in message.fields))
 
     def _field(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.Field:
+        """Derive the field of a row from a field of a message."""
         return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
 
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+        """Derive the column type of a field."""
         if is_map(field):
             entry = field.message_type
             assert entry is not None

@@ -84,7 +84,11 @@ def _descriptor(name: str, files: bytes) -> Descriptor:
 
 
 def schema_of_class(kind: Any) -> Schema:
-    """The schema of a generated message class."""
+    """The schema of a generated message class.
+
+    Raises:
+        SchemaError: It is not a class of Protobuf messages.
+    """
     descriptor = getattr(kind, "DESCRIPTOR", None)
     if not isinstance(descriptor, Descriptor):
         raise SchemaError(
@@ -155,6 +159,9 @@ def read_set(data: bytes, where: str) -> FileDescriptorSet:
     Args:
         data: The bytes.
         where: A description of the bytes, for the message.
+
+    Raises:
+        SchemaError: The bytes are not a descriptor set, or an empty one.
     """
     try:
         files = FileDescriptorSet.FromString(data)
@@ -170,7 +177,11 @@ def read_set(data: bytes, where: str) -> FileDescriptorSet:
 
 
 def read_set_text(text: str) -> FileDescriptorSet:
-    """Parse a FileDescriptorSet in base64."""
+    """Parse a FileDescriptorSet in base64.
+
+    Raises:
+        SchemaError: The string is not base64 of a descriptor set.
+    """
     try:
         return read_set(base64.b64decode(text, validate=True), "descriptor-set")
     except (binascii.Error, ValueError) as e:
@@ -178,7 +189,11 @@ def read_set_text(text: str) -> FileDescriptorSet:
 
 
 def read_file(path: str) -> bytes:
-    """The content of a file that an option names."""
+    """Read the file that an option names.
+
+    Raises:
+        SchemaError: The file cannot be read.
+    """
     try:
         return Path(path).read_bytes()
     except OSError as e:
@@ -222,7 +237,11 @@ def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = (
 
 
 def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile the content of a ``.proto`` file (see `compile_files`)."""
+    """Compile the content of a ``.proto`` file (see `compile_files`).
+
+    Raises:
+        SchemaError: There is no compiler, or it fails.
+    """
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)
         path.write_text(text, encoding="utf-8")
@@ -243,7 +262,11 @@ def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
 
 
 def _compiler() -> list[str]:
-    """The command of protoc or grpcio-tools; raises an error if neither is installed."""
+    """Return the command of protoc or grpcio-tools.
+
+    Raises:
+        SchemaError: Neither is installed.
+    """
     if find_spec("grpc_tools") is not None:
         return [sys.executable, "-m", "grpc_tools.protoc"]
     if (protoc := shutil.which("protoc")) is not None:
@@ -270,7 +293,11 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
 
 
 def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
-    """The files by name, with Google's own files added if they are missing."""
+    """Return the files by name, with Google's own files added if they are missing.
+
+    Raises:
+        SchemaError: A file that others import is missing.
+    """
     by_name = {file.name: file for file in files.file}
     missing = {name for file in files.file for name in file.dependency if name not in by_name}
     while missing:
@@ -292,7 +319,11 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
 
 
 def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
-    """The full name of a message, from its full name, its Java name, or its bare name."""
+    """Find the full name of a message by its full name, its Java name, or its bare name.
+
+    Raises:
+        SchemaError: There is no such message, or several have the bare name.
+    """
     own = [f for f in files if not f.name.startswith(_WELL_KNOWN)] or list(files)
     names = [full for file in own for full in message_names(file)]
     every = {full for file in files for full in message_names(file)}

@@ -112,7 +112,7 @@ class _Walk:
         return self._values, self._fallback
 
     def _is_tail(self) -> bool:
-        """Whether only few messages have fields left; these are left to the fallback."""
+        """Return whether only few messages have fields left; if so, these are marked for the fallback."""
         left = np.flatnonzero(self._tags != _END)
         if len(left) >= self._min_batch:
             return False
@@ -120,7 +120,7 @@ class _Walk:
         return True
 
     def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
-        """Read the values of one field, in the messages whose next tag is this field."""
+        """Read and store the values of one field in the messages whose next tag it is, and move after them."""
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
@@ -168,7 +168,10 @@ class _Walk:
         self._read_tags(which)
 
     def _note_seen(self, number: int, format_: FieldFormat, which: Integers | None) -> bool:
-        """Record that messages have a field; those that already had it, or another of its oneof, need the fallback."""
+        """Record that messages have a field.
+
+        Those that already had it, or another of its oneof, are marked for the fallback.
+        """
         if number in self._seen:
             self._mark_seen(self._seen[number], which)
             before = self._seen[number]
@@ -184,6 +187,7 @@ class _Walk:
         return True
 
     def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
+        """Add messages to those that have a field; None, which means all, if ``which`` is None."""
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
@@ -191,7 +195,7 @@ class _Walk:
         return noted
 
     def _mark_seen(self, seen: Mask | None, which: Integers | None) -> None:
-        """Leave messages that already had a field to the fallback."""
+        """Mark messages that already had a field for the fallback."""
         if seen is None:
             self._fallback[slice(None) if which is None else which] = True
         elif which is None:
@@ -200,7 +204,7 @@ class _Walk:
             self._fallback[which] |= seen[which]
 
     def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
-        """Leave some messages to the fallback; without a mask, all of `which`, which then end here."""
+        """Mark some messages for the fallback; without a mask, all of `which`, which then end here."""
         chosen = slice(None) if which is None else which
         if bad is None:
             self._fallback[chosen] = True
@@ -209,7 +213,10 @@ class _Walk:
             self._fallback[chosen] |= bad
 
     def _read_tags(self, which: Integers | None) -> None:
-        """Read the tags at the cursors."""
+        """Read the tags at the cursors, and move the cursors after them.
+
+        Messages with invalid tags are marked for the fallback.
+        """
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]
         numbers, size, _ = self._buffer.varints(cursor)

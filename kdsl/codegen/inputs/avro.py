@@ -47,10 +47,7 @@ _IMAGES = ("before", "after")
 
 @catch_recursion()
 def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format | None = None) -> TableDraft:
-    """A table of the records of an Avro schema.
-
-    An instant (``timestamp-millis``, …) is TIMESTAMP_LTZ, a wall-clock time (``local-timestamp-…``) TIMESTAMP: the
-    mapping of timestamps is not the legacy one, except for formats that have no other.
+    """Draft a table of the records of an Avro schema.
 
     Args:
         schema: The schema's JSON, a record.
@@ -129,7 +126,7 @@ def _record(kind: Type) -> Type | None:
 
 
 def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
-    """The names and docs of the records and enums inside a type."""
+    """Yield the names and docs of the records and enums inside a type."""
     match kind.kind:
         case "record" if isinstance(of, t.Row):
             if path:
@@ -156,7 +153,7 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
 
 
 def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Notes on the parts of a schema that a table cannot express."""
+    """Yield notes on the parts of a schema that a table cannot express."""
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:
@@ -178,7 +175,7 @@ def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
 
 
 def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
-    """Where a schema encodes messages differently from the schema that is derived from the columns."""
+    """Describe where a schema encodes messages differently from the schema that is derived from the columns."""
     try:
         derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
     except AvroTypeError as e:
@@ -187,6 +184,7 @@ def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
 
 
 def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
+    """Describe how a schema differs from the one that kdsl would derive from the table."""
     location = path or kind.short
     if kind.kind != derived.kind:
         yield f"{location} has the type {kind.kind}, but {derived.kind} would be derived"
@@ -209,7 +207,7 @@ def _has_micros(kind: t.DataType) -> bool:
 
 
 def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
-    """The default of a column or field, and a note if it must be omitted."""
+    """Return the default of a column or field, and a note if it must be omitted."""
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:

@@ -18,7 +18,7 @@ _NUMBERS: Mapping[int, Callable[[str], Any]] = {  # by the numbers of JDBC's typ
 
 
 def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
-    """The format of change data, and the rows inside.
+    """Detect the format of change data, and extract the rows inside.
 
     Args:
         objects: The messages.
@@ -35,7 +35,7 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
 
 
 def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """The rows of changes; empty if one of them is of another dialect."""
+    """Extract the rows of changes; none if one of the changes is of another dialect."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
@@ -50,6 +50,7 @@ def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
 
 
 def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
+    """Return the rows in a change, before and after it."""
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:
         case "before and after":
@@ -64,7 +65,7 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
 
 
 def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
-    """A row, and the row before the change; only the fields that changed are in ``old``."""
+    """Yield a row, and the row before the change; only the fields that changed are in ``old``."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):
@@ -72,12 +73,13 @@ def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
 
 
 def _parse_numbers(row: Object, types: Any) -> Object:
-    """A row of Canal, whose values are all strings, with numbers for the numeric columns of the database."""
+    """Convert a row of Canal, whose values are all strings, to one with numbers for the database's numeric columns."""
     kinds = types if isinstance(types, dict) else {}
     return {name: _parse_number(value, kinds.get(name)) for name, value in row.items()}
 
 
 def _parse_number(value: Any, kind: Any) -> Any:
+    """Convert a string to the number that its JDBC type says; return other values as they are."""
     read = _NUMBERS.get(kind) if isinstance(kind, int) else None
     if read is None or not isinstance(value, str):
         return value

@@ -40,7 +40,7 @@ class InlineSchema:
 
 
 def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
-    """The table that the schemas inside messages describe; None if a message has none.
+    """Read the table that the schemas inside messages describe; None if a message has none.
 
     Args:
         objects: The messages; the schema of the last one is used.
@@ -64,7 +64,10 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
 
 
 def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
-    """The rows in messages of Kafka Connect that have a schema and a payload; None if a message has another form."""
+    """Extract the rows from messages of Kafka Connect with a schema and a payload.
+
+    None if a message has another form.
+    """
     for one in objects:
         schema = one.get(_SCHEMA)
         if set(one) != {_SCHEMA, _PAYLOAD} or not (
@@ -91,7 +94,7 @@ def _format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
 
 
 def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
-    """Notes on columns that look like Debezium's decimals or times; only a schema would make it certain."""
+    """Yield notes on columns that look like Debezium's decimals or times; only a schema would make it certain."""
     decimals = [f.name for f in row.fields if isinstance(f.type, t.VarChar) and _are_digits(_values(rows, f.name))]
     if decimals:
         yield (
@@ -122,6 +125,7 @@ def describe_looks(rows: Sequence[Object], row: t.Row) -> Iterator[str]:
 
 
 def _values(rows: Iterable[Object], name: str) -> list[Any]:
+    """Return the values of a field, without nulls."""
     return [row[name] for row in rows if row.get(name) is not None]
 
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from kdsl.codegen.model import CodegenError, TableDraft
+from kdsl.errors import listing, nearest
 from kdsl.flink_sql.load import script_definitions
 
 
 def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
-    """The tables that a script declares.
+    """Draft the tables that a script declares.
 
     Args:
         file: The script.
@@ -21,9 +22,15 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
     """
     if not Path(file).is_file():
         raise CodegenError(f"there is no file {file!r}")
-    definitions = [d for d in script_definitions(Path(file)) if not names or d.name in names]
+    declared = script_definitions(Path(file))
+    definitions = [d for d in declared if not names or d.name in names]
+    if not declared:
+        raise CodegenError(f"{file!r} declares no table; write CREATE TABLE in it")
     if not definitions:
-        raise CodegenError(f"{file!r} declares no table" + (f" with the name {', '.join(names)}" if names else ""))
+        raise CodegenError(
+            f"{file!r} declares no table {listing(names)}{nearest(names[0], [d.name for d in declared])}; it declares "
+            f"{listing(d.name for d in declared)}"
+        )
     return [
         TableDraft(
             d, notes=tuple(f"{d.name}: {what} does not apply to a Kafka table and was omitted" for what in d.layout)

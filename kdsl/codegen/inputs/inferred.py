@@ -21,12 +21,7 @@ class Unknown(t.DataType):
 
 
 def infer_type(values: Iterable[Any]) -> t.DataType:
-    """The type of some JSON values, widened until it holds all of them.
-
-    Integers are BIGINT (beyond 64 bits DECIMAL(38, 0)), other numbers DOUBLE, objects ROW with the fields in the order
-    of their first occurrence; a field that some objects do not have is nullable. Values of different kinds are STRING,
-    with the JSON as a string.
-    """
+    """Infer the type of some JSON values, widened until it holds all of them."""
     return replace_unknown(_common_type(values))
 
 
@@ -56,7 +51,7 @@ def type_of(value: Any) -> t.DataType:
 
 
 def widen(a: t.DataType, b: t.DataType) -> t.DataType:
-    """A type that holds the values of both."""
+    """Find a type that holds the values of both types."""
     return _widen_non_null(a, b).as_nullable(a.nullable or b.nullable)
 
 
@@ -64,6 +59,7 @@ _NUMBERS = (t.BigInt, t.Decimal, t.Double)
 
 
 def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
+    """Return the type that holds the values of two types, which are not NULL."""
     match a, b:
         case Unknown(), _:
             return b
@@ -82,6 +78,7 @@ def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
 
 
 def _widen_rows(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:
+    """Return the row with the fields of both; a field of only one of them is nullable."""
     first, second = {f.name: f.type for f in a}, {f.name: f.type for f in b}
     fields = []
     for name in dict.fromkeys([*first, *second]):
@@ -92,7 +89,7 @@ def _widen_rows(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:
 
 
 def replace_unknown(kind: t.DataType) -> t.DataType:
-    """The type with STRING for everything unknown; an object that was always empty is a MAP of strings."""
+    """Replace everything unknown in a type by STRING; an object that was always empty becomes a MAP of strings."""
     match kind:
         case Unknown():
             return t.STRING

@@ -20,6 +20,7 @@ from kdsl.codegen.model import (
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.dsl.values import BadValueError, to_arrow
+from kdsl.errors import listing
 from kdsl.types import model as t
 from kdsl_formats.json import Json
 
@@ -43,10 +44,7 @@ _CHOICES = ("oneOf", "anyOf", "allOf")
 def json_schema_draft(
     schema: Mapping[str, Any], *, topic: str = "", name: str = "", others: Mapping[str, Any] | None = None
 ) -> TableDraft:
-    """A table of the objects of a JSON Schema.
-
-    Properties that are not required are nullable. A value without a single type (``oneOf`` of several, ``{}``) is a
-    STRING that contains JSON.
+    """Draft a table of the objects of a JSON Schema.
 
     Args:
         schema: The schema, of type object.
@@ -62,7 +60,10 @@ def json_schema_draft(
     )
     row = reader.type(schema, (), ())
     if not isinstance(row, t.Row):
-        raise CodegenError(f"a table needs a JSON Schema of an object with properties, but this one describes {row}")
+        raise CodegenError(
+            f"a table needs a JSON Schema of an object with properties, but this one describes {row}; use the schema "
+            "of the object"
+        )
     title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
@@ -98,12 +99,17 @@ class _Reader:
         self.notes: list[str] = []
 
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
-        """The column type of a schema; NOT NULL unless the schema itself allows null.
+        """Convert a schema to a column type; NOT NULL unless the schema itself allows null.
+
+        Defaults, hints and notes of its parts are collected in the reader.
 
         Args:
             schema: The schema.
             path: The path to the type.
             around: The references through which it was reached.
+
+        Raises:
+            CodegenError: The schema contains itself.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):
@@ -111,7 +117,10 @@ class _Reader:
         reference = schema.get("$ref")
         if isinstance(reference, str):
             if reference in around:
-                raise CodegenError(f"{'.'.join(path)}: the schema {reference!r} contains itself, but a row cannot")
+                raise CodegenError(
+                    f"{'.'.join(path)}: the schema {reference!r} contains itself, but a row has a fixed depth; declare "
+                    "a table by hand, with this column as a STRING that contains JSON"
+                )
             return self.type(self._find(reference, path), path, (*around, reference))
         kinds = schema.get("type")
         several = [k for k in _as_list(kinds) if isinstance(k, str)]
@@ -135,6 +144,11 @@ class _Reader:
         return self._single_type(schema, several[0], path, around).as_nullable(null)
 
     def _single_type(self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]) -> t.DataType:
+        """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader.
+
+        Raises:
+            CodegenError: JSON Schema has no such type, or the schema contains itself.
+        """
         if kind == "object":
             return self._object(schema, path, around)
         if kind == "array":
@@ -145,7 +159,10 @@ class _Reader:
             scalar = scalar or _FORMATS.get(str(schema.get("format")))
         scalar = scalar or _SCALARS.get(kind)
         if scalar is None:
-            raise CodegenError(f"{'.'.join(path)}: there is no type {kind!r} in JSON Schema")
+            raise CodegenError(
+                f"{'.'.join(path)}: there is no type {kind!r} in JSON Schema; correct it to one of "
+                f"{listing(['object', 'array', *_SCALARS])}"
+            )
         values = schema.get("enum")
         values = values if isinstance(values, list) else []
         if scalar == t.STRING and values and all(isinstance(v, str) for v in values if v is not None):
@@ -157,6 +174,10 @@ class _Reader:
         return scalar.as_nullable(False)
 
     def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
+        """Read an object as a ROW, or as a MAP if it has no properties.
+
+        Its defaults, or notes about them, are collected.
+        """
         members, more = schema.get("properties"), schema.get("additionalProperties")
         if not isinstance(members, Mapping) or not members:
             value = self.type(more, (*path, VALUES), around) if isinstance(more, Mapping) else t.STRING
@@ -181,6 +202,7 @@ class _Reader:
         return t.Row(tuple(fields), nullable=False)
 
     def _hint(self, path: Path, hint: Hint) -> None:
+        """Store a hint for a path, and that each path around it has one inside."""
         self.hints[path] = hint
         self._with_hints.update(path[:i] for i in range(len(path)))
 
@@ -198,23 +220,33 @@ class _Reader:
         return True
 
     def _find(self, reference: str, path: Path) -> Any:
+        """Look up a reference in the documents.
+
+        Raises:
+            CodegenError: There is no such schema.
+        """
         document, _, inside = reference.partition("#")
         steps = [step.replace("~1", "/").replace("~0", "~") for step in inside.strip("/").split("/") if step]
         schema = self.documents.get(document)
         for step in steps:
             schema = schema.get(step) if isinstance(schema, Mapping) else None
         if schema is None:
-            known = "" if document in self.documents else "; references must be to the same file, or in a registry"
+            known = (
+                "; correct the reference"
+                if document in self.documents
+                else "; references must be to the same file, or in a registry"
+            )
             raise CodegenError(f"{'.'.join(path)}: there is no schema {reference!r}{known}")
         return schema
 
     def _json_string(self, path: Path, reason: str) -> t.DataType:
+        """Note why a value is read as JSON, and return the type STRING."""
         self.notes.append(f"{'.'.join(path)}: {reason}; it is a STRING that contains JSON")
         return t.STRING.as_nullable(False)
 
 
 def _qualify_references(schema: Any, name: str) -> Any:
-    """A schema whose references to itself contain its name."""
+    """Add a name to the references of a schema to itself, in a copy."""
     if isinstance(schema, list):
         return [_qualify_references(one, name) for one in schema]
     if not isinstance(schema, Mapping):

@@ -36,9 +36,7 @@ def combine_sides(
     upserts: bool = False,
     comment: str | None = None,
 ) -> tuple[TableDef, dict[Path, Hint]]:
-    """A table of messages, and what schemas say about the types inside it.
-
-    Key columns that the value has as well are one column; otherwise the key's columns get a prefix.
+    """Combine key and value to a table; also return what schemas say about the types inside it.
 
     Args:
         name: The table's name.

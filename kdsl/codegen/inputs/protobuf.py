@@ -38,7 +38,7 @@ def protobuf_draft(
     name: str = "",
     beside: str | None = None,
 ) -> TableDraft:
-    """A table of a message of a ``.proto`` file.
+    """Draft a table of a message of a ``.proto`` file.
 
     Args:
         file: The file.
@@ -69,7 +69,7 @@ def protobuf_draft(
 def draft_registered_protobuf(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, message: str = "", topic: str = "", name: str = ""
 ) -> TableDraft:
-    """A table of a message of a registered schema and what it imports; see `protobuf_draft`.
+    """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`.
 
     Raises:
         CodegenError: The schema cannot be compiled, or has no such message.
@@ -89,6 +89,11 @@ def draft_registered_protobuf(
 def _draft(
     files: FileDescriptorSet, message: str, make_format: Callable[[str], Format], topic: str, name: str
 ) -> TableDraft:
+    """Draft a table of a message of compiled files: the named one, or the only one that no other uses.
+
+    Raises:
+        CodegenError: There is no such message, or several, or it cannot become a table.
+    """
     from kdsl_formats.protobuf.schema import comments_of, row_of
     from kdsl_formats.protobuf.sources import SchemaError, schema_of
 
@@ -96,7 +101,7 @@ def _draft(
     prefix = f"{own.package}." if own.package else ""
     messages = [prefix + m.name for m in own.message_type]
     if not messages:
-        raise CodegenError("the file has no message")
+        raise CodegenError("the file declares no message to make a table of; name a file that does")
     if not message:
         used = {f.type_name.lstrip(".") for m in own.message_type for f in m.field}
         outer = [n for n in messages if n not in used] or messages
@@ -132,7 +137,7 @@ def _notes(descriptor: Any) -> Iterator[str]:
 
 
 def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """The names and comments of the messages and enums inside a message."""
+    """Yield the names and comments of the messages and enums inside a message."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):

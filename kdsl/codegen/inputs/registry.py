@@ -35,7 +35,7 @@ def registry_draft(
     message: str = "",
     connector: ConnectorName = "kafka",
 ) -> TableDraft:
-    """A table of a subject's schema.
+    """Draft a table of a subject's schema.
 
     Args:
         subject: The subject, such as ``orders-value``.
@@ -58,13 +58,22 @@ def registry_draft(
 
 
 def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
-    """The table of a value with the subject of its key: an upsert table."""
+    """Draft an upsert table of a value and the subject of its key.
+
+    Raises:
+        CodegenError: The value contains change data, or the registry has no subject for the key.
+    """
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
-        raise CodegenError(f"{subject!r} contains change data, which cannot be an upsert table")
+        raise CodegenError(
+            f"{subject!r} contains change data, which cannot be an upsert table; leave out --connector upsert-kafka"
+        )
     key_subject = f"{subject.removesuffix('-value')}-key"
     if not subject.endswith("-value"):
-        raise CodegenError(f"{subject!r} does not end in '-value'; the subject of its key is unknown")
+        raise CodegenError(
+            f"{subject!r} does not end in '-value', so the subject of its key is unknown; name a subject that does, or "
+            "use `kdsl codegen topic`, which reads the records"
+        )
     try:
         schema = client.latest(key_subject).schema
     except UnknownSubjectError:
@@ -89,9 +98,10 @@ def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: 
 def draft_registered_schema(
     client: RegistryClient, schema: RegisteredSchema, url: str, *, topic: str, name: str = "", message: str = ""
 ) -> TableDraft:
-    """A table of a registered schema and those that it references; see `registry_draft`.
+    """Draft a table of a registered schema and those that it references; see `registry_draft`.
 
-    Debezium's envelopes in Avro become a table of the rows inside them.
+    Raises:
+        CodegenError: The schema is of another type, or cannot be converted to a table.
     """
     match schema.kind:
         case "AVRO":
@@ -114,10 +124,18 @@ def draft_registered_schema(
 
 
 def _parse_json(schema: RegisteredSchema) -> dict[str, Any]:
+    """Parse a registered JSON Schema.
+
+    Raises:
+        CodegenError: It is not JSON, or not an object.
+    """
     try:
         document = json.loads(schema.text)
     except ValueError as e:
-        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}") from None
+        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}; register a correct version") from None
     if not isinstance(document, dict):
-        raise CodegenError("the JSON Schema in the registry is not an object, and does not describe a table")
+        raise CodegenError(
+            "the JSON Schema in the registry is not a JSON object, so it does not describe the columns of a table; "
+            "register the schema of an object with properties"
+        )
     return document

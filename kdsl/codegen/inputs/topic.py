@@ -68,11 +68,7 @@ def topic_draft(
     name: str = "",
     connector: ConnectorName | None = None,
 ) -> TableDraft:
-    """A table of a topic, inferred from its last records.
-
-    JSON objects, change data in them (Debezium's, Canal's, Maxwell's, GoldenGate's), messages of a schema registry (if
-    the cluster has one) and strings are recognized by their bytes; CSV is only read on request, because any string is
-    valid CSV.
+    """Draft a table of a topic, inferred from its last records.
 
     Args:
         topic: The topic.
@@ -90,7 +86,10 @@ def topic_draft(
     """
     messages = _read_raw(topic, cluster, records)
     if not messages:
-        raise CodegenError(f"the topic {topic!r} has no records to infer a table from")
+        raise CodegenError(
+            f"the topic {topic!r} has no records to infer a table from; write some first, or use `kdsl codegen "
+            "registry`, which reads schemas"
+        )
     keys, values = ([message[side] for message in messages] for side in ("key", "value"))
     tombstones = sum(v is None for v in values)
     value = infer_side([v for v in values if v is not None], cluster, kind, "value")
@@ -126,7 +125,11 @@ def _check_upserts(
     key: InferredSide | None,
     value: InferredSide,
 ) -> bool:
-    """Whether the records are the rows of an upsert table."""
+    """Return whether the records are the rows of an upsert table.
+
+    Raises:
+        CodegenError: An upsert table was requested, and the records are not its rows.
+    """
     fits = key is not None and all(k is not None for k in keys) and value.format.insert_only
     if connector == "upsert-kafka" and not fits:
         if not value.format.insert_only:
@@ -134,14 +137,16 @@ def _check_upserts(
         else:
             without = sum(k is None for k in keys)
             reason = f"{without} of its last {len(keys)} records have no message key, which identifies the row"
-        raise CodegenError(f"the topic {topic!r} is not an upsert table: {reason}")
+        raise CodegenError(
+            f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
+        )
     if connector is None and fits:
         return "compact" in _cleanup_policy(topic, cluster)
     return connector == "upsert-kafka"
 
 
 def _cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """The topic's ``cleanup.policy``; empty if the user may not read it."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -149,7 +154,7 @@ def _cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """The bytes of key and value of the last records."""
+    """Read the bytes of key and value of the last records."""
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
@@ -182,7 +187,11 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 
 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer from bytes that name no schema; see `infer_side`."""
+    """Infer format and columns from bytes that name no schema; see `infer_side`.
+
+    Raises:
+        CodegenError: Some messages are not JSON objects, or not changes of the requested format.
+    """
     if kind == "csv":
         return _infer_csv([_decode(m, "csv") for m in messages])
     if kind == "raw" or not messages:
@@ -197,11 +206,17 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
         if kind is None:
             return _infer_raw(messages, side)
         example = messages[parsed.index(None)][:32].hex(" ")
-        raise CodegenError(f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects: {example}")
+        raise CodegenError(
+            f"{len(parsed) - len(objects)} of {len(parsed)} {side}s are not JSON objects; the first one begins with "
+            f"the bytes {example}; choose another --format, or leave it out to detect the format"
+        )
     changes = detect_change_data(objects) if side == "value" and kind != "json" else None
     if kind in _CHANGES and (changes is None or changes[0].identifier != kind):
         actual = "" if changes is None else f", but of {changes[0].identifier!r}"
-        raise CodegenError(f"the {side}s are not changes of the format {kind!r}{actual}")
+        raise CodegenError(
+            f"the {side}s are not changes of the format {kind!r}{actual}; choose another --format, or leave it out to "
+            "detect the format"
+        )
     chosen, rows = (Json(), objects) if changes is None else changes
     if isinstance(chosen, Json | DebeziumJson):
         inline = read_inline_schema(objects, changes=changes is not None)
@@ -212,16 +227,26 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
 
 
 def _has_frame(message: bytes) -> bool:
+    """Return whether a message begins like one of a registry."""
     return len(message) > _HEAD and message[0] == 0
 
 
 def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
+    """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
+
+    Raises:
+        CodegenError: There is no registry, no message names a schema, or the schema is of another format.
+        RegistryError: The registry does not have the schema, does not answer, or refuses.
+    """
     if cluster.registry is None:
         raise CodegenError(f"{kind} needs the schema registry; name it with --registry")
     client = registry_client(cluster.registry)
     ids = sorted({_schema_id(m) for m in messages if _has_frame(m)})
     if not ids:
-        raise CodegenError(f"no {side} begins with a zero byte and the id of a schema; they are not {kind}")
+        raise CodegenError(
+            f"no {side} begins with a zero byte and the id of a schema, so they are not {kind}; choose another "
+            "--format, or leave it out to detect the format"
+        )
     schema = client.schema(ids[-1])
     notes, name = [], ""
     if schema.kind == "PROTOBUF":
@@ -233,18 +258,24 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     draft = draft_registered_schema(client, schema, cluster.registry.url, topic="x", message=name)
     assert draft.table.value_format is not None
     if kind is not None and draft.table.value_format.identifier != kind:
-        raise CodegenError(f"the {side}s are of the format {draft.table.value_format.identifier!r}, and not {kind!r}")
+        actual = draft.table.value_format.identifier
+        raise CodegenError(f"the {side}s are of the format {actual!r}, and not {kind!r}; write --format {actual}")
     if len(ids) > 1:
         notes.append(f"the records have {len(ids)} schemas, the ids {', '.join(map(str, ids))}; the table has the last")
     return InferredSide(draft.table.value_format, draft.table.columns, draft.hints, (*draft.notes, *notes))
 
 
 def _schema_id(message: bytes) -> int:
+    """Return the id of the schema in the frame of a message."""
     return int.from_bytes(message[1:_HEAD], "big")
 
 
 def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[str]:
-    """The names of the Protobuf messages that bodies name by their indexes, the most frequent one first."""
+    """List the names of the Protobuf messages that bodies name by their indexes, the most frequent one first.
+
+    Raises:
+        CodegenError: No body contains a message of the schema.
+    """
     from kdsl_formats.protobuf.confluent_frame import split_indexes
     from kdsl_formats.protobuf.registered import message_names
 
@@ -257,6 +288,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
 
 
 def _parse_object(message: bytes) -> dict[str, Any] | None:
+    """Parse a JSON object; None if the message is something else."""
     try:
         value = json.loads(message)
     except (ValueError, RecursionError):
@@ -265,6 +297,7 @@ def _parse_object(message: bytes) -> dict[str, Any] | None:
 
 
 def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
+    """Infer the columns of JSON objects."""
     row = infer_type(objects)
     assert isinstance(row, t.Row)
     notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
@@ -288,6 +321,7 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
 
 
 def _parse_scalar(text: str) -> Any:
+    """Convert a string to the number or boolean that it spells, else to None."""
     for read in (int, float):
         try:
             return read(text)
@@ -297,13 +331,21 @@ def _parse_scalar(text: str) -> Any:
 
 
 def _decode(message: bytes, kind: str) -> str:
+    """Decode a message as UTF-8.
+
+    Raises:
+        CodegenError: It is not UTF-8.
+    """
     try:
         return message.decode()
     except UnicodeDecodeError:
-        raise CodegenError(f"a value is not UTF-8, and therefore not {kind}: {message[:32].hex(' ')}") from None
+        raise CodegenError(
+            f"a value is not UTF-8, and therefore not {kind}: {message[:32].hex(' ')}; choose another --format"
+        ) from None
 
 
 def _infer_raw(messages: Sequence[bytes], side: str) -> InferredSide:
+    """Infer a single column: STRING if all messages are text, else BYTES."""
     kind: t.DataType = t.BYTES
     with suppress(UnicodeDecodeError):
         if not any("\0" in message.decode() for message in messages):

@@ -98,7 +98,7 @@ def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement.
+    """Read the arguments of a class statement; mistakes become problems in the result.
 
     Args:
         located: The arguments with their locations.
@@ -140,10 +140,12 @@ class _StatementError(Exception):
 
 
 def _options_of(name: str) -> tuple[str, ...]:
+    """Return the options that an argument sets."""
     return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
 
 
 def _unknown(name: str, valid: Collection[str]) -> _StatementError:
+    """Create the error for an argument that the class does not have, with the reason or a hint."""
     if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
         return _StatementError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
     if name in arguments(UpsertOptions) and name not in valid:
@@ -155,6 +157,11 @@ def _unknown(name: str, valid: Collection[str]) -> _StatementError:
 
 
 def _format(side: str, value: Any) -> Format | None:
+    """Return the format that an argument names or is; None if it is None.
+
+    Raises:
+        _StatementError: It is not a format, or there is none with this name.
+    """
     if value is None or isinstance(value, Format):
         return value
     if isinstance(value, type) and issubclass(value, Format):
@@ -172,6 +179,11 @@ def _format(side: str, value: Any) -> Format | None:
 
 
 def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
+    """Return the column names of an argument; None if it is None.
+
+    Raises:
+        _StatementError: It is not a list of strings, or empty.
+    """
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
         message = f"{name}= is {value!r}, which is not a list of column names"
@@ -180,12 +192,22 @@ def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
 
 
 def _string(name: str, value: Any) -> str | None:
+    """Return the string of an argument; None if it is None.
+
+    Raises:
+        _StatementError: It is not a string, or empty.
+    """
     if value is not None and (not isinstance(value, str) or not value):
         raise _StatementError("argument-value", f"{name}= has the value {value!r}", f"set {name}= to a string")
     return value
 
 
 def _properties(value: Any) -> dict[str, Any]:
+    """Return the client settings of ``properties=``.
+
+    Raises:
+        _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
+    """
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         message = f"properties= is a {type(value).__name__}, but it must map names of Kafka client settings to values"
         raise _StatementError("argument-value", message, "write properties={'max.poll.records': 500}")
@@ -208,6 +230,7 @@ def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _set_group(arguments_read: Arguments, argument: Argument) -> None:
+    """Set the consumer group among the client settings; a wrong or contradicting one is added to the problems."""
     if not isinstance(argument.value, str) or not argument.value:
         message = f"group_id= has the value {argument.value!r}"
         arguments_read.problems.append(Problem("argument-value", message, "set group_id= to a string", argument.where))
@@ -220,6 +243,11 @@ def _set_group(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _option(name: str, value: Any) -> dict[str, Any]:
+    """Return the options, by attribute, that an argument sets.
+
+    Raises:
+        _StatementError: It has a wrong value.
+    """
     match name:
         case "topic":
             return {"topic": _topics(value)}
@@ -244,7 +272,11 @@ def _option(name: str, value: Any) -> dict[str, Any]:
 
 
 def _partitioner(function: Any) -> str:
-    """The name of a partitioner function; a plan stores only the name."""
+    """Return the import name of a partitioner function, which is what a plan stores.
+
+    Raises:
+        _StatementError: Executors cannot import the function.
+    """
     try:
         return import_name(function)
     except FunctionError as e:
@@ -253,6 +285,11 @@ def _partitioner(function: Any) -> str:
 
 
 def _topics(value: Any) -> tuple[str, ...]:
+    """Return the topics of ``topic=``, which may be separated by semicolons.
+
+    Raises:
+        _StatementError: It is neither a string nor a list of strings.
+    """
     topics = (value,) if isinstance(value, str) else value
     try:
         return tuple(part.strip() for text in topics for part in text.split(";"))

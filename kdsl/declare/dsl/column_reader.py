@@ -62,7 +62,7 @@ class ClassColumns:
         self._columns: list[ClassColumn] | None = None
 
     def read(self) -> tuple[list[ClassColumn], list[Problem]]:
-        """The columns and their problems.
+        """Read the columns, and return them with their problems.
 
         Columns without problems are cached; otherwise they are read again next time, since a name that an annotation
         uses may be defined later.
@@ -105,6 +105,7 @@ class _ColumnReader:
         self.where = Where(declaration.table, column or name, declaration.file, line or self.source.line)
 
     def read(self) -> ClassColumn:
+        """Read the column; its problems are recorded."""
         if self.descriptor.uses > 1:
             self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
         if self.name in self.source.repeated:
@@ -145,10 +146,14 @@ class _ColumnReader:
         return ClassColumn(self.name, self.descriptor, column, annotation, primary, namespace=namespace)
 
     def _add_problem(self, code: str, message: str, fix: str) -> None:
+        """Add a problem at the column."""
         self.problems.append(Problem(code, message, fix, self.where))
 
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
-        """Whether the column is a Col or a Virtual, the Python type of its values, and the marks."""
+        """Return whether the column is a Col or a Virtual, the Python type of its values, and the marks.
+
+        A missing annotation, or one that cannot be evaluated, is recorded as a problem.
+        """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace
         if annotation is _ABSENT:
@@ -174,7 +179,7 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those around them."""
+        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those outside."""
         if annotation is _ABSENT:
             return ()
         try:
@@ -200,13 +205,17 @@ class _ColumnReader:
             self._add_problem("column-mark", message, fix)
 
     def _guess_from_string(self, annotation: str) -> tuple[type, Any, tuple[Any, ...]]:
-        """What an annotation that cannot be evaluated still shows, so that no other problem seems to exist."""
+        """Guess the kind of a column and its key mark from the string of an annotation that cannot be evaluated.
+
+        Otherwise the missing column would cause further problems.
+        """
         match = COLUMN_ANNOTATION.search(annotation)
         word = match[1] if match else "Col"
         key = (KeyField(primary=word == "PrimaryKey"),) if word in ("Key", "PrimaryKey") else ()
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
     def _metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
+        """Return the mark that names the metadata of the column; several or wrong ones are recorded as problems."""
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
             every.remove(mark)
@@ -221,7 +230,10 @@ class _ColumnReader:
     def _read_type(
         self, annotation: Any, marks: tuple[Any, ...], metadata_key: str | None
     ) -> tuple[t.DataType | None, Any]:
-        """The type of the column, None if it cannot be read, and the Python type of its values."""
+        """Return the type of the column, and the Python type of its values.
+
+        A type that cannot be read is recorded as a problem, and None is returned for it.
+        """
         metadata = METADATA.get(metadata_key or "")
         if annotation is _ABSENT:
             return None, Any
@@ -240,6 +252,7 @@ class _ColumnReader:
         return kind, annotation
 
     def _read_default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
+        """Return the default of the column; a wrong one is recorded as a problem."""
         default = self.descriptor.default
         if default is MISSING:
             return MISSING
@@ -270,6 +283,7 @@ class _ColumnReader:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _comment(self) -> str | None:
+        """Return the comment: declared, from the string under the column, or the docstring of its function."""
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)

@@ -123,7 +123,7 @@ class ColumnDescriptor(Generic[T]):
         return self.name or self.attribute
 
     def _reference(self, owner: type[Any]) -> Ref[T]:
-        """The reference of a class to the column; always the same object."""
+        """Return the reference of a class to the column: created once for each class, and stored in it."""
         use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}
         if self.attribute not in references:
@@ -133,7 +133,11 @@ class ColumnDescriptor(Generic[T]):
         return references[self.attribute]
 
     def absent(self, row: object) -> Any:
-        """The value of a column that the row does not store; called when the attribute is read."""
+        """Raise the error of a column that the row does not store; called when the attribute is read.
+
+        Raises:
+            AttributeError: Always. Kafka fills the column in, so only rows that were read have it.
+        """
         name = type(row).__name__
         raise AttributeError(
             f"{name}.{self.attribute} is filled in by Kafka, so only rows that were read have it; "

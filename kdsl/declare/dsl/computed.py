@@ -32,7 +32,12 @@ class Computed(Virtual[T]):
         self.function, self.sql, self.flink, self.by_spark = function, sql, flink, False
 
     def absent(self, row: object) -> Any:
-        """Compute it from the row's values."""
+        """Compute the column's value from the row's other values; called when the attribute is read.
+
+        Raises:
+            AttributeError: Only Spark can compute the column, so only rows that were read have it.
+            ResolveError: The table class is invalid.
+        """
         type(row).definition()  # type: ignore[attr-defined]  # every row is one of a table class
         if not self.by_spark:
             return self.function(row)
@@ -130,7 +135,15 @@ def expression(
 
 
 def _translate(sql: str, columns: Mapping[str, Any]) -> str:
-    """An expression of Flink's SQL in Spark's."""
+    """Translate an expression from Flink's SQL to Spark's.
+
+    Args:
+        sql: The expression.
+        columns: The columns that it may use.
+
+    Raises:
+        BodyError: The expression cannot be translated.
+    """
     from kdsl.flink_sql.expressions.translator import translate_expression
     from kdsl.flink_sql.syntax.errors import UntranslatableError
 

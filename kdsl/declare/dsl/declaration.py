@@ -32,7 +32,7 @@ class Namespace:
         self._values: dict[str, Any] = {}
 
     def __call__(self, annotation: str) -> Any:
-        """The value of an annotation that is a string."""
+        """Evaluate an annotation that is a string; the value is cached."""
         if annotation not in self._values:
             self._values[annotation] = eval(annotation, self.module, self.local)  # noqa: S307
         return self._values[annotation]
@@ -72,13 +72,13 @@ class ClassDeclaration:
     _source: ClassSource | None = None
 
     def source(self) -> ClassSource:
-        """The lines of the class statement in its file; parsed on first use."""
+        """Return the lines of the class statement in its file, which is parsed on first use."""
         if self._source is None:
             self._source = class_source(self.file, self.table, self.line, self.namespace.module)
         return self._source
 
     def arguments_with_locations(self) -> dict[str, Argument]:
-        """The arguments with their locations."""
+        """Return the arguments of the class statement, each with its file and line."""
         source = self.source()
         lines = {name: source.arguments.get(name, source.line) for name in self.arguments}
         return {n: Argument(v, Where(file=self.file, line=lines[n])) for n, v in self.arguments.items()}
@@ -93,6 +93,8 @@ def record_declaration(
     cls: type, arguments: Mapping[str, Any], frame: FrameType, reserved: Collection[str]
 ) -> ClassDeclaration:
     """Record a class statement, and turn each of its columns into a descriptor that returns references.
+
+    The class is changed in place; mistakes in names of columns are recorded in the declaration.
 
     Args:
         cls: The class.
@@ -133,6 +135,10 @@ def _is_class_variable(annotation: Any) -> bool:
 
 
 def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: Any, reserved: Collection[str]) -> None:
+    """Record a column of a class body, and make its attribute a descriptor.
+
+    A name that no column may have is recorded as a problem, and its attribute deleted.
+    """
     problem = _name_problem(cls, name, reserved)
     if problem is not None:
         declaration.name_problems.append((name, problem))
@@ -147,6 +153,7 @@ def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: A
 
 
 def _descriptor(value: Any) -> ColumnDescriptor[Any]:
+    """Return the descriptor of a value in a class body: itself, or a column with that mark or default."""
     match value:
         case ColumnDescriptor():
             return value
@@ -161,6 +168,7 @@ def _descriptor(value: Any) -> ColumnDescriptor[Any]:
 
 
 def _name_problem(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
+    """Return the problem of a name that no column's attribute may have; None if it is free."""
     mangled = f"_{cls.__name__.lstrip('_')}__"
     if name.startswith("__") and name.endswith("__"):
         message = "names with two underscores at both ends belong to Python"

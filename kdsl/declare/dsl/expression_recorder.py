@@ -43,7 +43,7 @@ class BodyColumn:
 def record_expression(
     name: str, body: Callable[[Any], Any], columns: Mapping[str, BodyColumn], owner: type
 ) -> Expression:
-    """The expression that the body of a computed column computes.
+    """Run the body of a computed column on expressions, and return the expression that it computes.
 
     Args:
         name: The attribute.
@@ -74,6 +74,8 @@ def record_expression(
 def _spark_expression(
     name: str, body: Callable[[Any], Any], columns: Mapping[str, BodyColumn], owner: type
 ) -> Expression:
+    """Return an expression that runs the body with Spark columns when it is used."""
+
     def column() -> Column:
         result = body(_Row(columns, owner, _as_column, name))
         if not isinstance(result, Column):
@@ -106,7 +108,11 @@ def _source_text(body: Callable[[Any], Any]) -> str:
 
 
 def _refuse_identity(body: Callable[[Any], Any]) -> None:
-    """Refuse ``is``, which a column cannot override, so that it would silently be False."""
+    """Raise an error for a body that uses ``is``, which a column cannot override: it would silently be False.
+
+    Raises:
+        BodyError: The body compares with ``is``.
+    """
     code = getattr(body, "__code__", None)
     for instruction in dis.get_instructions(code) if code else ():
         if instruction.opname == "IS_OP" or "_IF_NONE" in instruction.opname or "_IF_NOT_NONE" in instruction.opname:
@@ -114,7 +120,7 @@ def _refuse_identity(body: Callable[[Any], Any]) -> None:
 
 
 def _is_raised_in_spark(error: BaseException) -> bool:
-    """Whether pyspark was called with an `SqlExpression`, and failed on it."""
+    """Whether an error was raised inside pyspark, which was called with an `SqlExpression`."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(f.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j") for f in frames)
 
@@ -167,7 +173,11 @@ def _as_column(column: BodyColumn, result: Any) -> Column:
 
 
 def _class_attribute(row: _Row, name: str, owner: type, columns: Mapping[str, BodyColumn]) -> Any:
-    """An attribute of the class that is not a column: a constant, or a function that takes the row."""
+    """Return an attribute of the class that is not a column: a constant, or a function bound to the row.
+
+    Raises:
+        BodyError: Neither the class nor its bases have the attribute.
+    """
     for cls in owner.__mro__:
         if name in vars(cls) and not name.startswith("__"):
             value = vars(cls)[name]

@@ -156,7 +156,7 @@ else:
             pass
 
         def _within(self, relation: Relation) -> Ref:
-            """The same column of a relation."""
+            """Return a reference to the same column of a relation."""
             reference = Ref(str.__str__(self), relation.alias if relation.fixed else self.__dict__["_table"])
             reference.__dict__["_relation"] = relation
             return reference
@@ -167,10 +167,13 @@ else:
             return self._column_in_expression(())
 
         def _column_in_expression(self, others: Iterable[Ref]) -> Column:
-            """The Spark column for use in an expression with other references.
+            """Return the Spark column for use in an expression with other references.
 
             It is qualified if another table of the expression also has a column of this name: the expression is then
             the condition of a join, and the name alone would be ambiguous.
+
+            Raises:
+                NoSessionError: There is no Spark session yet.
             """
             use_session_columns()
             relation, name = self.__dict__["_relation"], str.__str__(self)
@@ -236,14 +239,17 @@ else:
             )
 
     def _unpickle(name: str, table: str, relation: Relation | None) -> Ref:
+        """Create a reference from its pickled parts."""
         reference = Ref(name, table)
         return reference if relation is None else reference._within(relation)
 
     def _clash(relation: Relation, name: str, other: Ref) -> bool:
+        """Return whether another reference is of another relation that has a column of this name."""
         theirs = other.__dict__["_relation"]
         return theirs is not None and theirs != relation and name in theirs.columns
 
     def _references(values: Iterable[Any]) -> Iterator[Ref]:
+        """Yield the column references among values, also inside lists."""
         for value in values:
             if isinstance(value, Ref):
                 yield value
@@ -255,9 +261,11 @@ else:
         return sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] in _NAME_WANTED
 
     def _name(value: Any) -> Any:
+        """Return the name of a reference as a plain string, and any other value as it is."""
         return str.__str__(value) if isinstance(value, Ref) else value
 
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
+        """Convert the references in a value to Spark columns."""
         if isinstance(value, Ref):
             return value._column_in_expression(others)
         if isinstance(value, list | tuple):
@@ -265,7 +273,11 @@ else:
         return value
 
     def _check_comparison(left: Ref, right: Any) -> None:
-        """Raise an error if a column is compared with itself."""
+        """Check that two columns that are compared are different ones.
+
+        Raises:
+            SelfComparisonError: Both are the same column of two tables that share an alias.
+        """
         relation = left.__dict__["_relation"]
         if relation is None or not isinstance(right, Ref) or right.__dict__["_relation"] != relation:
             return
@@ -307,7 +319,10 @@ else:
         return call
 
     def _refuse(name: str) -> Callable[..., Any]:
-        """Create a method that refuses a method of str: it would change the name, but its caller means the value."""
+        """Create a replacement for a method of str that raises TypeError, unless the caller wants the column's name.
+
+        The method would change the name, but its caller means the value.
+        """
         of_str = getattr(str, name)
 
         @functools.wraps(of_str)
@@ -345,6 +360,7 @@ def use_session_columns() -> None:
 
 @functools.cache
 def _use_connect_columns() -> None:
+    """Make references columns of Spark Connect, too."""
     Ref.__bases__ = (*Ref.__bases__, connect_column_class())
 
 

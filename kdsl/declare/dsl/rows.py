@@ -34,7 +34,7 @@ class LazyFields:
 
 
 def make_rows(cls: type) -> None:
-    """Turn a table class into the attrs class of its rows, unless it is one already."""
+    """Turn a table class into the attrs class of its rows, in place, unless it is one already."""
     if _CONSTRUCTOR in vars(cls):
         return
     columns, _ = read_columns(cls)
@@ -63,7 +63,7 @@ def _field(column: ClassColumn) -> Any:
 
 
 def fill(row: Any, values: Mapping[str, Any]) -> None:
-    """Set the values of a new row.
+    """Set the values of a new row in place, and make its class the attrs class of its rows if it is not one yet.
 
     Raises:
         TypeError: Arguments are unknown, or missing.
@@ -84,7 +84,7 @@ def fill(row: Any, values: Mapping[str, Any]) -> None:
 
 
 def evolve(row: R, changes: Mapping[str, Any]) -> R:
-    """A copy of a row with other values.
+    """Return a copy of a row with other values and the same row kind.
 
     Raises:
         TypeError: Arguments are unknown.
@@ -106,7 +106,7 @@ def row_kind(row: object) -> RowKind:
 
 
 def with_row_kind(row: R, kind: RowKind) -> R:
-    """A copy of a typed row with another row kind, for the ``rows`` of a table whose format carries changes.
+    """Return a copy of a typed row with another row kind, for the ``rows`` of a table whose format carries changes.
 
     Args:
         row: The row.
@@ -128,6 +128,7 @@ def set_row_kind(row: object, kind: RowKind) -> None:
 
 
 def _explain_unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
+    """Explain why the constructor does not take a name."""
     columns, _ = read_columns(cls)
     if name not in columns:
         return f"there is no column {name}={nearest(name, fields)}; the columns are {listing(fields)}"

@@ -38,7 +38,7 @@ _parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
 
 
 def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
-    """The lines and comments of a class in its source.
+    """Return the lines and comments of a class in its source; only lines it was given if the source has no such class.
 
     Args:
         file: The file, or the name that a notebook gives a cell.
@@ -66,6 +66,7 @@ def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
 
 
 def _read(statement: ast.ClassDef) -> ClassSource:
+    """Read from the source of a class its columns' lines, comments and repetitions."""
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     repeated: dict[str, int] = {}

@@ -42,7 +42,11 @@ def to_sql(value: Any) -> SqlExpression:
 
 
 def _literal(value: Any) -> tuple[str, t.DataType | None]:
-    """A plain Python value as SQL, with its type."""
+    """Return a plain Python value as an SQL literal, with its type.
+
+    Raises:
+        BodyError: SQL has no literal for the value.
+    """
     error = BodyError(f"the body uses {value!r} of type {type(value).__name__}, which SQL has no literal for")
     if isinstance(value, list | tuple | dict):
         raise error
@@ -217,6 +221,8 @@ class SqlExpression:
 
 
 def _string_function(function: str, kind: t.DataType) -> Callable[..., SqlExpression]:
+    """Return a method that writes the call of an SQL function with a string."""
+
     def call(string: SqlExpression, *args: Any) -> SqlExpression:
         return SqlExpression(f"{function}({', '.join(to_sql(a).text for a in (string, *args))})", kind)
 
@@ -232,6 +238,7 @@ _STRING_METHODS = {
 
 
 def _any_string(left: SqlExpression, right: Any) -> bool:
+    """Return whether one of two values is a string."""
     return isinstance(left.type, _STRINGS) or isinstance(to_sql(right).type, _STRINGS)
 
 
@@ -245,19 +252,23 @@ def _wider(left: t.DataType | None, right: t.DataType | None) -> t.DataType | No
 
 
 def _binary(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
+    """Write an operation of two values, with the wider type."""
     other = to_sql(right)
     return SqlExpression(f"{left.operand} {operator} {other.operand}", _wider(left.type, other.type), compound=True)
 
 
 def _compare(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
+    """Write a comparison of two values."""
     return SqlExpression(f"{left.operand} {operator} {to_sql(right).operand}", t.Boolean(), compound=True)
 
 
 def _is_null(value: SqlExpression, test: str) -> SqlExpression:
+    """Write a test such as ``IS NULL``."""
     return SqlExpression(f"{value.operand} {test}", t.Boolean(), compound=True)
 
 
 def _logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
+    """Combine two values with AND or OR, or two integers with the bit operator."""
     other = to_sql(right)
     if isinstance(left.type, _INTEGERS) and isinstance(other.type, _INTEGERS):
         return _binary(left, sign, other)

@@ -25,7 +25,7 @@ COLUMNS = "__kdsl_columns__"
 
 
 def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
-    """The columns of a table class by attribute, in order, with inherited ones, and the problems in their declaration.
+    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them.
 
     Args:
         cls: The table class.
@@ -120,7 +120,7 @@ def _merge_arguments(cls: type) -> dict[str, Argument]:
 def _conflicting_keys(
     arguments: Arguments, marked: Mapping[str, tuple[str, ...]], located: Mapping[str, Argument]
 ) -> Iterator[Problem]:
-    """Problems of key columns that are marked, and named by an argument that has others or not all of them."""
+    """Report key columns that are marked, and also named by an argument that names others or not all of them."""
     for name, columns in marked.items():
         named: tuple[str, ...] | None = getattr(arguments, name)
         if named is not None and columns and set(named) != set(columns):
@@ -138,7 +138,7 @@ def _in_table(column: ColumnDef, table: str) -> ColumnDef:
 
 
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
-    """The expressions of the computed columns by column name, and the problems in them."""
+    """Record the expressions of the computed columns: return them by column name, with the problems in them."""
     bodies = {c.name: c.descriptor.function for c in columns.values() if isinstance(c.descriptor, Computed)}
     if not bodies:
         return {}, []
@@ -159,7 +159,7 @@ def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[
 
 
 def _columns_outside_tables(cls: type) -> Iterator[Problem]:
-    """Problems of columns in bases that are not table classes: neither kdsl nor a type checker sees them."""
+    """Report columns in bases that are not table classes, which neither kdsl nor a type checker sees."""
     for base in cls.__mro__:
         if DECLARATION in vars(base):
             continue

@@ -56,6 +56,11 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
 
 
 def _inside(location: str, value: Any, kind: t.DataType) -> Any:
+    """Convert a value inside another one; see `to_arrow`.
+
+    Raises:
+        BadValueError: It is not a value of the type; the location is put before the message.
+    """
     try:
         return to_arrow(value, kind)
     except BadValueError as e:
@@ -65,6 +70,11 @@ def _inside(location: str, value: Any, kind: t.DataType) -> Any:
 
 
 def _member(value: Any, name: str) -> Any:
+    """Return a member of a mapping or an object by its name on the wire.
+
+    Raises:
+        BadValueError: The object does not have it.
+    """
     if isinstance(value, Mapping):
         return value.get(name)
     name = member_names(type(value)).get(name, name)
@@ -73,6 +83,11 @@ def _member(value: Any, name: str) -> Any:
 
 
 def _scalar(value: Any, kind: t.DataType) -> Any:
+    """Convert a value without parts to what Arrow accepts.
+
+    Raises:
+        BadValueError: It is not a value of the type.
+    """
     match kind:
         case t.Boolean():
             _check(isinstance(value, bool), value, "a bool")
@@ -104,6 +119,11 @@ def _scalar(value: Any, kind: t.DataType) -> Any:
 
 
 def _decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
+    """Convert a number to a decimal with the scale of the type.
+
+    Raises:
+        BadValueError: It is not a finite number, or has too many digits before or after the point.
+    """
     _check(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)
     _check(number.is_finite(), value, "a finite number")
@@ -117,6 +137,11 @@ def _decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
 
 
 def _check(valid: bool, value: Any, wanted: str) -> None:
+    """Check a condition that a value must meet.
+
+    Raises:
+        BadValueError: It does not.
+    """
     if not valid:
         raise BadValueError(f"{value!r} is not {wanted}")
 
@@ -169,6 +194,7 @@ def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _of_class(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
+    """Convert a row from Arrow to an instance of its class; a dict if it has none."""
     make: Any = cls
     annotations = class_members(cls)
     if annotations is None:

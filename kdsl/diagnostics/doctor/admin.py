@@ -76,19 +76,31 @@ class Inspector(Protocol):
     """Asks a cluster about its state; each method raises a `NotAnsweredError` if there is no answer."""
 
     def brokers(self) -> dict[int, Address]:
-        """The advertised address of each broker, by its id."""
+        """Ask for the advertised address of each broker, by its id.
+
+        Raises:
+            NotAnsweredError: The cluster does not report it.
+        """
         ...
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
-        """The state of each topic, or why the cluster does not report it."""
+        """Ask for the state of each topic, or why the cluster does not report it."""
         ...
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """The settings of a topic, including the brokers' defaults."""
+        """Ask for the settings of a topic, including the brokers' defaults.
+
+        Raises:
+            NotAnsweredError: The cluster does not report them.
+        """
         ...
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """The members of a consumer group (client id and host), and what this user may do with it."""
+        """Ask for the members of a consumer group (client id and host), and what this user may do with it.
+
+        Raises:
+            NotAnsweredError: The cluster does not report it.
+        """
         ...
 
 
@@ -104,12 +116,12 @@ class LibrdkafkaInspector:
         self._client = AdminClient(settings)
 
     def brokers(self) -> dict[int, Address]:
-        """The advertised address of each broker, by its id."""
+        """Ask for the advertised address of each broker, by its id; see `Inspector.brokers`."""
         metadata = _convert_errors(lambda: self._client.list_topics(timeout=ANSWER))
         return {broker.id: Address(str(broker.host), int(broker.port)) for broker in metadata.brokers.values()}
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
-        """The state of each topic, or why the cluster does not report it."""
+        """Ask for the state of each topic, or why the cluster does not report it; see `Inspector.topics`."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -125,11 +137,14 @@ class LibrdkafkaInspector:
         return states
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """The settings of a topic, including the brokers' defaults."""
+        """Ask for the settings of a topic, including the brokers' defaults; see `Inspector.topic_settings`."""
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """The members of a consumer group (client id and host), and what this user may do with it."""
+        """Ask for the members of a consumer group (client id and host), and the rights of this user.
+
+        See `Inspector.group`.
+        """
 
         def ask(_: float) -> Any:
             (future,) = self._client.describe_consumer_groups(
@@ -152,6 +167,11 @@ class LibrdkafkaInspector:
         return members, _rights(group.authorized_operations)
 
     def _settings(self, topic: str) -> dict[str, str]:
+        """Ask for the settings of a topic.
+
+        Raises:
+            NotAnsweredError: The cluster does not report them.
+        """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         (future,) = self._client.describe_configs([resource], request_timeout=ANSWER).values()
         return {key: entry.value for key, entry in _result(future).items() if entry.value is not None}
@@ -170,10 +190,20 @@ def _rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
 
 
 def _result(future: Future[V]) -> V:
+    """Wait for a future.
+
+    Raises:
+        NotAnsweredError: It fails or takes too long.
+    """
     return _convert_errors(lambda: future.result(ANSWER + 1))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
+    """Call a function of the client, and return its result.
+
+    Raises:
+        NotAnsweredError: It fails or takes too long.
+    """
     try:
         return ask()
     except TimeoutError:

@@ -52,6 +52,7 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
 
 
 def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
+    """Check the brokers and the login, and then each table; tables are only checked if the cluster answers."""
     servers: set[Address] = set()
     for finding, address in _bootstrap(cluster):
         yield finding
@@ -80,6 +81,7 @@ def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Fin
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield each finding once."""
     seen: set[Finding] = set()
     for finding in findings:
         if finding not in seen:
@@ -88,6 +90,7 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool) -> Iterator[Finding]:
+    """Check a table; an error of kdsl is a finding."""
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
         if isinstance(plan, ReadPlan):
@@ -99,6 +102,7 @@ def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *
 
 
 def _versions() -> Finding:
+    """Report the versions of Python, kdsl, PySpark and librdkafka."""
     parts = {
         "Python": platform.python_version(),
         "kdsl": version("kdsl"),
@@ -109,7 +113,7 @@ def _versions() -> Finding:
 
 
 def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
-    """Whether kdsl supports the installed PySpark, and was tested with it."""
+    """Check whether kdsl supports the installed PySpark, and was tested with it."""
     name, number = "Spark", pyspark_version()
     tested = spark_version(number)
     if tested is None:
@@ -124,6 +128,7 @@ def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
 
 
 def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
+    """Report the problems of the client settings."""
     problems = [*cluster.problems(transport), *cluster.check_references()]
     for problem in problems:
         make = error if problem.severity == "error" else warning
@@ -133,7 +138,7 @@ def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
 
 
 def _without_login(cluster: Cluster) -> Cluster:
-    """The cluster without its login: the settings that librdkafka and Java's clients have in common."""
+    """Return the cluster without its login: the settings that librdkafka and Java's clients have in common."""
     properties = {key: value for key, value in cluster.properties.items() if not key.startswith(_LOGIN)}
     protocol = str(cluster.settings().get("security.protocol", "PLAINTEXT")).upper()
     properties["security.protocol"] = "SSL" if protocol in _TLS else "PLAINTEXT"

@@ -28,20 +28,20 @@ class Finding:
 
 
 def ok(check: str, message: str) -> Finding:
-    """A finding without a problem."""
+    """Create a finding without a problem."""
     return Finding(check, "ok", message)
 
 
 def warning(check: str, message: str, fix: str) -> Finding:
-    """A finding that something is probably not intended."""
+    """Create a finding that something is probably not intended."""
     return Finding(check, "warning", message, fix)
 
 
 def error(check: str, message: str, fix: str) -> Finding:
-    """A finding that a job would fail or lose records."""
+    """Create a finding that a job would fail or lose records."""
     return Finding(check, "error", message, fix)
 
 
 def skip(check: str, message: str, fix: str = "") -> Finding:
-    """A finding that something could not be checked."""
+    """Create a finding that something could not be checked."""
     return Finding(check, "skipped", message, fix)

@@ -31,7 +31,7 @@ def open_inspector(cluster: Cluster, who: str) -> Inspector:
 
 
 def inspect_with(admin: ClusterAdmin, cluster: Cluster) -> Inspector:
-    """The inspector of a cluster that uses the same library as an admin client of it."""
+    """Create the inspector of a cluster that uses the same library as an admin client of it."""
     from kdsl.run.admin.java_admin import JavaAdmin
 
     return JavaInspector(admin) if isinstance(admin, JavaAdmin) else LibrdkafkaInspector(cluster)
@@ -48,12 +48,12 @@ class JavaInspector:
         self._admin, self._client, self._jvm = admin, admin.client, admin.jvm
 
     def brokers(self) -> dict[int, Address]:
-        """The advertised address of each broker, by its id."""
+        """Ask for the advertised address of each broker, by its id; see `Inspector.brokers`."""
         nodes = self._result(self._client.describeCluster().nodes(), "the cluster")
         return {int(node.id()): Address(str(node.host()), int(node.port())) for node in self._admin.elements(nodes)}
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
-        """The state of each topic, or why the cluster does not report it."""
+        """Ask for the state of each topic, or why the cluster does not report it; see `Inspector.topics`."""
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -68,11 +68,14 @@ class JavaInspector:
         return states
 
     def topic_settings(self, name: str) -> dict[str, str]:
-        """The settings of a topic, including the brokers' defaults."""
+        """Ask for the settings of a topic, including the brokers' defaults; see `Inspector.topic_settings`."""
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """The members of a consumer group (client id and host), and what this user may do with it."""
+        """Ask for the members of a consumer group (client id and host), and the rights of this user.
+
+        See `Inspector.group`.
+        """
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
         try:
@@ -92,6 +95,11 @@ class JavaInspector:
         return self._jvm.org.apache.kafka.clients.admin
 
     def _settings(self, topic: str) -> dict[str, str]:
+        """Ask for the settings of a topic.
+
+        Raises:
+            NotAnsweredError: The cluster does not report them.
+        """
         config = self._jvm.org.apache.kafka.common.config.ConfigResource
         resource = config(config.Type.valueOf("TOPIC"), topic)
         future = self._client.describeConfigs(self._admin.java_list([resource])).values().get(resource)
@@ -103,10 +111,20 @@ class JavaInspector:
         }
 
     def _result(self, future: Any, what: str) -> Any:
+        """Wait for a future of Java.
+
+        Raises:
+            NotAnsweredError: It fails or takes too long.
+        """
         return _convert_errors(lambda: self._admin.result(future, what))
 
 
 def _convert_errors(ask: Callable[[], V]) -> V:
+    """Call a function of the client, and return its result.
+
+    Raises:
+        NotAnsweredError: It fails; missing topics and groups have the codes of librdkafka.
+    """
     from kdsl.run.admin.java_admin import GroupMissingError
 
     try:

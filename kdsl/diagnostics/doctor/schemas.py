@@ -63,6 +63,7 @@ def _uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
 
 
 def _registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
+    """Check a registry: its settings, its answer, the login, and the subjects that the tables use."""
     # Without retries, since the current state is what matters.
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     try:
@@ -101,6 +102,7 @@ def _subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
 
 
 def _subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
+    """Check the schema of a table against its subject in the registry."""
     chosen, row = use.format, use.part.row
     try:
         named = chosen.subject is None and chosen.names_subject_after("record")

@@ -24,7 +24,7 @@ _NEVER = str(2**63 - 1)
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
-    """The topics of a plan; for a pattern, those that it matches now."""
+    """List the topics of a plan; for a pattern, ask the brokers which ones it matches now."""
     if plan.topics.pattern is None:
         return list(plan.topics.names)
     readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)
@@ -89,6 +89,10 @@ def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iter
 
 
 def _missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> Finding:
+    """Return the finding of a topic that could not be described.
+
+    A topic that does not exist gets a hint at a similar one.
+    """
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
         return error(f"topic {name}", message, "create it, or correct the name (or this user may not see it: DESCRIBE)")
@@ -96,6 +100,7 @@ def _missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> 
 
 
 def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
+    """Report partitions without a leader, replicas that lag behind, and brokers without topic ids."""
     leaderless = [p.id for p in state.partitions if p.leader is None]
     lagging = [p.id for p in state.partitions if p.in_sync < p.replicas]
     if leaderless:
@@ -120,6 +125,7 @@ def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
 
 
 def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
+    """Report rights that this user lacks; nothing if the brokers do not say which it has."""
     if rights is None:
         return
     missing = [right for right in needed if right not in rights and "ALL" not in rights]
@@ -129,6 +135,7 @@ def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, 
 
 
 def _settings(inspector: Inspector, name: str) -> Settings:
+    """Ask for the settings of a topic; none if this user may not see them."""
     try:
         return inspector.topic_settings(name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
@@ -138,6 +145,7 @@ def _settings(inspector: Inspector, name: str) -> Settings:
 def _check_durability(
     name: str, state: TopicState, settings: Settings, kdsl_settings: KdslSettings
 ) -> Iterator[Finding]:
+    """Report settings of the topic with which records can be lost or writes fail when a broker does."""
     check = f"durability of {name}"
     replicas = min((p.replicas for p in state.partitions), default=0)
     in_sync = min((p.in_sync for p in state.partitions), default=0)
@@ -162,6 +170,7 @@ def _check_durability(
 
 
 def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
+    """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes."""
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
         message = "the topic is compacted, but the table writes no message key, and the broker refuses such records"
@@ -204,6 +213,7 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
 
 
 def _producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
+    """Report settings of the producer with which records can be lost, repeated or reordered."""
     check = "producer"
     before = check, plan.delivery
     findings = []
@@ -231,6 +241,7 @@ def _producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) ->
 
 
 def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
+    """Check the transaction timeout against the brokers' maximum."""
     check = "transactions"
     try:
         admin = TokenAdmin(cluster, plan.table)
@@ -241,6 +252,7 @@ def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
 
 
 def _group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
+    """Report a consumer group that cannot be described or has other members."""
     if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return
     check = f"group {plan.group_id}"
@@ -283,6 +295,7 @@ _OTHER_START = (
 
 
 def _start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
+    """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read."""
     subscription = subscribe(plan, cluster)
     try:
         topics = subscription.topics()

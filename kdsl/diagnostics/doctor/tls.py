@@ -30,6 +30,7 @@ def check_handshake(address: Address, settings: Mapping[str, str]) -> Finding:
 
 
 def _check_connection(check: str, address: Address, context: ssl.SSLContext) -> Finding:
+    """Make a TLS handshake with a broker, and report how it went."""
     try:
         with (
             connect(address) as connection,
@@ -54,6 +55,7 @@ def _check_connection(check: str, address: Address, context: ssl.SSLContext) -> 
 
 
 def _explain_refusal(check: str, address: Address, e: ssl.SSLCertVerificationError) -> Finding:
+    """Return the finding of a broker's certificate that this client does not accept."""
     match fault_of(e):
         case Fault.OTHER_NAME:
             message = f"the broker's certificate is not for {address.host!r} ({e.verify_message})"
@@ -72,6 +74,7 @@ def _explain_refusal(check: str, address: Address, e: ssl.SSLCertVerificationErr
 
 
 def _explain_alert(check: str, e: ssl.SSLError) -> Finding:
+    """Return the finding of a handshake that failed for another reason than the broker's certificate."""
     reason = (e.reason or "").lower().replace("_", " ")
     if "certificate" in reason and "verify" not in reason:
         message = f"the broker does not accept the client's certificate, or requires one ({reason})"

@@ -62,6 +62,11 @@ class _CreateTableReader:
         self.table = ""
 
     def read(self, start: Token, *, temporary: bool) -> CreateTable:
+        """Read a statement after ``TABLE``; its mistakes are recorded as problems.
+
+        Raises:
+            StatementError: It cannot be read to its end.
+        """
         r = self.reader
         r.skipped = False
         if_not_exists = r.accept("IF")
@@ -94,6 +99,13 @@ class _CreateTableReader:
     # The elements in the brackets
 
     def read_columns(self, parts: _TableElements, opened: Token) -> None:
+        """Read the elements between the brackets into ``parts``.
+
+        An element with a mistake is recorded as a problem and skipped.
+
+        Raises:
+            StatementError: The closing bracket cannot be found.
+        """
         r = self.reader
         while True:
             self.check_bracket(opened)
@@ -118,7 +130,11 @@ class _CreateTableReader:
             self.fail_after_element(parts)
 
     def fail_after_element(self, parts: _TableElements) -> None:
-        """Fail because neither a comma nor the closing bracket follows an element."""
+        """Raise the error that neither a comma nor the closing bracket follows an element.
+
+        Raises:
+            StatementError: Always.
+        """
         last = parts.columns[-1] if parts.columns else None
         more: list[str] = []
         if isinstance(last, MetadataColumn):
@@ -126,7 +142,11 @@ class _CreateTableReader:
         self.reader.fail_unexpected([",", ")", *more], fatal=self.reader.at("WITH") or self.reader.at_end)
 
     def check_bracket(self, opened: Token) -> None:
-        """Fail if a clause begins where a column is expected: the opening bracket is not closed."""
+        """Check that no clause begins where a column is expected.
+
+        Raises:
+            StatementError: One does: the opening bracket is not closed.
+        """
         r = self.reader
         clause = next((words for words in (("WITH", "("), ("LIKE",), ("PARTITIONED", "BY")) if r.at(*words)), None)
         if clause is None:
@@ -141,6 +161,11 @@ class _CreateTableReader:
         r.fail(message, fix, r.token, fatal=True)
 
     def read_element(self, parts: _TableElements) -> None:
+        """Read a column, a watermark or a key into ``parts``; other constraints are recorded as problems.
+
+        Raises:
+            StatementError: It has a mistake.
+        """
         r = self.reader
         if r.at("WATERMARK", "FOR"):
             parts.watermarks.append(self.read_watermark())
@@ -155,6 +180,11 @@ class _CreateTableReader:
             self.read_column(parts)
 
     def read_column(self, parts: _TableElements) -> None:
+        """Read a column of any kind into ``parts``.
+
+        Raises:
+            StatementError: It has a mistake.
+        """
         r = self.reader
         first = r.read_name("the name of a column", also=["PRIMARY KEY", "WATERMARK FOR"])
         if r.accept("AS"):
@@ -178,6 +208,11 @@ class _CreateTableReader:
         parts.columns.append(attrs.evolve(parsed, where=where))
 
     def fail_after_column(self, first: Token, parsed: Column) -> None:
+        """Raise the error that neither a comma nor the closing bracket follows a column.
+
+        Raises:
+            StatementError: Always.
+        """
         r = self.reader
         if r.at("DEFAULT"):
             message = f"the column {first.value!r} has a DEFAULT, which a Kafka table cannot apply"
@@ -193,7 +228,13 @@ class _CreateTableReader:
         r.fail_unexpected(expected, fatal=r.at("WITH"))
 
     def read_column_constraints(self, parts: _TableElements, column: Token) -> None:
-        """Read the constraints of a column."""
+        """Read the constraints of a column, and add a primary key to ``parts``.
+
+        A constraint that cannot be enforced is recorded as a problem.
+
+        Raises:
+            StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``.
+        """
         r = self.reader
         while r.at("CONSTRAINT") or r.at("PRIMARY") or r.at("UNIQUE"):
             first, named = r.token, None
@@ -209,6 +250,7 @@ class _CreateTableReader:
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def read_not_enforced(self, first: Token) -> None:
+        """Read ``NOT ENFORCED`` after a primary key; a missing one is recorded as a problem."""
         r = self.reader
         if r.accept("NOT"):
             r.expect("ENFORCED")
@@ -218,6 +260,7 @@ class _CreateTableReader:
         r.add_problem("primary-key-enforced", message, "write NOT ENFORCED after it", first, r.previous)
 
     def read_primary_key(self) -> PrimaryKey:
+        """Read a primary key."""
         r = self.reader
         first, named = r.token, None
         if r.accept("CONSTRAINT"):
@@ -228,6 +271,11 @@ class _CreateTableReader:
         return PrimaryKey(tuple(n.value for n in names), named, self.locate(first, r.previous))
 
     def read_watermark(self) -> Watermark:
+        """Read a watermark.
+
+        Raises:
+            StatementError: It is declared for a member of a column, or has a mistake.
+        """
         r = self.reader
         first = r.expect("WATERMARK", "FOR")
         column = r.read_name("the name of a column")
@@ -241,6 +289,7 @@ class _CreateTableReader:
         return Watermark(column.value, expression, where)
 
     def read_computed_column(self, first: Token) -> ComputedColumn:
+        """Read a computed column after ``AS``."""
         r = self.reader
         expression = self.read_expression("an expression")
         comment = None
@@ -251,6 +300,11 @@ class _CreateTableReader:
         return ComputedColumn(first.value, expression, comment, self.locate(first, last, first.value))
 
     def read_expression(self, what: str) -> Fragment:
+        """Read an expression up to the next comma.
+
+        Raises:
+            StatementError: There is none; ``what`` is what is expected.
+        """
         r = self.reader
         fragment = r.read_until(",")
         if not fragment.text:
@@ -297,6 +351,7 @@ class _CreateTableReader:
             r.take()
 
     def add_type_problem(self, e: TypeSyntaxError, column: Token) -> None:
+        """Record a mistake in the type of a column as a problem."""
         r = self.reader
         here = r.token if r.token.start == e.position else None
         start = (
@@ -311,6 +366,11 @@ class _CreateTableReader:
     # The clauses after the brackets
 
     def read_clauses(self, columns: bool) -> dict[str, Any]:
+        """Read the clauses after the columns; return the attributes of the statement that they set.
+
+        Raises:
+            StatementError: A clause has a mistake, or occurs twice.
+        """
         r = self.reader
         attributes: dict[str, Any] = {}
         readers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -338,16 +398,19 @@ class _CreateTableReader:
         return attributes
 
     def read_comment(self, attributes: dict[str, Any]) -> None:
+        """Read ``COMMENT 'text'`` into the attributes."""
         self.reader.take()
         attributes["comment"] = self.reader.read_string("a comment in quotes").value
 
     def read_partitioned(self, attributes: dict[str, Any]) -> None:
+        """Read ``PARTITIONED BY (…)`` into the attributes."""
         r = self.reader
         first = r.expect("PARTITIONED", "BY")
         attributes["partitioned_by"] = tuple(n.value for n in r.read_names())
         attributes["partitioned_where"] = self.locate(first, r.previous)
 
     def read_distributed(self, attributes: dict[str, Any]) -> None:
+        """Read ``DISTRIBUTED …`` into the attributes."""
         r = self.reader
         start = r.index
         r.take()
@@ -363,6 +426,7 @@ class _CreateTableReader:
         attributes["distribution"] = r.make_fragment(start, r.index)
 
     def read_like(self, attributes: dict[str, Any]) -> None:
+        """Read ``LIKE table (…)`` into the attributes."""
         r = self.reader
         first = r.expect("LIKE")
         name = r.read_path()
@@ -381,16 +445,19 @@ class _CreateTableReader:
         attributes["like"] = Like(name, tuple(features), self.locate(first, r.previous))
 
     def read_source(self) -> Fragment:
+        """Read the query after ``AS``."""
         r = self.reader
         if r.at_end:
             r.fail_unexpected(["SELECT", "TABLE"])
         return r.read_until()
 
     def read_with(self, attributes: dict[str, Any]) -> None:
+        """Read ``WITH (…)`` into the attributes."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 
     def locate(self, first: Token, last: Token, column: str | None = None) -> Any:
+        """Return the location of some tokens in the table."""
         length = max(last.end - first.start, 1)
         return self.reader.source.where(first.start, length, table=self.table or None, column=column)
 
@@ -428,6 +495,7 @@ def read_options(r: StatementReader) -> tuple[Option, ...]:
 
 
 def _make_option(r: StatementReader, options: list[Option], key: Token, value: Token) -> Option:
+    """Create an option; one that is already set is recorded as a problem."""
     where = r.source.where(key.start, value.end - key.start)
     before = next((o for o in options if o.key == key.value), None)
     if before is not None:

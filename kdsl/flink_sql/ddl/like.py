@@ -33,7 +33,7 @@ OVERWRITABLE: tuple[Feature, ...] = ("GENERATED", "METADATA", "OPTIONS", "WATERM
 
 
 def merge_like(statement: CreateTable, base: CreateTable) -> tuple[CreateTable, tuple[Problem, ...]]:
-    """A statement with its ``LIKE`` clause written out, and what is wrong with that.
+    """Write out the ``LIKE`` clause of a statement; also return what is wrong with it.
 
     Args:
         statement: The statement.
@@ -51,6 +51,7 @@ class _Merge:
         self.strategies = self._choose_strategies()
 
     def merge(self) -> CreateTable:
+        """Write out the LIKE clause; what contradicts is recorded as a problem."""
         own, base = self.statement, self.base
         options = {o.key: o for o in self._merge_options()}
         keep_key = self.strategies["CONSTRAINTS"] == "INCLUDING"
@@ -73,7 +74,10 @@ class _Merge:
         )
 
     def _choose_strategies(self) -> dict[Feature, Strategy]:
-        """How each feature is merged: as declared, else as declared for ALL, else by default."""
+        """Choose how each feature is merged: as declared, else as declared for ALL, else by default.
+
+        Record contradictions.
+        """
         explicit: dict[Feature, Strategy] = {}
         for feature, strategy in self.like.features:
             if feature in explicit:
@@ -89,6 +93,7 @@ class _Merge:
         return {**(dict.fromkeys(DEFAULTS, every) if every else DEFAULTS), **explicit}
 
     def _merge_columns(self) -> Iterator[Column]:
+        """Return the columns of both tables; contradictions are recorded as problems."""
         columns = {c.name: c for c in self.base.columns if self._is_included(c)}
         for column in self.statement.columns:
             before = columns.get(column.name)
@@ -103,10 +108,12 @@ class _Merge:
         yield from columns.values()
 
     def _is_included(self, column: Column) -> bool:
+        """Return whether a column of the other table is taken over."""
         feature = _feature(column)
         return feature is None or self.strategies[feature] != "EXCLUDING"
 
     def _merge_watermarks(self) -> Iterator[Watermark]:
+        """Return the watermarks of both tables; contradictions are recorded as problems."""
         own = {w.column: w for w in self.statement.watermarks}
         for watermark in self.base.watermarks if self.strategies["WATERMARKS"] != "EXCLUDING" else ():
             if watermark.column not in own:
@@ -117,6 +124,7 @@ class _Merge:
         yield from own.values()
 
     def _merge_options(self) -> Iterator[Option]:
+        """Return the options of both tables; contradictions are recorded as problems."""
         own = {o.key: o for o in self.statement.options}
         if self.strategies["OPTIONS"] != "EXCLUDING":
             yield from self.base.options
@@ -126,11 +134,13 @@ class _Merge:
         yield from self.statement.options
 
     def _add_conflict(self, what: str, feature: Feature, where: Where, *, overwriting: bool = False) -> None:
+        """Record that something is declared in both tables as a problem."""
         message = f"{what} is declared here and in the table {self.base.name.last!r}, which LIKE includes"
         fix = f"write EXCLUDING {feature}" + (f" or OVERWRITING {feature}" if overwriting else "") + " after LIKE"
         self._add_problem("like-both", message, fix, where)
 
     def _add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Add a problem."""
         self.problems.append(Problem(code, message, fix, where))
 
 

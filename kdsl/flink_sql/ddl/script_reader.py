@@ -120,6 +120,7 @@ class _ScriptReader(StatementReader):
         self.unread_names: set[str] = set()
 
     def read_all(self) -> Script:
+        """Read all statements; one with a mistake is recorded as a problem and skipped."""
         statements: list[AnyStatement] = []
         while self.token.kind != "end":
             if self.accept(";"):
@@ -179,7 +180,11 @@ class _ScriptReader(StatementReader):
         return self.read_runnable(first)
 
     def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
-        """Read a statement that moves rows."""
+        """Read a statement that moves rows.
+
+        Raises:
+            StatementError: It is not such a statement, or cannot be read.
+        """
         if (
             self.at("EXECUTE", "STATEMENT", "SET")
             or self.at("BEGIN", "STATEMENT", "SET")
@@ -202,6 +207,11 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
+        """Read a statement that begins with ``CREATE``.
+
+        Raises:
+            StatementError: kdsl has no such statement, or it has a mistake.
+        """
         if self.at("OR", "REPLACE"):
             self.fail(
                 "CREATE OR REPLACE TABLE … AS fills a table from a query, which kdsl does not support",
@@ -264,7 +274,11 @@ class _ScriptReader(StatementReader):
         return SetOption(where=self.locate(first), key=key, value=value)
 
     def read_setting_key(self) -> str:
-        """Read the key of a setting, in quotes or, as in older scripts, without them."""
+        """Read the key of a setting, in quotes or, as in older scripts, without them.
+
+        Raises:
+            StatementError: No key comes next.
+        """
         if self.token.kind == "text":
             return self.take().value
         first = self.read_name("a setting in quotes")
@@ -275,7 +289,11 @@ class _ScriptReader(StatementReader):
         return self.source.text[first.start : last.end]
 
     def read_statement_set(self, first: Token) -> StatementSet:
-        """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``."""
+        """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
+
+        Raises:
+            StatementError: It cannot be read.
+        """
         if self.accept("BEGIN"):
             self.expect("STATEMENT", "SET")
             if not self.accept(";"):
@@ -342,7 +360,13 @@ class _ScriptReader(StatementReader):
         return constants
 
     def read_hint(self) -> tuple[Option, ...]:
-        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name, if there is one."""
+        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name.
+
+        None if there is no hint.
+
+        Raises:
+            StatementError: The hint is not one of options.
+        """
         if self.token.kind != "hint":
             return ()
         options, problems = read_hint_options(self.source, self.take())
@@ -359,7 +383,11 @@ class _ScriptReader(StatementReader):
         return Explain(where=self.locate(first), statement=self.read_runnable(self.token), details=tuple(details))
 
     def read_query(self) -> Fragment:
-        """Take everything up to the end of the statement."""
+        """Take everything up to the end of the statement as a query, without parsing it.
+
+        Raises:
+            StatementError: Nothing comes next.
+        """
         if self.at_end:
             self.fail_unexpected(["SELECT"])
         return self.read_until()

@@ -44,7 +44,7 @@ class StatementReader(Cursor):
         self.skipped = False
 
     def expect(self, *words: str, also: Sequence[str] = ()) -> Token:
-        """Take some words in order, or fail.
+        """Take some words in order.
 
         Args:
             words: The words.
@@ -52,6 +52,9 @@ class StatementReader(Cursor):
 
         Returns:
             The token of the first word.
+
+        Raises:
+            StatementError: Another word comes next.
         """
         first = self.token
         for i, word in enumerate(words):
@@ -67,6 +70,9 @@ class StatementReader(Cursor):
             expected: Keywords and signs as they are, other things in words.
             hint: What to write instead; by default one of the expected things.
             fatal: See `StatementError`.
+
+        Raises:
+            StatementError: Always.
         """
         token = self.token
         if token.kind == "broken":
@@ -82,7 +88,10 @@ class StatementReader(Cursor):
         )
 
     def hint_at_cause(self, expected: Sequence[str]) -> str:
-        """A hint at a cause before the next token: a comment or a string that contains more than was meant."""
+        """Look for a cause before the next token, and return a hint at it: a comment or string that contains too much.
+
+        The hint is empty if there is no such cause.
+        """
         before = self.tokens[self.index - 1] if self.index else None
         if before is not None and before.kind == "text" and "\n" in before.text:
             line, column = self.source.line_and_column(before.start)
@@ -99,7 +108,11 @@ class StatementReader(Cursor):
         return ""
 
     def fail(self, message: str, fix: str, token: Token, *, fatal: bool = False, code: str = "sql") -> NoReturn:
-        """Raise an error at a token."""
+        """Raise an error at a token.
+
+        Raises:
+            StatementError: Always.
+        """
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
         start = token.start
         if token.kind == "end" and self.index:
@@ -118,7 +131,11 @@ class StatementReader(Cursor):
         return self.token.kind == "end" or self.token.text == ";"
 
     def read_name(self, what: str = NAME, also: Sequence[str] = ()) -> Token:
-        """Read a name, in back-quotes or not, or fail."""
+        """Read a name, in back-quotes or not.
+
+        Raises:
+            StatementError: No name comes next, or an empty one.
+        """
         if self.token.kind == "text":
             self.fail_unexpected(
                 [what, *also], hint=f"write the name without quotes or in back-quotes: `{self._name_in_quotes()}`"
@@ -133,14 +150,22 @@ class StatementReader(Cursor):
         return self.token.value if self.source.quote_token(self.token) == repr(self.token.text) else "name"
 
     def read_string(self, what: str = TEXT, also: Sequence[str] = ()) -> Token:
-        """Read a string in quotes, or fail."""
+        """Read a string in quotes.
+
+        Raises:
+            StatementError: Something else comes next.
+        """
         if self.token.kind != "text":
             hint = "put it in single quotes" if self.token.kind in ("word", "number", "quoted") else ""
             self.fail_unexpected([what, *also], hint=hint)
         return self.take()
 
     def read_path(self) -> Name:
-        """Read the name of a table: up to three names with dots between them."""
+        """Read the name of a table: names with dots between them; more than three are recorded as a problem.
+
+        Raises:
+            StatementError: No name comes next.
+        """
         first = last = self.read_name("the name of a table")
         parts = [first.value]
         while self.accept("."):
@@ -153,7 +178,11 @@ class StatementReader(Cursor):
         return Name(tuple(parts), self.source.where(first.start, last.end - first.start, table=parts[-1]))
 
     def read_names(self, what: str = "the name of a column") -> list[Token]:
-        """Read names in brackets, with commas between them."""
+        """Read names in brackets, with commas between them.
+
+        Raises:
+            StatementError: Something else comes next.
+        """
         self.expect("(")
         names = [self.read_name(what)]
         while self.accept(","):
@@ -175,14 +204,18 @@ class StatementReader(Cursor):
             self.take()
 
     def make_fragment(self, start: int, stop: int) -> Fragment:
-        """The text from one token up to another, by their indices."""
+        """Return the text from one token up to another, by their indices."""
         if start == stop:
             return Fragment("", self.tokens[start].start, self.source)
         first, last = self.tokens[start], self.tokens[stop - 1]
         return Fragment(self.source.text[first.start : last.end], first.start, self.source)
 
     def read_until(self, *signs: str) -> Fragment:
-        """Take everything up to one of these signs outside brackets, or to the end of the statement."""
+        """Take everything up to one of these signs outside brackets, or to the end of the statement.
+
+        Raises:
+            StatementError: A token is broken, or a placeholder.
+        """
         start = self.index
         depth = 0
         while not self.at_end:

@@ -81,7 +81,10 @@ class DeclaredTable:
         return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), nullable=False)
 
     def definition(self) -> TableDef:
-        """The definition of a table whose connector has topics; any other table gets a definition with problems."""
+        """Build the definition of a table whose connector has topics.
+
+        Any other table gets a definition with problems.
+        """
         statement = self.statement
         clause = read_with_clause(self.options, self.locations)
         key = statement.primary_key
@@ -106,6 +109,7 @@ class DeclaredTable:
         )
 
     def _layout_clauses(self) -> dict[str, Where]:
+        """Return the clauses about the layout of rows (PARTITIONED BY, DISTRIBUTED), with their locations."""
         clauses: dict[str, Where] = {}
         if self.statement.partitioned_by:
             names = ", ".join(self.statement.partitioned_by)
@@ -129,14 +133,11 @@ class Catalog:
         self.problems: list[Problem] = []
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table of a name; None if there is none."""
+        """Find the table of a name, the one that was created last; None if there is none."""
         return next((table for table in reversed(self.tables) if table.statement.name.can_be(name)), None)
 
     def create(self, statement: CreateTable) -> DeclaredTable | None:
-        """Add a table; None if it is ``LIKE`` one that could not be read.
-
-        The table has its own problems; a name that is already taken is a problem of the catalog.
-        """
+        """Add a table, and return it; return None if it is ``LIKE`` one that could not be read."""
         problems: list[Problem] = []
         if statement.like is not None:
             base = self.find(statement.like.table)
@@ -177,7 +178,7 @@ class Catalog:
         return table
 
     def drop(self, statement: Drop) -> None:
-        """Drop a table; a missing one is a problem of the catalog."""
+        """Remove a table; a missing one is recorded as a problem of the catalog."""
         table = self.find(statement.name)
         if table is not None:
             self.tables.remove(table)
@@ -188,7 +189,7 @@ class Catalog:
 
 
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
-    """Every table that a script declares, including those that it drops again, and the problems with their names.
+    """Declare every table of a script, including those that it drops again; also return the problems with their names.
 
     Args:
         script: The script.
@@ -205,7 +206,7 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
 
 
 def _with_not_null_key(statement: CreateTable) -> CreateTable:
-    """The statement with NOT NULL columns in its primary key, which tables LIKE it inherit."""
+    """Return the statement with NOT NULL columns in its primary key, which tables LIKE it inherit."""
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:
@@ -217,6 +218,7 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
 
 
 def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:
+    """Declare a table; problems of its columns are collected in it."""
     columns = _Columns(statement)
     definitions = columns.definitions()
     watermarks = tuple(columns.define_watermark(w) for w in statement.watermarks)
@@ -239,6 +241,7 @@ class _Columns:
         return tuple(self._definition(c) for c in self.statement.columns)
 
     def _definition(self, column: Column) -> ColumnDef:
+        """Define a column; one that cannot be translated is recorded as a problem."""
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:
@@ -277,9 +280,9 @@ class _Columns:
         return frozenset(c.name for c in columns if not isinstance(c, ComputedColumn) and not c.type_known)
 
     def _translate(self, column: ComputedColumn) -> TypedSql | None:
-        """Translate a computed column to Spark SQL; None if it cannot be, with a problem at its location.
+        """Translate a computed column to Spark SQL.
 
-        An expression over a column whose type could not be read is not checked: one mistake gives one error.
+        If it cannot be, record a problem at its location and return None.
         """
         table = self.statement.name.last
         if column.expression.contains_any(self._unknown_types):
@@ -297,6 +300,7 @@ class _Columns:
         return value
 
     def define_watermark(self, watermark: Watermark) -> WatermarkDef:
+        """Return the watermark; one that cannot be translated is recorded as a problem, and gets no delay."""
         table = self.statement.name.last
         where = attrs.evolve(watermark.where, table=table)
         try:

@@ -16,7 +16,7 @@ _FIX = "write the column, or the column - INTERVAL '5' SECOND"
 
 
 def watermark_delay(column: str, text: str) -> str:
-    """How late a row may be, as Spark writes it ('5 seconds'), from the expression of a watermark.
+    """Read from the expression of a watermark how late a row may be, as Spark writes it ('5 seconds').
 
     Args:
         column: The column of the watermark.

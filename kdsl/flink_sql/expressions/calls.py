@@ -21,7 +21,7 @@ class Translator(Protocol):
         ...
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Refuse a part of the expression."""
+        """Raise the error that a part of the expression cannot be translated."""
         ...
 
     def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
@@ -29,11 +29,11 @@ class Translator(Protocol):
         ...
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
-        """The SQL of two values in types that can be compared."""
+        """Return the SQL of two values in types that can be compared, or raise UntranslatableError."""
         ...
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """The common type of some values, and their SQL in that type."""
+        """Return the common type of some values, and their SQL in that type, or raise UntranslatableError."""
         ...
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
@@ -56,7 +56,11 @@ class Arguments:
         self.name = node.name.upper()
 
     def fail(self, reason: str, fix: str) -> NoReturn:
-        """Raise the error that the call cannot be translated."""
+        """Raise the error that the call cannot be translated.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         self.translator.fail(self.node, self.node.name, f"{self.name} {reason}", fix)
 
     def __getitem__(self, index: int) -> TypedSql:
@@ -73,16 +77,23 @@ class Arguments:
         return any(v.nullable for v in self.values)
 
     def require_count(self, least: int, most: int | None = None) -> None:
-        """Fail unless the number of arguments is within bounds."""
+        """Check that the number of arguments is within bounds.
+
+        Raises:
+            UntranslatableError: It is not.
+        """
         most = least if most is None else most
         if not least <= len(self) <= most:
             wanted = str(least) if least == most else f"{least} to {most}" if most < 99 else f"{least} or more"
             self.fail(f"takes {wanted} arguments, not {len(self)}", f"pass {wanted}")
 
     def require_kinds(self, *wanted: str) -> None:
-        """Fail unless the arguments are of some kinds: ``text``, ``number``, ``whole``, ``bytes``, ``any``.
+        """Check that the arguments are of some kinds: ``text``, ``number``, ``whole``, ``bytes``, ``any``.
 
         Alternatives are separated by ``|``; the last kind also applies to all further arguments.
+
+        Raises:
+            UntranslatableError: One is of another kind.
         """
         for i, value in enumerate(self.values):
             want = wanted[min(i, len(wanted) - 1)]
@@ -97,25 +108,29 @@ class Arguments:
                 )
 
     def as_doubles(self) -> list[str]:
-        """The arguments as DOUBLE."""
+        """Return the SQL of the arguments as DOUBLE."""
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:
-        """The value of a constant string argument, or fail."""
+        """Return the value of a constant string argument.
+
+        Raises:
+            UntranslatableError: It is not a constant.
+        """
         constant = self.values[index].constant
         if constant is None:
             self.fail(f"needs {what} as a constant", "write it in quotes")
         return constant
 
     def result(self, text: str, kind: t.DataType, *, nullable: bool | None = None) -> TypedSql:
-        """The result of the call; by default it may be NULL if an argument may be."""
+        """Wrap the SQL of the call with its type; by default it may be NULL if an argument may be."""
         return TypedSql(text, kind.as_nullable(self.nullable if nullable is None else nullable))
 
 
 def template_function(
     template: str, kind: t.DataType, *kinds: str, least: int | None = None, nullable: bool | None = None
 ) -> Function:
-    """A function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all of them."""
+    """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all."""
 
     def translate(call: Arguments) -> TypedSql:
         most = 99 if kinds and kinds[-1] == "…" else len(kinds)

@@ -61,11 +61,18 @@ def is_assignable(have: t.DataType | None, want: t.DataType) -> bool:
 
 
 def spark_cast(text: str, kind: t.DataType, *, trying: bool = False) -> str:
-    """The SQL of Spark's own CAST or TRY_CAST."""
+    """Write the SQL of Spark's own CAST or TRY_CAST."""
     return f"{'TRY_CAST' if trying else 'CAST'}({text} AS {spark_type_name(kind)})"
 
 
 def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
+    """Write the cast of a value from one type to another in Spark's SQL.
+
+    With ``trying``, a value that fails becomes NULL.
+
+    Raises:
+        NoCastError: There is no such cast, or Spark's result differs.
+    """
     text = value.text
     match have, want:
         case _, t.Char() | t.VarChar():
@@ -116,7 +123,11 @@ def _is_number(kind: t.DataType) -> bool:
 
 
 def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
-    """The SQL of an array, a map or a row whose members are cast one by one."""
+    """Write the SQL of an array, a map or a row whose members are cast one by one.
+
+    Raises:
+        NoCastError: The types have different members, or it is a TRY_CAST, which cannot be done member by member.
+    """
     if same_in_spark(have, want):
         return text
     if trying:
@@ -148,7 +159,7 @@ def _cast_member(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def cast_to_string(value: TypedSql) -> str:
-    """The SQL of a value as a string, as Flink writes it.
+    """Write the SQL of a value as a string, as Flink writes it.
 
     Raises:
         NoCastError: Spark writes values of this type differently.
@@ -190,7 +201,7 @@ def _string_or_null(value: TypedSql) -> str:
 
 
 def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
-    """The SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n)."""
+    """Write the SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n)."""
     assert isinstance(want, t.Char | t.VarChar)
     length = want.length
     if length == t.MAX_LENGTH or (
@@ -202,6 +213,7 @@ def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def _fit_bytes(text: str, want: t.DataType) -> str:
+    """Cut or pad bytes to the length of the type."""
     assert isinstance(want, t.Binary | t.VarBinary)
     if want.length == t.MAX_LENGTH:
         return text
@@ -210,7 +222,7 @@ def _fit_bytes(text: str, want: t.DataType) -> str:
 
 
 def _reduce_precision(text: str, have: t.DataType, want: t.DataType) -> str:
-    """The SQL of a timestamp without the fractional digits that the target type does not have."""
+    """Write the SQL of a timestamp without the fractional digits that the target type does not have."""
     assert isinstance(have, t.Timestamp | t.TimestampLtz)
     assert isinstance(want, t.Timestamp | t.TimestampLtz)
     if want.precision >= min(have.precision, 6):
@@ -219,11 +231,7 @@ def _reduce_precision(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def truncate_timestamp(text: str, kind: t.DataType, digits: int) -> str:
-    """The SQL of a timestamp cut to a number of fractional digits of the second.
-
-    A wall-clock time is split into its fields and rebuilt: Spark's ``date_trunc`` would convert it to an instant first,
-    which shifts times that the session's time zone skips.
-    """
+    """Write the SQL of a timestamp cut to a number of fractional digits of the second."""
     if isinstance(kind, t.TimestampLtz):
         if digits in (0, 3):
             return f"date_trunc('{'MILLISECOND' if digits else 'SECOND'}', {text})"

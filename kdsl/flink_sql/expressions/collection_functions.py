@@ -9,6 +9,11 @@ from kdsl.types import model as t
 
 
 def _require_array(call: Arguments, index: int = 0) -> t.Array:
+    """Return the type of an argument, which must be an ARRAY.
+
+    Raises:
+        UntranslatableError: It has another type.
+    """
     kind = call[index].type
     if not isinstance(kind, t.Array):
         call.fail(f"takes an ARRAY, not {call[index].spelling}", "pass an ARRAY")
@@ -16,6 +21,11 @@ def _require_array(call: Arguments, index: int = 0) -> t.Array:
 
 
 def _require_map(call: Arguments, index: int = 0) -> t.Map:
+    """Return the type of an argument, which must be a MAP.
+
+    Raises:
+        UntranslatableError: It has another type.
+    """
     kind = call[index].type
     if not isinstance(kind, t.Map):
         call.fail(f"takes a MAP, not {call[index].spelling}", "pass a MAP")
@@ -23,6 +33,11 @@ def _require_map(call: Arguments, index: int = 0) -> t.Map:
 
 
 def _array_contains(call: Arguments) -> TypedSql:
+    """Translate ``ARRAY_CONTAINS``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     element = _require_array(call).element
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", element), call[1], "=")
@@ -30,6 +45,11 @@ def _array_contains(call: Arguments) -> TypedSql:
 
 
 def _array_remove(call: Arguments) -> TypedSql:
+    """Translate ``ARRAY_REMOVE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     kind = _require_array(call)
     _, other = call.translator.make_comparable(call.node, TypedSql("e", kind.element), call[1], "=")
@@ -37,13 +57,22 @@ def _array_remove(call: Arguments) -> TypedSql:
 
 
 def _array_position(call: Arguments) -> TypedSql:
+    """Translate ``ARRAY_POSITION``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", _require_array(call).element), call[1], "=")
     return call.result(f"CAST(array_position({call[0].text}, {wanted}) AS INT)", t.Int())
 
 
 def _array_append(call: Arguments) -> TypedSql:
-    """``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the element type becomes the common type with the new element."""
+    """Translate ``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the elements get the common type with the new element.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     element = _require_array(call).element
     kind, texts = call.translator.unify(call.node, call.name, [TypedSql("e", element), call[1]])
@@ -53,6 +82,8 @@ def _array_append(call: Arguments) -> TypedSql:
 
 
 def _combine_arrays(function: str, least: int, most: int) -> Function:
+    """Return the translator of a function that combines arrays of one type into an array."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(least, most)
         for i in range(len(call)):
@@ -64,6 +95,11 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
 
 
 def _array_join(call: Arguments) -> TypedSql:
+    """Translate ``ARRAY_JOIN``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     if not isinstance(_require_array(call).element, t.Char | t.VarChar):
         call.fail(f"joins strings, not {call[0].spelling}", "CAST it to ARRAY<STRING>")
@@ -71,7 +107,13 @@ def _array_join(call: Arguments) -> TypedSql:
 
 
 def _array_slice(call: Arguments) -> TypedSql:
-    """``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end; the rest is outside the array."""
+    """Translate ``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end.
+
+    Indices outside the array select nothing.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     kind = _require_array(call)
     call.require_kinds("any", "whole")
@@ -83,6 +125,11 @@ def _array_slice(call: Arguments) -> TypedSql:
 
 
 def _array_sort(call: Arguments) -> TypedSql:
+    """Translate ``ARRAY_SORT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 3)
     kind = _require_array(call)
     call.require_kinds("any", "boolean")
@@ -100,6 +147,11 @@ def _array_sort(call: Arguments) -> TypedSql:
 
 
 def _element(call: Arguments) -> TypedSql:
+    """Translate ``ELEMENT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     text = call[0].text
     only = f"if(size({text}) > 1, raise_error('ELEMENT: the array has more than one element'), get({text}, 0))"
@@ -107,6 +159,8 @@ def _element(call: Arguments) -> TypedSql:
 
 
 def _array_to_array(template: str) -> Function:
+    """Return the translator of a function from an array to an array of the same type."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
         kind = _require_array(call)
@@ -116,6 +170,8 @@ def _array_to_array(template: str) -> Function:
 
 
 def _array_to_element(template: str) -> Function:
+    """Return the translator of a function from an array to one of its elements, or NULL."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
         return call.result(template.format(call[0].text), _require_array(call).element, nullable=True)
@@ -124,6 +180,8 @@ def _array_to_element(template: str) -> Function:
 
 
 def _map_to_array(template: str, *, keys: bool) -> Function:
+    """Return the translator of a function from a map to an array of its keys or values."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
         kind = _require_map(call)
@@ -133,6 +191,11 @@ def _map_to_array(template: str, *, keys: bool) -> Function:
 
 
 def _map_entries(call: Arguments) -> TypedSql:
+    """Translate ``MAP_ENTRIES``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     kind = _require_map(call)
     entry = t.Row((t.Field("key", kind.key), t.Field("value", kind.value)))
@@ -140,13 +203,22 @@ def _map_entries(call: Arguments) -> TypedSql:
 
 
 def _map_from_arrays(call: Arguments) -> TypedSql:
+    """Translate ``MAP_FROM_ARRAYS``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     kind = t.Map(_require_array(call).element, _require_array(call, 1).element)
     return call.result(f"map_from_arrays({call[0].text}, {call[1].text})", kind)
 
 
 def _map_union(call: Arguments) -> TypedSql:
-    """``MAP_UNION``: of a key in several maps the last value is used."""
+    """Translate ``MAP_UNION``: of a key in several maps the last value is used.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 99)
     for i in range(len(call)):
         _require_map(call, i)
@@ -158,6 +230,11 @@ def _map_union(call: Arguments) -> TypedSql:
 
 
 def _cardinality(call: Arguments) -> TypedSql:
+    """Translate ``CARDINALITY``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     if call[0].family != "other" or isinstance(call[0].type, t.Row):
         call.fail(f"takes an ARRAY, MAP or MULTISET, not {call[0].spelling}", "pass one of them")

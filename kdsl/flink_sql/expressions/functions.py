@@ -13,6 +13,8 @@ from kdsl.types.spark import spark_type_name
 
 
 def _keep_type(template: str) -> Function:
+    """Return the translator of a function of a number whose result has the type of the number."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
         call.require_kinds("number")
@@ -23,7 +25,7 @@ def _keep_type(template: str) -> Function:
 
 
 def double_function(template: str) -> Function:
-    """A function of one DOUBLE argument, from a template of Spark SQL."""
+    """Create a function of one DOUBLE argument, from a template of Spark SQL."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -34,7 +36,7 @@ def double_function(template: str) -> Function:
 
 
 def _java_logarithm(text: str, function: str = "ln") -> str:
-    """The SQL of a logarithm with Java's results for zero and negative numbers, where Spark returns NULL."""
+    """Write the SQL of a logarithm with Java's results for zero and negative numbers, where Spark returns NULL."""
     return (
         f"(CASE WHEN {text} > 0 THEN {function}({text}) WHEN {text} = 0 THEN double('-Infinity') "
         f"WHEN {text} < 0 THEN double('NaN') END)"
@@ -42,6 +44,8 @@ def _java_logarithm(text: str, function: str = "ln") -> str:
 
 
 def _logarithm_function(function: str) -> Function:
+    """Return the translator of a logarithm, with Java's results for zero and negative numbers."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1, 2 if call.name == "LOG" else 1)
         call.require_kinds("number")
@@ -54,17 +58,32 @@ def _logarithm_function(function: str) -> Function:
 
 
 def _function_of_two_doubles(call: Arguments) -> TypedSql:
+    """Translate ``POWER`` and ``ATAN2``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     call.require_kinds("number")
     return call.result(f"{call.name.lower()}({', '.join(call.as_doubles())})", t.Double())
 
 
 def _mod(call: Arguments) -> TypedSql:
+    """Translate ``MOD``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     return call.translator.translate_arithmetic(n.Binary("%", *call.node.arguments, at=call.node.at), call[0], call[1])
 
 
 def _floor(call: Arguments) -> TypedSql:
+    """Translate ``FLOOR``, ``CEIL`` and ``CEILING``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     if "UNIT" in call.node.words:
         return time_functions.round_time(call, up=call.name != "FLOOR")
@@ -81,6 +100,11 @@ def _floor(call: Arguments) -> TypedSql:
 
 
 def _round(call: Arguments) -> TypedSql:
+    """Translate ``ROUND``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
     digits = call[1].constant if len(call) == 2 else "0"
@@ -101,6 +125,11 @@ def _round(call: Arguments) -> TypedSql:
 
 
 def _truncate(call: Arguments) -> TypedSql:
+    """Translate ``TRUNCATE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
     digits = call[1].constant if len(call) == 2 else "0"
@@ -120,6 +149,11 @@ def _truncate(call: Arguments) -> TypedSql:
 
 
 def _greatest_or_least(call: Arguments) -> TypedSql:
+    """Translate ``GREATEST`` and ``LEAST``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     if kind is None:
@@ -130,6 +164,11 @@ def _greatest_or_least(call: Arguments) -> TypedSql:
 
 
 def _if(call: Arguments) -> TypedSql:
+    """Translate ``IF``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(3)
     call.require_kinds("boolean", "any")
     kind, texts = call.translator.unify(call.node, "IF", call.values[1:])
@@ -137,6 +176,11 @@ def _if(call: Arguments) -> TypedSql:
 
 
 def _coalesce(call: Arguments) -> TypedSql:
+    """Translate ``IFNULL`` and ``COALESCE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2 if call.name == "IFNULL" else 1, 2 if call.name == "IFNULL" else 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     nullable = all(v.nullable for v in call.values)
@@ -144,6 +188,11 @@ def _coalesce(call: Arguments) -> TypedSql:
 
 
 def _nullif(call: Arguments) -> TypedSql:
+    """Translate ``NULLIF``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     a, b = call.translator.make_comparable(call.node, call[0], call[1], "=")
     kind = call[0].type
@@ -151,6 +200,11 @@ def _nullif(call: Arguments) -> TypedSql:
 
 
 def _rand(call: Arguments) -> TypedSql:
+    """Translate ``RAND`` and ``RAND_INTEGER``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     if call.name == "RAND_INTEGER":
         call.require_count(1)
         call.require_kinds("whole")

@@ -16,7 +16,11 @@ _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quote
 
 
 def _json_path(call: Arguments) -> tuple[str, bool]:
-    """The path in a form that both of Spark's JSON readers accept, and whether it is declared lax."""
+    """Convert the path to a form that both of Spark's JSON readers accept; also return whether it is declared lax.
+
+    Raises:
+        UntranslatableError: It is not a constant, or has a part that Spark does not have.
+    """
     argument = call.require_constant(1, "the path")
     path = argument.strip()
     mode, _, rest = path.partition(" ")
@@ -35,10 +39,16 @@ def _json_path(call: Arguments) -> tuple[str, bool]:
 
 
 def _variant_at(document: str, path: str) -> str:
+    """Write the expression of a part of a JSON document as a variant."""
     return f"try_variant_get(try_parse_json({document}), {path}, 'variant')"
 
 
 def _json_value(call: Arguments) -> TypedSql:
+    """Translate ``JSON_VALUE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     call.require_kinds("text")
     (path, lax), document = _json_path(call), call[0].text
@@ -65,6 +75,11 @@ def _json_value(call: Arguments) -> TypedSql:
 
 
 def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
+    """Write the result of JSON_VALUE for an event, ``EMPTY`` or ``ERROR``: NULL, an error or a default.
+
+    Raises:
+        UntranslatableError: Another action is declared.
+    """
     action: Any = call.node.words.get(event, "NULL")
     if isinstance(action, n.Node):
         default = call.translator(action)
@@ -77,6 +92,11 @@ def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
 
 
 def _json_exists(call: Arguments) -> TypedSql:
+    """Translate ``JSON_EXISTS``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     call.require_kinds("text")
     if call.node.words.get("ERROR", "FALSE") != "FALSE":

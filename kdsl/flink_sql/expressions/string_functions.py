@@ -13,12 +13,22 @@ _QUOTE, _UNQUOTE = literal("\\Q")[0], literal("\\E")[0]
 
 
 def _change_case(call: Arguments) -> TypedSql:
+    """Translate ``UPPER`` and ``LOWER``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     call.require_kinds("text")
     return call.result(f"{call.name.lower()}({call[0].text})", call[0].type or t.STRING)
 
 
 def _locate(call: Arguments) -> TypedSql:
+    """Translate ``LOCATE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     start = f", greatest({call[2].text}, 1)" if len(call) == 3 else ""
@@ -26,6 +36,11 @@ def _locate(call: Arguments) -> TypedSql:
 
 
 def _trim(call: Arguments) -> TypedSql:
+    """Translate ``TRIM``, ``LTRIM``, ``RTRIM`` and ``BTRIM``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 2)
     call.require_kinds("text")
     side = call.node.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name, "BOTH"))
@@ -34,6 +49,11 @@ def _trim(call: Arguments) -> TypedSql:
 
 
 def _pad(call: Arguments) -> TypedSql:
+    """Translate ``LPAD`` and ``RPAD``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(3)
     call.require_kinds("text", "whole", "text")
     text = f"{call.name.lower()}({', '.join(v.text for v in call.values)})"
@@ -45,6 +65,11 @@ def _pad(call: Arguments) -> TypedSql:
 
 
 def _substring(call: Arguments) -> TypedSql:
+    """Translate ``SUBSTRING`` and ``SUBSTR``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     call.require_kinds("text", "whole")
     text = f"substring({', '.join(v.text for v in call.values)})"
@@ -52,6 +77,11 @@ def _substring(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract(call: Arguments) -> TypedSql:
+    """Translate ``REGEXP_EXTRACT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     group = call[2].text if len(call) == 3 else "0"
@@ -61,7 +91,13 @@ def _regexp_extract(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract_all(call: Arguments) -> TypedSql:
-    """``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first; NULL where there is no such group."""
+    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first.
+
+    NULL if there is no such group.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     pattern, group = call.require_constant(1, "the pattern"), call[2].constant if len(call) == 3 else "1"
@@ -78,13 +114,22 @@ def _regexp_extract_all(call: Arguments) -> TypedSql:
 
 
 def _printf(call: Arguments) -> TypedSql:
+    """Translate ``PRINTF``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 99)
     call.require_kinds("text", "any")
     return call.result(f"printf({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
 
 
 def _regexp_replace(call: Arguments) -> TypedSql:
-    """``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``."""
+    """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(3)
     call.require_kinds("text")
     constant = call[2].constant
@@ -97,6 +142,11 @@ def _regexp_replace(call: Arguments) -> TypedSql:
 
 
 def _elt(call: Arguments) -> TypedSql:
+    """Translate ``ELT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2, 99)
     call.require_kinds("whole", "text")
     kind, texts = call.translator.unify(call.node, "ELT", call.values[1:])
@@ -105,7 +155,11 @@ def _elt(call: Arguments) -> TypedSql:
 
 
 def _literal_pattern(call: Arguments, index: int) -> str:
-    """A string argument as a regular expression that matches exactly that string."""
+    """Write a string argument as a regular expression that matches exactly that string.
+
+    Raises:
+        UntranslatableError: It is an empty constant.
+    """
     constant = call[index].constant
     if constant is None:
         return f"concat({_QUOTE}, {call[index].text}, {_UNQUOTE})"
@@ -115,6 +169,11 @@ def _literal_pattern(call: Arguments, index: int) -> str:
 
 
 def _split_index(call: Arguments) -> TypedSql:
+    """Translate ``SPLIT_INDEX``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(3)
     call.require_kinds("text", "text|number", "whole")
     text = call[0].text
@@ -127,24 +186,44 @@ def _split_index(call: Arguments) -> TypedSql:
 
 
 def _split(call: Arguments) -> TypedSql:
+    """Translate ``SPLIT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     call.require_kinds("text")
     return call.result(f"split({call[0].text}, {_literal_pattern(call, 1)}, -1)", t.Array(t.STRING))
 
 
 def _concat(call: Arguments) -> TypedSql:
+    """Translate ``CONCAT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 99)
     call.require_kinds("text")
     return call.result(f"concat({', '.join(v.text for v in call.values)})", t.STRING)
 
 
 def _concat_ws(call: Arguments) -> TypedSql:
+    """Translate ``CONCAT_WS``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 99)
     call.require_kinds("text")
     return call.result(f"concat_ws({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
 
 
 def _sha2(call: Arguments) -> TypedSql:
+    """Translate ``SHA2`` and ``SHA224`` to ``SHA512``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     if call.name == "SHA2":
         call.require_count(2)
         call.require_kinds("text", "whole")
@@ -155,6 +234,11 @@ def _sha2(call: Arguments) -> TypedSql:
 
 
 def _str_to_map(call: Arguments) -> TypedSql:
+    """Translate ``STR_TO_MAP``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 3)
     call.require_kinds("text")
     if len(call) == 2:
@@ -164,6 +248,11 @@ def _str_to_map(call: Arguments) -> TypedSql:
 
 
 def _base64(call: Arguments) -> TypedSql:
+    """Translate ``TO_BASE64`` and ``FROM_BASE64``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     call.require_kinds("text|bytes")
     if call.name == "TO_BASE64":
@@ -172,6 +261,11 @@ def _base64(call: Arguments) -> TypedSql:
 
 
 def _hex_or_bin(call: Arguments) -> TypedSql:
+    """Translate ``HEX`` and ``BIN``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     call.require_kinds("number|text")
     if call[0].family == "number" and not isinstance(call[0].type, INTEGERS):

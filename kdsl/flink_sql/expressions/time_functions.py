@@ -43,7 +43,11 @@ _DATES = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 
 
 def round_time(call: Arguments, *, up: bool) -> TypedSql:
-    """``FLOOR(x TO unit)`` and ``CEIL(x TO unit)``."""
+    """Translate ``FLOOR(x TO unit)`` and ``CEIL(x TO unit)``.
+
+    Raises:
+        UntranslatableError: The value is not a time, or the unit does not apply to it.
+    """
     unit, value = call.node.words["UNIT"], call[0]
     if value.family not in ("timestamp", "date") or value.type is None:
         call.fail(f"TO {unit} takes a DATE or a TIMESTAMP, not {value.spelling}", "CAST it")
@@ -58,6 +62,7 @@ def round_time(call: Arguments, *, up: bool) -> TypedSql:
 
 
 def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
+    """Write the expression that rounds a date or time down to a unit."""
     day = text if isinstance(kind, t.Date) else f"CAST({text} AS DATE)"
     if unit in ("YEAR", "QUARTER", "MONTH"):
         day = f"trunc({day}, '{unit}')"
@@ -76,12 +81,19 @@ def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
 
 
 def _extract(call: Arguments) -> TypedSql:
+    """Translate ``EXTRACT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1)
     unit = call.node.words["UNIT"]
     return _extract_field(call, unit, call[0])
 
 
 def _field_function(unit: str) -> Function:
+    """Return the translator of a function that takes a field, such as the day, of a date or time."""
+
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
         return _extract_field(call, unit, call[0])
@@ -90,6 +102,11 @@ def _field_function(unit: str) -> Function:
 
 
 def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
+    """Write the expression that takes a field of a date or time, with the result that Flink has.
+
+    Raises:
+        UntranslatableError: The field is unknown, or the value does not have it.
+    """
     clock = unit in (*_CLOCK, "MILLISECOND")
     fits = ("timestamp", "time") if clock else ("timestamp", "date")
     if clock and value.family == "date":
@@ -105,7 +122,11 @@ def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
 
 
 def _date_pattern(call: Arguments, index: int) -> str:
-    """A date pattern argument as SQL, or fail where a letter means something else in Spark."""
+    """Write a date pattern argument as SQL.
+
+    Raises:
+        UntranslatableError: It is not a constant, or a letter means something else in Spark.
+    """
     pattern = call.require_constant(index, "the pattern")
     at = 0
     while at < len(pattern):
@@ -118,6 +139,11 @@ def _date_pattern(call: Arguments, index: int) -> str:
 
 
 def _date_format(call: Arguments) -> TypedSql:
+    """Translate ``DATE_FORMAT``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     value = call[0]
     pattern = _date_pattern(call, 1)
@@ -133,6 +159,11 @@ def _date_format(call: Arguments) -> TypedSql:
 
 
 def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
+    """Translate ``TO_TIMESTAMP``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, most)
     call.require_kinds("text")
     text = call[0].text
@@ -148,6 +179,11 @@ def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
 
 
 def _to_timestamp_ltz(call: Arguments) -> TypedSql:
+    """Translate ``TO_TIMESTAMP_LTZ``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     if call[0].family == "text":
         return _parse_instant(call)
     call.require_count(1, 2)
@@ -170,7 +206,11 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
 
 
 def _parse_instant(call: Arguments) -> TypedSql:
-    """``TO_TIMESTAMP_LTZ`` of a string: an instant from a time in UTC, or in the time zone of the third argument."""
+    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 3)
     call.require_kinds("text")
     wall_clock = _to_timestamp(call, most=3).text
@@ -180,6 +220,11 @@ def _parse_instant(call: Arguments) -> TypedSql:
 
 
 def _from_unixtime(call: Arguments) -> TypedSql:
+    """Translate ``FROM_UNIXTIME``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 2)
     call.require_kinds("whole", "text")
     pattern = _date_pattern(call, 1) if len(call) == 2 else "'yyyy-MM-dd HH:mm:ss'"
@@ -187,6 +232,11 @@ def _from_unixtime(call: Arguments) -> TypedSql:
 
 
 def _unix_timestamp(call: Arguments) -> TypedSql:
+    """Translate ``UNIX_TIMESTAMP``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(0, 2)
     call.require_kinds("text")
     if not len(call):
@@ -198,6 +248,11 @@ def _unix_timestamp(call: Arguments) -> TypedSql:
 
 
 def _to_date(call: Arguments) -> TypedSql:
+    """Translate ``TO_DATE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(1, 2)
     call.require_kinds("text")
     if len(call) == 1:
@@ -208,6 +263,11 @@ def _to_date(call: Arguments) -> TypedSql:
 
 
 def _timestampadd(call: Arguments) -> TypedSql:
+    """Translate ``TIMESTAMPADD``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     unit = call.node.words["UNIT"]
     many, value = call.values
@@ -229,6 +289,11 @@ def _timestampadd(call: Arguments) -> TypedSql:
 
 
 def _timestampdiff(call: Arguments) -> TypedSql:
+    """Translate ``TIMESTAMPDIFF``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(2)
     unit = call.node.words["UNIT"]
     texts = []
@@ -246,6 +311,11 @@ def _timestampdiff(call: Arguments) -> TypedSql:
 
 
 def _convert_tz(call: Arguments) -> TypedSql:
+    """Translate ``CONVERT_TZ``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(3)
     call.require_kinds("text")
     moved = f"convert_timezone({call[1].text}, {call[2].text}, TRY_CAST({call[0].text} AS TIMESTAMP_NTZ))"
@@ -253,21 +323,41 @@ def _convert_tz(call: Arguments) -> TypedSql:
 
 
 def _now(call: Arguments) -> TypedSql:
+    """Translate ``CURRENT_TIMESTAMP`` and its synonyms: the time at which the query starts, in milliseconds.
+
+    Raises:
+        UntranslatableError: It has arguments.
+    """
     call.require_count(0)
     return TypedSql("date_trunc('MILLISECOND', current_timestamp())", t.TimestampLtz(3, nullable=False))
 
 
 def _localtimestamp(call: Arguments) -> TypedSql:
+    """Translate ``LOCALTIMESTAMP``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(0)
     return TypedSql(truncate_timestamp("localtimestamp()", _NTZ3, 3), t.Timestamp(3, nullable=False))
 
 
 def _current_date(call: Arguments) -> TypedSql:
+    """Translate ``CURRENT_DATE``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(0)
     return TypedSql("current_date()", t.Date(nullable=False))
 
 
 def _current_time(call: Arguments) -> TypedSql:
+    """Translate ``CURRENT_TIME`` and ``LOCALTIME``.
+
+    Raises:
+        UntranslatableError: An argument cannot be translated.
+    """
     call.require_count(0)
     return TypedSql("current_time(0)", t.Time(0, nullable=False))
 

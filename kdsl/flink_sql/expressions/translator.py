@@ -37,11 +37,14 @@ class Scope(Protocol):
     """Resolves the names in an expression."""
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """The column of a name, and the rest of the name, which are members of its row; None if there is none."""
+        """Look up the column of a name; also return the rest of the name, members of its row.
+
+        None if there is no column.
+        """
         ...
 
     def names(self) -> Iterable[str]:
-        """The names of all columns, for messages."""
+        """List the names of all columns, for messages."""
         ...
 
 
@@ -69,11 +72,19 @@ class ExpressionTranslator:
         self.scope = scope
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the text cannot be translated."""
+        """Raise the error that a part of the text cannot be translated.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def __call__(self, node: n.Node) -> TypedSql:
-        """Translate a node."""
+        """Translate a node.
+
+        Raises:
+            UntranslatableError: It has no equivalent in Spark.
+        """
         match node:
             case n.Literal():
                 return self.translate_constant(node)
@@ -112,7 +123,11 @@ class ExpressionTranslator:
     # names and constants
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """A column, and members of it."""
+        """Translate a column, and members of it.
+
+        Raises:
+            UntranslatableError: There is no such column or member.
+        """
         match = self.scope.column(parts)
         if match is None:
             names = list(self.scope.names())
@@ -125,7 +140,11 @@ class ExpressionTranslator:
         return value
 
     def translate_member(self, node: n.Node, value: TypedSql, name: str) -> TypedSql:
-        """A member of a row."""
+        """Translate a member of a row.
+
+        Raises:
+            UntranslatableError: The value is not a row, or has no such member.
+        """
         if not isinstance(value.type, t.Row):
             self.fail(
                 node, name, f"{value.spelling} has no member {name!r}: it is not a ROW", "use a column of type ROW"
@@ -138,7 +157,7 @@ class ExpressionTranslator:
         return TypedSql(f"{value.text}.{quote_name(name)}", kind.as_nullable(kind.nullable or value.nullable))
 
     def translate_constant(self, node: n.Literal) -> TypedSql:
-        """A constant."""
+        """Translate a constant."""
         text = node.text
         match node.kind:
             case "string":
@@ -163,7 +182,11 @@ class ExpressionTranslator:
         )
 
     def translate_number(self, node: n.Literal) -> TypedSql:
-        """Translate a number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent."""
+        """Translate a number: INT, BIGINT, DECIMAL, or DOUBLE with an exponent.
+
+        Raises:
+            UntranslatableError: It has more than 38 digits.
+        """
         text = node.text.removesuffix(".")
         if "e" in text.lower():
             return TypedSql(f"{text.upper().replace('E+', 'E')}D", t.Double(nullable=False), text)
@@ -184,7 +207,11 @@ class ExpressionTranslator:
         return TypedSql(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
 
     def translate_interval(self, node: n.Span) -> TypedSql:
-        """An interval."""
+        """Translate an interval.
+
+        Raises:
+            UntranslatableError: It has another form than its unit.
+        """
         unit, until, text = node.unit, node.until, node.text.strip()
         months = unit in ("YEAR", "QUARTER", "MONTH")
         if unit == until and unit in ("WEEK", "QUARTER"):
@@ -202,7 +229,7 @@ class ExpressionTranslator:
     # operators
 
     def translate_unary(self, node: n.Unary) -> TypedSql:
-        """``NOT``, ``-`` and ``+``."""
+        """Translate ``NOT``, ``-`` and ``+``."""
         value = self(node.operand)
         if node.operator == "NOT":
             self.require_family(node, value, "boolean", "NOT")
@@ -218,14 +245,18 @@ class ExpressionTranslator:
         return TypedSql(f"(- {value.text})", value.type, constant)
 
     def require_family(self, node: n.Node, value: TypedSql, family: str, what: str) -> None:
-        """Fail unless a value belongs to a family of types; NULL always does."""
+        """Check that a value belongs to a family of types; NULL always does.
+
+        Raises:
+            UntranslatableError: It does not.
+        """
         if value.family not in (family, "null"):
             wanted = "string" if family == "text" else family
             fix = "CAST the value to the type that you mean"
             self.fail(node, what, f"{what} takes a {wanted}, not {value.spelling}", fix)
 
     def translate_binary(self, node: n.Binary) -> TypedSql:
-        """``AND``, ``OR``, comparison, ``||`` and arithmetic."""
+        """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic."""
         operator = node.operator
         left, right = self(node.left), self(node.right)
         nullable = left.nullable or right.nullable
@@ -244,7 +275,11 @@ class ExpressionTranslator:
         return self.translate_arithmetic(node, left, right)
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
-        """The SQL of two values in types that can be compared, or fail."""
+        """Return the SQL of two values in types that can be compared.
+
+        Raises:
+            UntranslatableError: There are no such types.
+        """
         if left.type is None or right.type is None:
             return left.text, right.text
         if left.family == right.family != "other":
@@ -273,7 +308,7 @@ class ExpressionTranslator:
         )
 
     def widen(self, value: TypedSql, kind: t.DataType) -> str:
-        """The SQL of a number in a wider type."""
+        """Write the SQL of a number in a wider type."""
         assert value.type is not None
         return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
 
@@ -339,7 +374,7 @@ class ExpressionTranslator:
     # conditions
 
     def translate_between(self, node: n.Between) -> TypedSql:
-        """``BETWEEN``."""
+        """Translate ``BETWEEN``."""
         value, low, high = self(node.operand), self(node.low), self(node.high)
         nullable = value.nullable or low.nullable or high.nullable
 
@@ -351,7 +386,7 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """``IN``."""
+        """Translate ``IN``."""
         value = self(node.operand)
         if node.query is not None:
             return self.translate_in_query(node, value)
@@ -365,15 +400,23 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """``IN (SELECT …)``, which only a query has."""
+        """Raise the error of ``IN (SELECT …)``, which only a query can contain; translators of queries override this.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         self.fail(node, "IN", f"a query after IN ({value.spelling}) cannot be used in this expression", "use a join")
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """A query inside of an expression, which only a query has."""
+        """Raise the error of a query inside an expression, which only a query can contain; overridden like that.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
-        """``LIKE`` and ``SIMILAR TO``."""
+        """Translate ``LIKE`` and ``SIMILAR TO``."""
         what = "SIMILAR TO" if node.similar else "LIKE"
         value, pattern = self(node.operand), self(node.pattern)
         for each in (value, pattern):
@@ -403,7 +446,7 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} {negation}LIKE {shown}{clause})", t.Boolean(nullable=nullable))
 
     def translate_is(self, node: n.Is) -> TypedSql:
-        """``IS NULL``, ``IS TRUE``, ``IS DISTINCT FROM``."""
+        """Translate ``IS NULL``, ``IS TRUE``, ``IS DISTINCT FROM`` and ``IS JSON``."""
         value = self(node.operand)
         negation = "NOT " if node.negated else ""
         if node.what == "DISTINCT":
@@ -421,7 +464,7 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} IS {negation}{what})", t.Boolean(nullable=False))
 
     def translate_case(self, node: n.Case) -> TypedSql:
-        """``CASE``."""
+        """Translate ``CASE``."""
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
         for when, then in node.whens:
@@ -439,7 +482,11 @@ class ExpressionTranslator:
         return TypedSql(f"(CASE {whens} ELSE {texts[-1]} END)", kind)
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """The common type of some values, and their SQL in that type, or fail."""
+        """Return the common type of some values, and their SQL in that type.
+
+        Raises:
+            UntranslatableError: There is no common type.
+        """
         try:
             kind = common_type(v.type for v in values)
         except NoCommonTypeError as e:
@@ -454,7 +501,7 @@ class ExpressionTranslator:
     # collections, casts, calls
 
     def translate_index(self, node: n.Index) -> TypedSql:
-        """``x[i]``."""
+        """Translate ``x[i]``."""
         value, index = self(node.operand), self(node.index)
         match value.type:
             case t.Array(element=element):
@@ -469,7 +516,7 @@ class ExpressionTranslator:
         return self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
 
     def translate_collection(self, node: n.Collection) -> TypedSql:
-        """``ARRAY[…]``, ``MAP[…]``, ``ROW(…)``."""
+        """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``."""
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
             if any(v.type is None for v in values):
@@ -488,14 +535,18 @@ class ExpressionTranslator:
         return TypedSql(f"map({pairs})", t.Map(keys or t.STRING, inner or t.STRING, nullable=False))
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-        """``CAST``."""
+        """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true.
+
+        Raises:
+            UntranslatableError: Flink has no such cast, or Spark cannot do the same.
+        """
         try:
             return cast(value, kind, trying=trying)
         except NoCastError as e:
             self.fail(node, "CAST", e.reason, e.fix)
 
     def translate_call(self, node: n.Call) -> TypedSql:
-        """A function call."""
+        """Translate a function call."""
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
             return self.translate_aggregate(node)
@@ -506,7 +557,13 @@ class ExpressionTranslator:
         return function(call)
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
-        """Fail: aggregates can only be used in queries, and any other function is unknown."""
+        """Raise the error of an aggregate, which only a query can contain, or of an unknown function.
+
+        Overridden for queries.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         name = node.name.upper()
         if name in functions.AGGREGATES:
             self.fail(node, node.name, f"{name} is an aggregate, and an expression sees one row", "use it in a query")
@@ -555,11 +612,7 @@ _HALF_DAY = 43_200_000_000
 
 
 def _move_instant(text: str, operator: str, length: int) -> str:
-    """The SQL of an instant plus or minus some microseconds.
-
-    Spark adds whole days as days of the session's time zone, which may have 23 hours; so each step is shorter than a
-    day. Spark can solve such steps for a watermark (joins of streams), but not a sum of microseconds: `is_solvable`.
-    """
+    """Write the SQL of an instant plus or minus some microseconds."""
     sign = 1 if (length >= 0) == (operator == "+") else -1
     if abs(length) > LONGEST_IN_STEPS:
         return f"timestamp_micros(unix_micros({text}) {operator} ({length}L))"

@@ -86,14 +86,14 @@ def same_in_spark(one: t.DataType, other: t.DataType) -> bool:
 
 
 def as_decimal(kind: t.DataType) -> t.Decimal:
-    """An exact number's type as DECIMAL."""
+    """Convert an exact number's type to DECIMAL."""
     if isinstance(kind, t.Decimal):
         return kind
     return t.Decimal(_DIGITS[type(kind)], 0)
 
 
 def common_type(kinds: Iterable[t.DataType | None]) -> t.DataType | None:
-    """The type that can store values of several types, for CASE and COALESCE; None if all are NULL.
+    """Find the type that can store values of several types, for CASE and COALESCE; None if all are NULL.
 
     Raises:
         NoCommonTypeError: There is no such type.
@@ -121,6 +121,7 @@ class NoCommonTypeError(Exception):
 
 
 def _merge_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
+    """Return the common type of two types; None if there is none."""
     if one.as_nullable() == other.as_nullable():
         return one.as_nullable()
     kind = type_family(one)
@@ -143,7 +144,7 @@ def _merge_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
 
 
 def _merge_nested_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
-    """The common type of two arrays, maps or rows, member by member; None if there is none."""
+    """Find the common type of two arrays, maps or rows, member by member; None if there is none."""
     try:
         match one, other:
             case t.Array(element=a), t.Array(element=b):
@@ -167,7 +168,7 @@ def _common_of_two(one: t.DataType, other: t.DataType) -> t.DataType:
 
 
 def common_number_type(one: t.DataType, other: t.DataType) -> t.DataType:
-    """The type that can store numbers of two types."""
+    """Find the type that can store numbers of two types."""
     kinds = (type(one), type(other))
     if t.Double in kinds or (t.Float in kinds and t.Decimal in kinds):
         return t.Double()
@@ -181,7 +182,7 @@ def common_number_type(one: t.DataType, other: t.DataType) -> t.DataType:
 
 
 def limit_decimal(precision: int, scale: int) -> t.Decimal:
-    """A DECIMAL of at most 38 digits; digits before the point have priority, but up to six after it are kept."""
+    """Limit a DECIMAL to 38 digits; digits before the point have priority, but up to six after it are kept."""
     if precision <= t.MAX_DECIMAL:
         return t.Decimal(precision, scale)
     whole = precision - scale
@@ -189,7 +190,7 @@ def limit_decimal(precision: int, scale: int) -> t.Decimal:
 
 
 def arithmetic_type(operator: str, one: t.DataType, other: t.DataType) -> t.DataType:
-    """The type of the sum, difference, product, quotient or remainder of two numbers."""
+    """Find the type of the sum, difference, product, quotient or remainder of two numbers."""
     if operator == "%" and isinstance(one, INTEGERS) and isinstance(other, INTEGERS):
         return other.as_nullable()
     if t.Decimal not in (type(one), type(other)) or {type(one), type(other)} & {t.Float, t.Double}:

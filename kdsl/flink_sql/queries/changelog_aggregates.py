@@ -16,7 +16,7 @@ RETRACTABLE = ("COUNT", "SUM", "AVG")
 
 
 def is_addition(kinds: str) -> str:
-    """The SQL condition that a row of a changelog adds a row instead of removing one.
+    """Write the SQL condition that a row of a changelog adds a row instead of removing one.
 
     Args:
         kinds: The SQL of the row kind.
@@ -25,7 +25,7 @@ def is_addition(kinds: str) -> str:
 
 
 def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") -> str:
-    """The SQL of the number of rows in a group in which no value is NULL.
+    """Write the SQL of the number of rows in a group in which no value is NULL.
 
     Args:
         added: The SQL condition that a row adds a row, from `is_addition`.
@@ -38,7 +38,7 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """The value of a row, with the opposite sign if the row is removed.
+    """Write the value of a row, with the opposite sign if the row is removed.
 
     Args:
         added: As for `count_rows`.
@@ -49,7 +49,7 @@ def apply_sign(added: str, value: TypedSql) -> TypedSql:
 
 
 def null_unless(exists: str, value: TypedSql) -> TypedSql:
-    """A value of a group, or NULL if the group no longer exists: a division by its count could fail.
+    """Write a value of a group, or NULL if the group no longer exists: a division by its count could fail.
 
     Args:
         exists: The SQL condition that the group exists.
@@ -59,7 +59,7 @@ def null_unless(exists: str, value: TypedSql) -> TypedSql:
 
 
 def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
-    """The average of a group of a changelog, with the type that Flink gives it.
+    """Write the average of a group of a changelog, with the type that Flink gives it.
 
     Args:
         added: As for `count_rows`.
@@ -77,7 +77,7 @@ def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
 
 
 def exact_average(value: TypedSql, count: str, word: str, suffix: str) -> TypedSql | None:
-    """The average of integers or decimals, with the type that Flink gives it; None for other types.
+    """Write the average of integers or decimals, with the type that Flink gives it; None for other types.
 
     Args:
         value: What is summed.

@@ -46,21 +46,33 @@ class FromClause:
         """Translate a query with the clauses around it to SQL, and return its columns."""
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the query cannot be translated."""
+        """Raise the error that a part of the query cannot be translated.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def expression_translator(self, scope: Relations) -> QueryExpressionTranslator:
-        """A translator of expressions over some tables."""
+        """Create a translator of expressions over some tables."""
         return QueryExpressionTranslator(self.source, scope, self.facts, self.translate_query)
 
     def translate_condition(self, expressions: QueryExpressionTranslator, node: n.Node, what: str) -> str:
-        """Translate a condition, which must be BOOLEAN, to SQL."""
+        """Translate a condition, which must be BOOLEAN, to SQL.
+
+        Raises:
+            UntranslatableError: It is not BOOLEAN.
+        """
         value = expressions(node)
         expressions.require_family(node, value, "boolean", what)
         return value.text
 
     def rename_columns(self, node: n.Node, row: t.Row, names: tuple[str, ...]) -> t.Row:
-        """The columns of a query with other names, if there are any."""
+        """Return the columns of a query with other names, if there are any names.
+
+        Raises:
+            UntranslatableError: Their number differs.
+        """
         if not names:
             return row
         if len(names) != len(row.fields):
@@ -90,7 +102,7 @@ class FromClause:
             self.by_instant |= {at: columns[0] for at, _, columns in sides if columns}
 
     def find_plain_tables(self, node: n.Node) -> tuple[tuple[int, Relation], ...] | None:
-        """The tables of a side of a join with their positions; None if it contains anything but tables."""
+        """List the tables of a side of a join with their positions; None if it contains anything but tables."""
         match node:
             case n.Table(name=name, alias=alias) if name[-1] not in self.named and name[-1] in self.tables:
                 return ((node.at, make_relation(alias or name[-1], self.tables[name[-1]])),)
@@ -100,7 +112,7 @@ class FromClause:
         return None
 
     def join_condition(self, node: n.Join) -> n.Node | None:
-        """The condition of a join; for an inner join combined with the condition after WHERE."""
+        """Return the condition of a join; for an inner join combined with the condition after WHERE."""
         return _join_conditions(node.on, self.where) if node.kind in ("INNER", "CROSS") else node.on
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
@@ -140,7 +152,11 @@ class FromClause:
         return f"{name}__{zlib.crc32(node.hint.encode()):08x}" if node.hint else name
 
     def table_columns(self, node: n.Table, name: tuple[str, ...]) -> t.Row:
-        """The columns of a table or of a query of ``WITH``; records that it is read."""
+        """Look up the columns of a table or of a query of ``WITH``, and record that it is read.
+
+        Raises:
+            UntranslatableError: There is no such table, or a query has a hint.
+        """
         named_query = self.named.get(name[-1]) if len(name) == 1 else None
         if named_query is not None:
             if node.hint:
@@ -158,7 +174,11 @@ class FromClause:
         return self.tables[name[-1]]
 
     def translate_window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
-        """Translate a window function in FROM."""
+        """Translate a window function in FROM.
+
+        Raises:
+            UntranslatableError: It is a changelog, its time column is unknown, or its lengths are invalid.
+        """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.name[-1]
         if isinstance(row, Changelog):
@@ -197,7 +217,11 @@ class FromClause:
         return text, (windows,)
 
     def translate_join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
-        """Translate a join."""
+        """Translate a join.
+
+        Raises:
+            UntranslatableError: Tables have the same name, or Spark has no such join.
+        """
         left_text, left = self.translate_tables(node.left, outer)
         if isinstance(node.right, n.Unnest):
             return self.translate_unnest(node, node.right, left_text, left, outer)
@@ -276,7 +300,11 @@ class FromClause:
     def merge_columns(
         self, node: n.Join, left: tuple[Relation, ...], right: tuple[Relation, ...]
     ) -> tuple[tuple[tuple[str, TypedSql], ...], str]:
-        """The columns that ``USING`` or ``NATURAL`` merges, and the SQL of the condition that they are equal."""
+        """Merge the columns of ``USING`` or ``NATURAL``; also return the SQL of the condition that they are equal.
+
+        Raises:
+            UntranslatableError: A side does not have exactly one such column.
+        """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using
         if node.natural:
@@ -306,7 +334,11 @@ class FromClause:
     def translate_unnest(
         self, node: n.Join, unnest: n.Unnest, text: str, left: tuple[Relation, ...], outer: Relations
     ) -> tuple[str, tuple[Relation, ...]]:
-        """Translate the join of a table with the elements of one of its columns."""
+        """Translate the join of a table with the elements of one of its columns.
+
+        Raises:
+            UntranslatableError: It is another join, or the column has no elements.
+        """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
             self.fail(node, "UNNEST", "UNNEST needs CROSS JOIN, or LEFT JOIN … ON TRUE", "write one of these joins")

@@ -57,7 +57,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         self.named_windows: Mapping[str, n.Over] = {}
 
     def __call__(self, node: n.Node) -> TypedSql:
-        """Translate a node; in a grouped query it must consist of keys, aggregates and constants."""
+        """Translate a node; in a grouped query it must consist of keys, aggregates and constants.
+
+        Raises:
+            UntranslatableError: It does not, or has no equivalent in Spark.
+        """
         grouped, self.grouped = self.grouped, None
         if grouped is None or self.inside:
             value = super().__call__(node)
@@ -77,7 +81,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return super().__call__(node)
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column, or fail if several tables have one of that name."""
+        """Translate a column.
+
+        Raises:
+            UntranslatableError: No table, or several tables, have a column of that name.
+        """
         try:
             return super().translate_name(node, parts)
         except AmbiguousError as e:
@@ -85,7 +93,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
             self.fail(node, e.name, f"{e.name!r} is a column of {' and of '.join(e.tables)}", fix)
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
-        """Translate an aggregate, an analytic function, or a part of a group window."""
+        """Translate an aggregate, an analytic function, or a part of a group window.
+
+        Raises:
+            UntranslatableError: It cannot be used there, or has no equivalent in Spark.
+        """
         name = node.name.upper()
         kind, _, part = name.partition("_")
         if kind in _LEGACY and part in _PARTS:
@@ -121,7 +133,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return self._translate_function(node, name, values, condition + over)
 
     def translate_over(self, node: n.Over) -> str:
-        """Translate the window of an analytic function to SQL."""
+        """Translate the window of an analytic function to SQL.
+
+        Raises:
+            UntranslatableError: It names a window that is not declared.
+        """
         if node.name:
             if node.name not in self.named_windows:
                 hint = nearest(node.name, self.named_windows)
@@ -144,6 +160,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
+        """Write an aggregate or window function, with the result that Flink has."""
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
             inner = "*" if node.star or not values else ", ".join(v.text for v in values)
@@ -181,7 +198,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _translate_retractable(
         self, node: n.Call, name: str, values: list[TypedSql], added: str, suffix: str
     ) -> TypedSql:
-        """Translate an aggregate of a changelog."""
+        """Translate an aggregate of a changelog, from which rows can be subtracted.
+
+        Raises:
+            UntranslatableError: It is not COUNT, SUM or AVG, or has DISTINCT.
+        """
         if name not in RETRACTABLE or node.distinct:
             shown = f"{name}(DISTINCT …)" if node.distinct else name
             reason = (
@@ -200,13 +221,22 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"if({count_rows(added, values[:1], suffix)} = 0L, NULL, {total.text})", total.type)
 
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
+        """Check that Spark computes an average as Flink does.
+
+        Raises:
+            UntranslatableError: It has more than 6 digits after the point.
+        """
         if isinstance(value.type, t.Decimal) and value.type.scale > 6:
             self.fail(
                 node, "AVG", "AVG of more than 6 digits after the point rounds differently in Spark", "CAST first"
             )
 
     def _translate_grouping(self, node: n.Call, name: str, values: list[TypedSql]) -> TypedSql:
-        """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it."""
+        """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it.
+
+        Raises:
+            UntranslatableError: It has arguments that are not keys of the groups.
+        """
         if len(values) != 1 and name == "GROUPING":
             self.fail(node, node.name, "GROUPING takes one column", "write GROUPING_ID(a, b)")
         if any(value.text not in (self.grouped or ()) for value in values):
@@ -218,6 +248,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
+        """Write AVG, with the result that Flink has."""
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -229,7 +260,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # windows of groups: GROUP BY TUMBLE(ts, INTERVAL …)
 
     def translate_group_window(self, node: n.Call) -> TypedSql | None:
-        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY; None for anything else."""
+        """Translate ``TUMBLE(…)`` and the like as a key of GROUP BY, and record the window; None for anything else.
+
+        Raises:
+            UntranslatableError: It has other arguments than such a window.
+        """
         kind = node.name.upper()
         if kind not in _LEGACY:
             return None
@@ -247,7 +282,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(text, t.row(start=t.Timestamp(3), end=t.Timestamp(3)))
 
     def translate_window_part(self, node: n.Call, kind: str, part: str) -> TypedSql:
-        """Translate ``TUMBLE_START`` and the like."""
+        """Translate ``TUMBLE_START`` and the like.
+
+        Raises:
+            UntranslatableError: GROUP BY has no such window.
+        """
         window = self.windows.get((kind, node.arguments))
         if window is None:
             shown = self.source[node.at :].partition("(")[0]
@@ -265,12 +304,15 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return window_bound(f"{text}.{part.lower()}", time)
 
     def window_milliseconds(self, kind: str, name: str, node: n.Node) -> int:
-        """The length of an interval of a window in milliseconds.
+        """Compute the length of an interval of a window in milliseconds.
 
         Args:
             kind: The window, for messages.
             name: The argument: ``SIZE``, ``SLIDE``, ``STEP`` or ``GAP``, which must be positive, or ``OFFSET``.
             node: The interval.
+
+        Raises:
+            UntranslatableError: It is not an interval of fixed length, or not positive.
         """
         negated = isinstance(node, n.Unary) and node.operator == "-"
         span = node.operand if isinstance(node, n.Unary) and negated else node
@@ -287,7 +329,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # queries inside expressions
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Translate ``IN (SELECT …)``."""
+        """Translate ``IN (SELECT …)``.
+
+        Raises:
+            UntranslatableError: The numbers of columns differ, or their types cannot be compared.
+        """
         assert node.query is not None
         text, row = self._translate_rows(node, node.query, "IN")
         mine = value.type.fields if isinstance(node.operand, n.Collection) and isinstance(value.type, t.Row) else ()
@@ -304,7 +350,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({left} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """Translate ``EXISTS``, or a query that returns one value."""
+        """Translate ``EXISTS``, or a query that returns one value.
+
+        Raises:
+            UntranslatableError: The query has several columns, or reads a changelog.
+        """
         text, row = self._translate_rows(node, node.query, "EXISTS" if node.exists else "SELECT")
         self.facts.add_note("nested", "SELECT", node.at)
         if node.exists:
@@ -316,7 +366,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({text})", row.fields[0].type.as_nullable())
 
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
-        """Translate a query inside an expression, which cannot be a changelog; streams cannot have any."""
+        """Translate a query inside an expression, and return its columns.
+
+        Raises:
+            UntranslatableError: It reads a changelog.
+        """
         text, row = self.query(query, self.relations)
         if isinstance(row, Changelog) and not self.facts.streaming:
             reason = "a query inside an expression cannot read a changelog"
@@ -329,6 +383,7 @@ def _as_nullable_type(value: TypedSql) -> t.DataType | None:
 
 
 def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
+    """Write SUM, with the type that Flink has."""
     match value.type:
         case t.Decimal(scale=scale):
             text = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){suffix}"
@@ -364,7 +419,7 @@ def has_time_windows(tree: n.Node) -> bool:
 
 
 def _function_calls(node: object) -> Iterator[n.Call]:
-    """All function calls in a tree, except those in nested queries."""
+    """Yield all function calls in a tree, except those in nested queries."""
     if isinstance(node, tuple):
         for one in node:
             yield from _function_calls(one)

@@ -36,7 +36,7 @@ class JoinCondition:
 
 
 def split_conjunction(node: n.Node | None) -> Iterator[n.Node]:
-    """The parts of a condition that are combined by AND."""
+    """Yield the parts of a condition that are combined by AND."""
     if isinstance(node, n.Binary) and node.operator == "AND":
         yield from split_conjunction(node.left)
         yield from split_conjunction(node.right)
@@ -45,7 +45,7 @@ def split_conjunction(node: n.Node | None) -> Iterator[n.Node]:
 
 
 def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: tuple[Relation, ...]) -> JoinCondition:
-    """Read the condition of a join.
+    """Find out from the condition of a join which equalities and bounds of times it has.
 
     Args:
         condition: The condition after ``ON``; for an inner join combined with the one after ``WHERE``.
@@ -79,7 +79,7 @@ def _intervals(part: n.Node) -> Iterator[n.Span]:
 
 
 def _pairs_in_order(part: n.Node) -> Iterator[tuple[n.Node, n.Node, n.Node]]:
-    """The pairs (smaller, larger) that a condition implies, each with the part of the condition that implies it."""
+    """Yield the pairs (smaller, larger) that a condition implies, each with the part that implies it."""
     match part:
         case n.Binary(operator="<" | "<=", left=left, right=right):
             yield left, right, part
@@ -104,6 +104,7 @@ class _JoinSides:
         return sides.pop() if len(sides) == 1 else None
 
     def _side(self, name: n.Name) -> Side | None:
+        """Return which side of the join has a column; None if neither or both do."""
         try:
             if self.left.column(name.parts) is not None:
                 return "left"

@@ -97,11 +97,11 @@ class Relation:
         return tuple((name, value) for name, value in self.columns if name not in self.joined)
 
     def get(self, name: str) -> TypedSql | None:
-        """A column by its name."""
+        """Find a column by its name; None if there is none."""
         return next((value for column, value in self.columns if column == name), None)
 
     def with_instants(self) -> Relation:
-        """The same table with its instants as event times, if it has any."""
+        """Return the same table with its instants as event times, if it has any."""
         if self.instants is None:
             return self
         column, instant = (
@@ -112,7 +112,7 @@ class Relation:
         return attrs.evolve(self, columns=tuple(columns))
 
     def as_nullable(self) -> Relation:
-        """The same table with nullable columns, as the optional side of an outer join."""
+        """Return the same table with nullable columns, as the optional side of an outer join."""
         return attrs.evolve(
             self,
             columns=tuple(
@@ -123,7 +123,7 @@ class Relation:
 
 
 def make_relation(alias: str, row: t.Row) -> Relation:
-    """The columns of a table under an alias."""
+    """Make the columns of a table known under an alias."""
     prefix = quote_name(alias)
     kinds = f"{prefix}.{quote_name(ROW_KIND)}" if isinstance(row, Changelog) else None
     columns = tuple((f.name, TypedSql(f"{prefix}.{quote_name(f.name)}", f.type)) for f in row.fields)
@@ -149,7 +149,9 @@ class Relations:
     outer: Relations | None = None
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """See `kdsl.flink_sql.expressions.translator.Scope`; the name may begin with that of a table.
+        """Look up a column, whose name may begin with that of a table.
+
+        See `kdsl.flink_sql.expressions.translator.Scope`.
 
         Raises:
             AmbiguousError: Several tables have a column of this name.

@@ -93,7 +93,11 @@ def translate_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool =
 
 class _QueryTranslator(FromClause):
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns."""
+        """Translate a query with the clauses around it to SQL, and return its columns.
+
+        Raises:
+            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
+        """
         assert isinstance(node, n.Finished)
         before = dict(self.named)
         named = []
@@ -119,11 +123,17 @@ class _QueryTranslator(FromClause):
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def read_row_count(self, node: n.Node) -> int:
+        """Read the number of LIMIT or OFFSET.
+
+        Raises:
+            UntranslatableError: It is not a constant.
+        """
         if not isinstance(node, n.Literal) or not re.fullmatch(r"\d{1,10}", node.text):
             self.fail(node, "LIMIT", "the number of rows must be a constant", _LIMIT_FIX)
         return int(node.text)
 
     def translate_body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
+        """Translate a SELECT, a combination or VALUES; also return the columns."""
         if order:
             self.facts.add_note("order", "ORDER BY", order[0].at)
         match node:
@@ -155,6 +165,10 @@ class _QueryTranslator(FromClause):
     # SELECT
 
     def translate_select(self, node: n.Select, outer: Relations, order: tuple[n.Order, ...]) -> tuple[str, t.Row]:
+        """Translate a SELECT to Spark's SQL; also return its columns.
+
+        What a stream must know of it is added to the facts.
+        """
         before, self.where = self.where, node.where
         if node.source is not None:
             self.choose_instants(node.source)
@@ -213,7 +227,7 @@ class _QueryTranslator(FromClause):
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
 
     def present_groups(self, condition: str, *, going: bool) -> tuple[str | None, str]:
-        """How groups that do not exist are left out: by the row kind of each group, or by HAVING.
+        """Choose how groups that do not exist are left out: by the row kind of each group, or by HAVING.
 
         Args:
             condition: The SQL of whether a group exists; empty if all do.
@@ -231,7 +245,11 @@ class _QueryTranslator(FromClause):
     def find_changelog(
         self, node: n.Select, relations: tuple[Relation, ...], groups: list[str], *, grouped: bool
     ) -> Relation | None:
-        """The changelog that the query reads, if there is one; fail if Spark cannot process it."""
+        """Find the changelog that the query reads; None if there is none.
+
+        Raises:
+            UntranslatableError: Spark cannot process it in this query.
+        """
         changelogs = [r for r in relations if r.kinds is not None]
         if not changelogs:
             return None
@@ -262,6 +280,7 @@ class _QueryTranslator(FromClause):
     def translate_items(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> list[tuple[str, TypedSql]]:
+        """Translate the columns of SELECT, with their names; ``*`` is expanded."""
         columns: list[tuple[str, TypedSql]] = []
         for item in node.items:
             if isinstance(item, n.Star):
@@ -286,7 +305,10 @@ class _QueryTranslator(FromClause):
     def translate_groups(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> tuple[list[str], set[str]]:
-        """Translate GROUP BY to Spark's keys, and what else can be selected: both ends of a window are one key."""
+        """Translate GROUP BY to Spark's keys.
+
+        Also return what else can be selected, as both ends of a window are one key.
+        """
         keys: list[str] = []
         sets: list[str] = []
         readable: set[str] = set()
@@ -319,13 +341,18 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
+        """Translate a key of GROUP BY."""
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
         window = expressions.translate_group_window(node) if isinstance(node, n.Call) else None
         return (window or expressions(node)).text
 
     def check_session(self, node: n.Select, window: Window, others: set[str] | None) -> None:
-        """Fail if Spark's sessions, which only exist as groups, cannot do what the query needs."""
+        """Check that Spark's sessions, which exist only as groups, can do what the query needs.
+
+        Raises:
+            UntranslatableError: They cannot.
+        """
         if others is None:
             reason, fix = "sessions exist as groups only", "write GROUP BY window_start, window_end"
         elif others != set(window.partition):
@@ -340,6 +367,7 @@ class _QueryTranslator(FromClause):
     # several queries as one
 
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
+        """Translate UNION, INTERSECT or EXCEPT; also return the columns, with the common types."""
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
         if isinstance(left, Changelog) or isinstance(right, Changelog):
@@ -364,6 +392,7 @@ class _QueryTranslator(FromClause):
         return f" {node.operator}{' ALL' if node.every else ''} ".join(texts), row
 
     def cast_rows(self, text: str, had: t.Row, want: t.Row) -> str:
+        """Write a query that casts the columns of another one."""
         pairs = list(zip(had.fields, want.fields, strict=True))
         if all(same_in_spark(a.type, b.type) for a, b in pairs):
             return f"({text})"
@@ -376,6 +405,7 @@ class _QueryTranslator(FromClause):
         return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"  # noqa: S608  # no database is asked
 
     def translate_values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
+        """Translate VALUES; also return the columns, with the common types."""
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]
         if len({len(row) for row in rows}) > 1:

@@ -13,7 +13,7 @@ _STEP, _ALL = "__step", "__all"
 
 
 def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, spans: list[int]) -> tuple[str, Relation]:
-    """A table with a row for each window of each of its rows.
+    """Write the SQL of a table with a row for each window of each of its rows; also return its columns.
 
     Args:
         node: The window.
@@ -54,12 +54,12 @@ def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, sp
 
 
 def single_group_key(time: str) -> str:
-    """The SQL of a key that is equal for all rows but not a constant to Spark, which a stream's sessions need."""
+    """Write the SQL of a key that is equal for all rows but not a constant to Spark, which a stream's sessions need."""
     return f"(hash({time}) & 0)"
 
 
 def window_sql(kind: str, time: str, spans: list[int]) -> str:
-    """The SQL of Spark's window function for a time: size, slide and offset in milliseconds."""
+    """Write the SQL of Spark's window function for a time: size, slide and offset in milliseconds."""
     if kind == "SESSION":
         return f"session_window({time}, '{spans[0]} milliseconds')"
     size = f"'{spans[0]} milliseconds'"
@@ -68,7 +68,7 @@ def window_sql(kind: str, time: str, spans: list[int]) -> str:
 
 
 def window_bound(text: str, time: t.DataType | None) -> TypedSql:
-    """The start or end of a window as a wall-clock time in the session's time zone."""
+    """Write the SQL of a window's start or end as a wall-clock time in the session's time zone."""
     if isinstance(time, t.TimestampLtz):
         text = f"CAST({text} AS TIMESTAMP_NTZ)"
     return TypedSql(text, t.Timestamp(3, nullable=False))

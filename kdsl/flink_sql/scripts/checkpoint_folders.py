@@ -40,7 +40,7 @@ class Insert:
 
     @classmethod
     def of(cls, job: Job) -> Insert:
-        """That of a job."""
+        """Describe the INSERT of a job by a digest of its queries, its sink and what it reads."""
         options = {name: table.declared.options for name, table in job.tables.items()}
         reads = sorted(of.get("topic") or of.get("topic-pattern") or name for name, of in options.items())
         sink = job.sink.name if job.sink else ""
@@ -104,7 +104,7 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
 
 
 def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[str, str]:
-    """The checkpoint folders of jobs that run as streams, by the names of the jobs.
+    """Choose the checkpoint folders of jobs that run as streams, and store the choice; return them by the jobs' names.
 
     Args:
         spark: The session.
@@ -136,7 +136,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
 
 
 def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
-    """Refuse INSERTs that were moved since a version of kdsl that knew them by their numbers alone.
+    """Check that no INSERT was moved since a version of kdsl that knew them by their numbers alone.
 
     Raises:
         CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink.

@@ -37,15 +37,15 @@ class CounterSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name in ``spark.readStream.format``."""
+        """Return the name in ``spark.readStream.format``."""
         return FORMAT
 
     def schema(self) -> str:
-        """One column of numbers."""
+        """Return the schema: one column of numbers."""
         return "value BIGINT"
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: ARG002, N802
-        """The reader of a stream."""
+        """Create the reader of a stream."""
         return Counter(self.options)
 
 
@@ -61,15 +61,15 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_once = False
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """The start of the count: zero."""
+        """Return the start of the count: zero."""
         return {"rows": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """No limit: everything that is available."""
+        """Return no limit: everything that is available."""
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        """The number up to which it has counted by now."""
+        """Return the number up to which it has counted by now."""
         done = int(start["rows"])
         if self._rows is not None:
             return {"rows": max(done, self._rows)}
@@ -81,17 +81,20 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"rows": max(done, first + int((time.monotonic() - since) * self._rate))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Count to the end at once; a table without an end stops after the rows of one second."""
+        """Note that the next batch counts to the end at once.
+
+        A table without an end stops after the rows of one second.
+        """
         self._at_once = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """The numbers of a batch, in even parts."""
+        """Divide the numbers of a batch into even parts."""
         first, last = int(start["rows"]), int(end["rows"])
         each = max(1, -(-(last - first) // self._tasks))
         return [Range(at, min(at + each, last)) for at in range(first, last, each)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The numbers of a task."""
+        """Yield the numbers of a task."""
         assert isinstance(partition, Range)
         for at in range(partition.start, partition.end, _BATCH):
             numbers = pa.array(range(at, min(at + _BATCH, partition.end)), pa.int64())

@@ -46,7 +46,7 @@ class GeneratedRows:
 
 
 def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> tuple[GeneratedRows, list[Problem]]:
-    """How the rows of a table are generated, and the problems of the options of its columns."""
+    """Plan how the rows of a table are generated; also return the problems of the options of its columns."""
     maker = _RowGenerator(table, script_options.fields)
     physical = [c for c in table.columns if c.role == "physical"]
     columns = {c.name: maker.column_sql(c.name, c.type) for c in physical}
@@ -69,16 +69,19 @@ class _RowGenerator:
         return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
 
     def field_options(self, path: str) -> DatagenField:
+        """Return the options of a field, and note that the field exists."""
         if path not in self.paths:
             self.paths.append(path)
         return self.fields.get(path, _DEFAULT)
 
     def add_problem(self, path: str, key: str, message: str, fix: str) -> None:
+        """Record a problem of a field's option."""
         full = f"fields.{path}.{key}"
         where = self.table.locations.get(full, self.table.where)
         self.problems.append(Problem("datagen-field", f"{full!r} {message}", fix, where))
 
     def check_paths(self) -> None:
+        """Report options of fields that do not exist."""
         for path in self.fields:
             if path not in self.paths:
                 message = f"does not refer to a column of the table{nearest(path, self.paths)}"
@@ -87,6 +90,7 @@ class _RowGenerator:
                 )
 
     def value_sql(self, path: str, kind: t.DataType) -> str:
+        """Write the expression of a field's value, NULL at the declared rate; problems are recorded."""
         options = self.field_options(path)
         sql = (self.sequence_sql if options.kind == "sequence" else self.random_sql)(path, kind, options)
         try:
@@ -98,6 +102,10 @@ class _RowGenerator:
         return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
 
     def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        """Write the expression of a sequence, and note its length.
+
+        Report a wrong type, or a missing or wrong start or end.
+        """
         if "." in path or not isinstance(kind, _SEQUENCES):
             fix = "use 'random', or a top-level column of numbers or strings"
             self.add_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
@@ -112,6 +120,7 @@ class _RowGenerator:
         return f"({options.start}L + {NUMBER})"
 
     def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        """Write the expression of a random value of a type; problems of the options are recorded."""
         match kind:
             case t.Boolean():
                 return "(rand() < 0.5D)"
@@ -149,7 +158,7 @@ class _RowGenerator:
         return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
 
     def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
-        """The SQL of a map; a repeated key keeps its first value."""
+        """Write the SQL of a map; a repeated key keeps its first value."""
         entries = ", ".join(f"struct({k} AS k, {v} AS v)" for k, v in zip(keys, values, strict=True))
         name = spark_type_name(kind)
         add = f"if(map_contains_key(m, e.k), m, CAST(map_concat(m, map(e.k, e.v)) AS {name}))"
@@ -158,6 +167,7 @@ class _RowGenerator:
     def read_bounds(
         self, path: str, kind: t.DataType, options: DatagenField, least: str, most: str
     ) -> tuple[Decimal, Decimal]:
+        """Read the smallest and largest value of a field; wrong ones are recorded as problems."""
         limits = []
         for key, text, default in (("min", options.minimum, least), ("max", options.maximum, most)):
             try:
@@ -174,6 +184,7 @@ class _RowGenerator:
         return limits[0], limits[1]
 
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        """Write the expression of a random integer; bounds out of range are recorded as problems."""
         bits = _BITS[type(kind)]
         low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
         least, most = int(low), int(high)
@@ -194,6 +205,7 @@ class _RowGenerator:
         )
 
     def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
+        """Write the expression of a random FLOAT, DOUBLE or DECIMAL."""
         most = "3.4e38" if isinstance(kind, t.Float) else "1.79e308"
         least = "1.17549435e-38" if isinstance(kind, t.Float) else "2.2250738585072014e-308"
         if isinstance(kind, t.Decimal):
@@ -209,6 +221,7 @@ class _RowGenerator:
         return number
 
     def random_string(self, kind: t.DataType, length: int, options: DatagenField) -> str:
+        """Write the expression of a random string of hexadecimal digits."""
         unbounded = length == t.MAX_LENGTH
         wanted = options.length or (_LENGTH if unbounded else length)
         wanted = wanted if unbounded else min(wanted, length)

@@ -121,7 +121,7 @@ class ScriptOptions:
 
 
 def script_options(table: DeclaredTable) -> ScriptOptions:
-    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``.
+    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``; mistakes are among their problems.
 
     Args:
         table: The table; its connector is one of these.
@@ -145,10 +145,12 @@ def script_options(table: DeclaredTable) -> ScriptOptions:
 
 
 def _option_problems(options: Options, prefix: str = "") -> list[tuple[str | None, Problem]]:
+    """Report the problems of options, each with the key that it concerns."""
     keys = {a.name: a.metadata["key"] for a in attrs.fields(type(options))}
     problems = options.problems(lambda _name, key: repr(f"{prefix}{key}"))
     return [(keys.get(problem.option or ""), problem) for problem in problems]
 
 
 def _locate(problem: Problem, table: DeclaredTable, key: str | None) -> Problem:
+    """Return a problem at the location of an option."""
     return problem.at(table.locations.get(key or "", table.where))

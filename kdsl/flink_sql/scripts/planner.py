@@ -80,7 +80,7 @@ def check_script(
     *,
     checkpoint: str | None = None,
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
-    """The plan of a script as far as it can be planned, and all its problems.
+    """Plan a script as far as it can be planned, and return the plan with all its problems.
 
     Args:
         script: The script.
@@ -131,9 +131,11 @@ class _Planner:
         self.judged: set[tuple[Where, tuple[tuple[str, str, Where], ...], str]] = set()
 
     def add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Add a problem."""
         self.problems.append(Problem(code, message, fix, where))
 
     def add_statement(self, statement: object) -> None:
+        """Apply a statement to the script: declare, drop, set, or plan a job; its problems are recorded."""
         match statement:
             case CreateTable():
                 self.add_table(statement)
@@ -168,6 +170,7 @@ class _Planner:
     # tables and views
 
     def add_table(self, statement: CreateTable) -> None:
+        """Declare and plan a table; a name that is taken, or differs in letter case only, is recorded as a problem."""
         name = statement.name.last
         if name in self.views:
             self.add_problem(
@@ -184,6 +187,7 @@ class _Planner:
                 self.unread_names.add(name)
 
     def plan_table(self, declared: DeclaredTable) -> ScriptTable:
+        """Plan a declared table: a topic, or a connector of scripts with its options; problems are recorded."""
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))
@@ -196,13 +200,14 @@ class _Planner:
         return ScriptTable(declared, options=options, generated=rows)
 
     def table_as_read(self, declared: DeclaredTable) -> ScriptTable:
-        """A table as the next query reads it, with the settings of change data."""
+        """Plan a table as the next query reads it, with the settings of change data."""
         table = self._with_session_options(self.planned[id(declared)])
         if table is not self.planned[id(declared)]:
             table = self.normalized.setdefault(id(declared), table)
         return table
 
     def _with_session_options(self, table: ScriptTable) -> ScriptTable:
+        """Return the table as the session's options change it: with duplicate events removed if they say so."""
         definition = None if table.topic is None else table.topic.definition
         if not self.settings.current.cdc_events_duplicate or not table.change_data or definition is None:
             return table
@@ -214,6 +219,7 @@ class _Planner:
         return self.plan_table(attrs.evolve(table.declared, statement=options))
 
     def add_view(self, statement: CreateView) -> None:
+        """Declare a view and translate its query; problems are recorded."""
         name = statement.name.last
         taken = name in self.views or self.catalog.find(statement.name) is not None
         if taken:
@@ -251,7 +257,7 @@ class _Planner:
         self.views[name] = DeclaredView(name, by_mode, named and attrs.evolve(named, columns=columns), refused)
 
     def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
-        """The view of a query, with the column names of the statement."""
+        """Describe the view of a query, with the column names of the statement."""
         columns = query.columns
         if isinstance(columns, Columns):
             columns = attrs.evolve(columns, unmarked={})  # the run restores the metadata
@@ -261,7 +267,7 @@ class _Planner:
         return View(statement.name.last, query, columns, named and attrs.evolve(named, columns=columns.names))
 
     def readable_rows(self, streaming: bool) -> dict[str, t.Row]:
-        """The columns of all tables and views that a query of a mode can read."""
+        """Collect the columns of all tables and views that a query of a mode can read."""
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             rows[declared.name] = self.table_as_read(declared).row
@@ -269,7 +275,7 @@ class _Planner:
         return {**rows, **{name: view.columns for name, view in views.items()}}
 
     def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:
-        """Translate the query of a job; also whether it is a stream that is read as a batch."""
+        """Translate the query of a job; also return whether it is a stream that is read as a batch."""
         if self.settings.current.mode != "streaming":
             return self.translate_query(fragment, streaming=False), False
         query = self.translate_query(fragment, streaming=True)
@@ -281,7 +287,10 @@ class _Planner:
         return self.translate_query(fragment, streaming=False), True
 
     def translate_query(self, fragment: Fragment, *, streaming: bool) -> Translated | None:
-        """Translate a query; None if it is wrong, or refers to something whose mistake was already reported."""
+        """Translate a query.
+
+        None if it is wrong, which is recorded unless it refers to a mistake that is recorded already.
+        """
         text, shift = _query_text(fragment)
         try:
             query = translate_query(text, self.readable_rows(streaming), streaming=streaming)
@@ -305,7 +314,10 @@ class _Planner:
         return frozenset(c.name for table in self.catalog.tables for c in table.columns if not c.type_known)
 
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
-        """Plan the table that a query reads with the options of a hint; return whether that succeeds."""
+        """Plan the table that a query reads with the options of a hint, and return whether that succeeds.
+
+        Otherwise a problem is recorded.
+        """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:
             message = f"{hint.table!r} is a view and has no options"
@@ -339,7 +351,7 @@ class _Planner:
         )
 
     def tables_and_views(self, query: Translated, *, streaming: bool) -> tuple[dict[str, ScriptTable], list[View]]:
-        """The tables and views that a query of a mode reads, directly or through views."""
+        """Collect the tables and views that a query of a mode reads, directly or through views."""
         tables: dict[str, ScriptTable] = {}
         views: list[View] = []
         for name in query.tables:
@@ -361,6 +373,7 @@ class _Planner:
     # jobs
 
     def add_insert(self, statement: Insert) -> None:
+        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded."""
         sink = self.find_sink(statement)
         query, at_once = self.translate_job_query(statement.query)
         if query is None or sink is None:
@@ -391,7 +404,7 @@ class _Planner:
         self.check_key(job, statement)
 
     def check_key(self, job: Job, statement: Insert) -> None:
-        """Check that the primary key of an upsert table identifies the rows of the query."""
+        """Record a problem if the primary key of an upsert table does not identify the rows of the query."""
         upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
@@ -421,7 +434,7 @@ class _Planner:
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
-        """The keys of all tables and views that a query can read."""
+        """Collect the keys of all tables and views that a query can read."""
         keys = {}
         for declared in self.catalog.tables:
             table = self.table_as_read(declared)
@@ -435,6 +448,7 @@ class _Planner:
         return keys
 
     def find_sink(self, statement: Insert) -> ScriptTable | None:
+        """Return the table that an INSERT writes to; None, and a problem, if it cannot be written."""
         name, where = statement.table, statement.table.where
         declared = self.catalog.find(name)
         if declared is None and name.last in self.unread_names:
@@ -462,7 +476,7 @@ class _Planner:
         return table
 
     def check_metadata(self, table: ScriptTable) -> None:
-        """Check that a sink without messages has no metadata columns to write, which Flink refuses as well."""
+        """Record a problem for each metadata column that a sink without messages would write; Flink refuses it, too."""
         for column in table.declared.columns:
             if column.role == "metadata" and not column.virtual:
                 message = f"the connector {table.connector!r} cannot write metadata, and this column would be written"
@@ -470,7 +484,7 @@ class _Planner:
                 self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
 
     def check_loop(self, job: Job, where: Where) -> None:
-        """Warn if a stream writes to a topic that it reads: it would read its own records."""
+        """Record a warning if a stream writes to a topic that it reads: it would read its own records."""
         if not job.streaming or job.ends or job.sink is None or job.sink.topic is None:
             return
         written = job.sink.topic.definition
@@ -497,7 +511,7 @@ class _Planner:
         return not servers[0].isdisjoint(servers[1])
 
     def check_topic(self, table: ScriptTable, direction: str) -> None:
-        """Check the table of a topic for reading or writing, once."""
+        """Record the problems of the table of a topic for reading or writing, once."""
         options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
         judged_as = (table.declared.where, options, direction)
         if table.topic is None or judged_as in self.judged:
@@ -524,6 +538,7 @@ class _Planner:
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
     def add_select(self, statement: Query) -> None:
+        """Plan a query whose rows are shown; problems are recorded."""
         query, at_once = self.translate_job_query(statement.query)
         if query is not None:
             columns = tuple(SinkColumn(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
@@ -539,6 +554,7 @@ class _Planner:
         *,
         at_once: bool,
     ) -> Job:
+        """Plan a job, check its tables, and return it; problems are recorded."""
         tables, views = self.tables_and_views(
             query, streaming=self.settings.current.mode == "streaming" and not at_once
         )
@@ -580,7 +596,7 @@ class _Planner:
         return job
 
     def check_duplicates(self, table: ScriptTable) -> None:
-        """Check that a table which is normalized by ``SET`` has a primary key, as in Flink."""
+        """Record a problem if a table that is normalized by ``SET`` has no primary key, as in Flink."""
         if (
             not self.settings.current.cdc_events_duplicate
             or not table.change_data
@@ -593,7 +609,7 @@ class _Planner:
         self.add_problem("cdc-duplicate-key", message, fix, table.declared.where)
 
     def check_groups(self, job: Job, fragment: Fragment) -> None:
-        """Check that the changelogs which are grouped include rows as they were, and warn of repeated events."""
+        """Record problems of groups over changelogs without rows as they were, and warnings of repeated events."""
         if any(query.retracts is not None for query in job.queries):
             for table in (table for table in job.tables.values() if table.change_data):
                 message = "a group counts each event of this change data, and events that are repeated after a "
@@ -612,7 +628,7 @@ class _Planner:
             self.add_problem("group-images", message, "read it with 'scan.changelog.mode' = 'full'", where)
 
     def check_filter(self, job: Job, fragment: Fragment) -> None:
-        """Check that updated rows which no longer pass a filter do not remain in the sink."""
+        """Record a problem if updated rows that no longer pass a filter would remain in the sink."""
         last = job.query.changelog and not all(table.has_images for table in job.tables.values())
         groups = job.streaming and job.aggregates and job.sink is not None and job.sink.connector == "upsert-kafka"
         query_key = find_query_key(_query_text(fragment)[0], self.query_keys()) if last or groups else None
@@ -636,7 +652,7 @@ def _is_processing(column: ColumnDef) -> bool:
 
 
 def _query_text(fragment: Fragment) -> tuple[str, int]:
-    """A query as a string, with ``TABLE t`` expanded to SELECT, and by how many characters it has grown."""
+    """Return a query as a string, with ``TABLE t`` expanded to SELECT, and by how many characters it has grown."""
     text = fragment.text
     bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
     if bare is None:

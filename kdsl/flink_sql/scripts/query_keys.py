@@ -38,7 +38,7 @@ class QueryKey:
 
     @classmethod
     def table(cls, columns: Iterable[str], key: Sequence[str]) -> QueryKey:
-        """The key of a table: its primary key, if it has one."""
+        """Describe the key of a table: its primary key, if it has one."""
         names = tuple(columns)
         plain: Kind = "column"
         return cls(names, tuple(names.index(c) for c in key if c in names) or None, tuple(plain for _ in names))
@@ -58,7 +58,7 @@ def find_query_key(text: str, tables: Mapping[str, QueryKey]) -> QueryKey | None
 
 
 def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tuple[list[int], list[int]]:
-    """Why a primary key does not identify the rows of a query.
+    """Find out why a primary key does not identify the rows of a query.
 
     Args:
         query: The key of the query.
@@ -77,6 +77,7 @@ def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tu
 
 
 def _key_of_query(node: n.Node, tables: dict[str, QueryKey]) -> QueryKey | None:
+    """Return the key of a query's rows; None if it is unknown."""
     match node:
         case n.Finished(body=body, named=named):
             known = dict(tables)
@@ -96,6 +97,7 @@ def _rename_columns(columns: QueryKey | None, names: Sequence[str]) -> QueryKey 
 
 
 def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
+    """Return the key of the rows after FROM, and their alias; None for a join."""
     match node:
         case n.Table(name=name, alias=alias):
             return tables.get(name[-1]), alias or name[-1]
@@ -105,12 +107,13 @@ def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[Qu
 
 
 def _key_of_select(node: n.Select, tables: dict[str, QueryKey]) -> QueryKey | None:
+    """Return the key of the rows of a SELECT; None if it is unknown."""
     source, alias = _key_of_source(node.source, tables)
     if source is None or node.distinct or any(isinstance(key, n.Grouping) for key in node.group):
         return None
 
     def resolve(value: n.Node) -> object:
-        """The index of a column of the source; any other expression as it is."""
+        """Return the index of a column of the source; any other expression as it is."""
         parts = value.parts if isinstance(value, n.Name) else ()
         name = parts[-1] if len(parts) == 1 or (len(parts) == 2 and parts[0] == alias) else None
         return source.columns.index(name) if name in source.columns else value

@@ -92,7 +92,10 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
             "spark.sql.ansi.enabled to true"
         )
     if options is not None and options.checkpoint and any(job.at_once for job in plan.jobs):
-        raise KdslError("the script was planned without a checkpoint; give plan_script the same one")
+        raise KdslError(
+            "the script was planned without a checkpoint, but runs with one, so it is unknown how its checkpoints are "
+            "laid out; pass the same checkpoint to plan_script and to RunOptions"
+        )
     with tempfile.TemporaryDirectory(prefix="kdsl-script-", ignore_cleanup_errors=True) as folder:
         _ScriptRun(plan, spark, options or RunOptions(), folder).run()
 
@@ -104,6 +107,7 @@ class _ScriptRun:
         self.folders: dict[str, str] = {}
 
     def run(self) -> None:
+        """Start all jobs and wait for their end; running streams are stopped at the end."""
         try:
             self.assign_checkpoints()
             for i, job in enumerate(self.plan.jobs):
@@ -118,6 +122,7 @@ class _ScriptRun:
             self.stop_streams()
 
     def start_job(self, job: Job) -> None:
+        """Create the views of a job, and start its stream or write its batch."""
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
             df = self.job_rows(job)
@@ -131,7 +136,7 @@ class _ScriptRun:
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
-        """Apply the settings of a job to the session while the job starts; a stream keeps those it started with."""
+        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own."""
         settings = job.settings
         ours: dict[str, str] = {}
         if settings.zone:
@@ -152,7 +157,11 @@ class _ScriptRun:
                     self.spark.conf.set(name, old)
 
     def check_windows(self, job: Job) -> None:
-        """Fail where windows of instants would begin at midnight UTC, as in Spark, and not of the zone, as in Flink."""
+        """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.
+
+        Raises:
+            KdslError: They do not: windows are longer than 15 minutes, and the session's time zone is not UTC.
+        """
         zone = self.spark.conf.get(_ZONE) or "UTC"
         zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
         if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
@@ -162,7 +171,7 @@ class _ScriptRun:
             )
 
     def assign_checkpoints(self) -> None:
-        """Find out the checkpoint folders of the jobs whose progress is stored."""
+        """Choose the checkpoint folders of the jobs whose progress is stored; see `open_folders`."""
         by_base: dict[str, list[Job]] = {}
         for job in self.plan.jobs:
             base = self.options.checkpoint or job.settings.folder
@@ -174,6 +183,7 @@ class _ScriptRun:
     # reading
 
     def create_views(self, job: Job, *, streaming: bool) -> None:
+        """Create Spark's temporary views of the tables and views of a job."""
         for name, table in job.tables.items():
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
@@ -186,7 +196,7 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.name))
 
     def missing_marks(self, view: View) -> dict[str, int]:
-        """The delays of the event-time columns that a view reads without Spark's watermark metadata."""
+        """Collect the delays of the event-time columns that a view reads without Spark's watermark metadata."""
         columns = view.query.columns
         unmarked = columns.unmarked if isinstance(columns, Columns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
@@ -199,13 +209,14 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.view))
 
     def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
+        """Read a topic, or generate the rows of a table."""
         if table.topic is not None:
             read = table.topic.read_stream if streaming else table.topic.read
             return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """A DataFrame with the rows of a datagen table."""
+        """Create a DataFrame with the rows of a datagen table."""
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)
@@ -227,7 +238,7 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """The rows of a job with the columns of its sink, matched by position."""
+        """Create the rows of a job with the columns of its sink, matched by position."""
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
         if not job.query.changelog:
@@ -246,6 +257,7 @@ class _ScriptRun:
     # writing
 
     def write_batch(self, job: Job, df: DataFrame) -> None:
+        """Write the rows of a batch to its sink, or show them if it has none."""
         sink = job.sink
         if sink is None:
             self.show_rows(df, job)
@@ -257,12 +269,14 @@ class _ScriptRun:
             df.write.format("noop").mode("overwrite").save()
 
     def show_rows(self, df: DataFrame, job: Job) -> None:
+        """Show the rows of a query with the declared function, or write them to the standard output."""
         if self.options.show is not None:
             self.options.show(df, job)
         else:
             _write_lines(changelog_lines(df), "", sys.stdout)
 
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
+        """Start the stream of a job with its checkpoint and trigger, and return its query."""
         sink = job.sink
         trigger = self.choose_trigger(job)
         folder = self.checkpoint_folder(job)
@@ -285,6 +299,7 @@ class _ScriptRun:
         return writer.foreachBatch(write).start()
 
     def choose_trigger(self, job: Job) -> Mapping[str, Any]:
+        """Return the arguments of the stream's trigger; none for Spark's default."""
         datagen = any(table.generated is not None for table in job.tables.values())
         if self.options.once or (job.ends and datagen):
             return {"availableNow": True}
@@ -294,6 +309,7 @@ class _ScriptRun:
         return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
 
     def checkpoint_folder(self, job: Job) -> str:
+        """Return the folder of a job's checkpoint; a temporary one is reported."""
         if job.name in self.folders:
             return self.folders[job.name]
         if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
@@ -306,7 +322,11 @@ class _ScriptRun:
     # waiting
 
     def wait_for_streams(self) -> None:
-        """Wait for all running streams; raise the first failure."""
+        """Wait for all running streams; raise the first failure.
+
+        Raises:
+            ScriptError: A stream failed.
+        """
         while self.running and not self.options.stopping.is_set():
             for job, query in list(self.running):
                 if query.isActive:
@@ -330,6 +350,7 @@ class _ScriptRun:
         self.running = []
 
     def report_end(self, job: Job, query: StreamingQuery) -> None:
+        """Call the function for the end of a stream, if there is one."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)
 
@@ -343,13 +364,14 @@ def print_rows(df: DataFrame, sink: ScriptTable) -> None:
 
 
 def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
+    """Write lines with a prefix to a stream, and flush it."""
     for line in lines:
         stream.write(f"{prefix}{line}\n")
     stream.flush()
 
 
 def _failure_reason(error: BaseException) -> str:
-    """Why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
+    """Extract why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("kdsl.") and "Error: " in line]
     return (ours or lines or [type(error).__name__])[0].strip()

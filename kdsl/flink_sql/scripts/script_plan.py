@@ -69,6 +69,7 @@ class ScriptTable:
 
     @property
     def _columns(self) -> Columns:
+        """The columns, with those that have a watermark marked as event times."""
         marks = {mark.column for mark in self.declared.watermarks}
         fields = self.declared.row.fields
         times = frozenset(i for i, f in enumerate(fields) if f.name in marks)

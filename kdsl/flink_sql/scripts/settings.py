@@ -14,6 +14,7 @@ from kdsl.options import Options, option
 
 
 def _check_zone(name: str | None) -> str | None:
+    """Return what to do about an unknown time zone; None if it exists."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -102,7 +103,7 @@ class SessionSettings:
         self._first = dict(self._texts)
 
     def apply(self, statement: SetOption | ResetOption) -> None:
-        """Apply a statement."""
+        """Apply a SET or RESET statement; an unknown key or a wrong value is recorded as a problem."""
         key = statement.key
         if key is not None and not self._is_known(key, statement.where):
             return
@@ -115,6 +116,7 @@ class SessionSettings:
             self.problems += self._check(key, statement.where)
 
     def _is_known(self, key: str, where: Where) -> bool:
+        """Return whether kdsl has a setting; an unknown one is recorded as a warning."""
         if key in KEYS:
             return True
         message = f"the setting {key!r} is not supported{nearest(key, KEYS)}, and is ignored"
@@ -123,6 +125,7 @@ class SessionSettings:
         return False
 
     def _check(self, key: str, where: Where) -> list[Problem]:
+        """Report a setting with a wrong value, and drop it."""
         settings = Settings.from_strings({key: self._texts[key]})
         problems = [p.at(where) for p in settings.problems(lambda _name, key: repr(key))]
         if problems:

@@ -10,7 +10,7 @@ from kdsl.resolve.transport import transport_of
 
 
 def show_script(plan: ScriptPlan) -> str:
-    """The plan of a script, one paragraph for each job."""
+    """Describe the plan of a script, one paragraph for each job."""
     return "\n\n".join("\n".join(_job_lines(job)) for job in plan.jobs)
 
 

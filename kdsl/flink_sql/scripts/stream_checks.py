@@ -71,7 +71,7 @@ def stream_problems(
     changes: bool,
     processing: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """The problems of a streaming query.
+    """Report the parts of a streaming query that Spark cannot run.
 
     Args:
         notes: The parts of the query that may be impossible, with their locations.

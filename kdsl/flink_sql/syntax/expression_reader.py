@@ -40,7 +40,7 @@ _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 
 
 def nesting_error(name: str, text: str, position: int) -> UntranslatableError:
-    """The error for SQL that is nested more deeply than Python's stack allows."""
+    """Create the error for SQL that is nested more deeply than Python's stack allows."""
     reason = "this is nested too deeply"
     return UntranslatableError(
         name, reason, "reduce the nesting, or write it as several columns or views", text, position
@@ -77,24 +77,40 @@ class ExpressionReader(Cursor):
     # tokens
 
     def expect(self, word: str) -> Token:
-        """Take a keyword or sign, or fail if it does not come next."""
+        """Take a keyword or sign.
+
+        Raises:
+            UntranslatableError: It does not come next.
+        """
         if not self.at(word):
             self.fail(f"expected {word!r}")
         return self.take()
 
     def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
-        """Raise the error for a token, by default the next one, that is not allowed here."""
+        """Raise the error for a token, by default the next one, that is not allowed here.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         token = token or self.token
         actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
         raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
 
     def expect_end(self) -> None:
-        """Check that the text ends here."""
+        """Check that the text ends here.
+
+        Raises:
+            UntranslatableError: It does not.
+        """
         if self.token.kind != "end":
             self.fail("the expression ends here")
 
     def read_name(self) -> str:
-        """Read a name, in back-ticks or not."""
+        """Read a name, in back-ticks or not.
+
+        Raises:
+            UntranslatableError: No name comes next.
+        """
         token = self.token
         if token.kind == "quoted":
             return self.take().value
@@ -121,6 +137,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_and(self) -> n.Node:
+        """Read conditions with AND between them."""
         left = self._read_not()
         while self.at("AND"):
             at = self.take().start
@@ -128,12 +145,14 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_not(self) -> n.Node:
+        """Read a condition, perhaps after NOT."""
         if self.at("NOT"):
             at = self.take().start
             return n.Unary("NOT", self._read_not(), at=at)
         return self._read_predicate()
 
     def _read_predicate(self) -> n.Node:
+        """Read a comparison, IS, IN, LIKE or BETWEEN, or a plain value."""
         left = self._read_sum()
         while True:
             token = self.token
@@ -150,6 +169,7 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_is(self, left: n.Node) -> n.Node:
+        """Read what follows IS."""
         at = self.take().start
         negated = self.accept("NOT")
         if self.accept("DISTINCT", "FROM"):
@@ -160,6 +180,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
 
     def _read_match(self, left: n.Node) -> n.Node:
+        """Read BETWEEN, IN, LIKE or SIMILAR TO after a value, perhaps negated."""
         negated = self.accept("NOT")
         at = self.token.start
         if self.accept("BETWEEN"):
@@ -185,6 +206,7 @@ class ExpressionReader(Cursor):
         return n.Like(left, pattern, escape, negated, similar, at=at)
 
     def _read_sum(self) -> n.Node:
+        """Read values with ``+``, ``-`` or ``||`` between them."""
         left = self._read_product()
         while self.token.upper in ("+", "-", "||"):
             token = self.take()
@@ -192,6 +214,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_product(self) -> n.Node:
+        """Read values with ``*``, ``/`` or ``%`` between them."""
         left = self._read_sign()
         while self.token.upper in ("*", "/", "%"):
             token = self.take()
@@ -199,6 +222,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_sign(self) -> n.Node:
+        """Read a value, perhaps with a sign."""
         token = self.token
         if token.upper in ("-", "+"):
             self.take()
@@ -206,6 +230,7 @@ class ExpressionReader(Cursor):
         return self._read_postfix(self._read_primary())
 
     def _read_postfix(self, left: n.Node) -> n.Node:
+        """Read indexes and members after a value."""
         while True:
             at = self.token.start
             if self.accept("["):
@@ -220,6 +245,7 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_primary(self) -> n.Node:
+        """Read a number, a string, a word, or an expression in brackets."""
         token = self.token
         at = token.start
         if token.kind == "number":
@@ -249,6 +275,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected an expression")
 
     def _read_word(self) -> n.Node:
+        """Read what begins with a word: a constant, CASE, a call or a column."""
         token = self.token
         at, word = token.start, token.upper
         if word in ("TRUE", "FALSE"):
@@ -277,6 +304,7 @@ class ExpressionReader(Cursor):
         return self._read_column()
 
     def _read_column(self) -> n.Node:
+        """Read the name of a column, perhaps with its table and members."""
         at = self.token.start
         parts = [self.read_name()]
         while self.at(".") and self.peek().upper != "*":
@@ -285,6 +313,7 @@ class ExpressionReader(Cursor):
         return n.Name(tuple(parts), at=at)
 
     def _read_interval(self) -> n.Node:
+        """Read an INTERVAL."""
         at = self.take().start
         sign = "-" if self.accept("-") else ""
         if not sign:
@@ -305,6 +334,11 @@ class ExpressionReader(Cursor):
         return n.Span(text, unit, until, at=at)
 
     def _read_unit(self, valid: tuple[str, ...]) -> str:
+        """Read a unit of time.
+
+        Raises:
+            UntranslatableError: It is not one of the valid units.
+        """
         token = self.token
         word = token.upper
         if word not in valid and word.removesuffix("S") in valid:
@@ -320,6 +354,7 @@ class ExpressionReader(Cursor):
         return word
 
     def _read_case(self) -> n.Node:
+        """Read a CASE expression."""
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
         whens = []
@@ -334,6 +369,7 @@ class ExpressionReader(Cursor):
         return n.Case(operand, tuple(whens), otherwise, at=at)
 
     def _read_collection(self) -> n.Node:
+        """Read ARRAY[…] or MAP[…]."""
         token = self.take()
         self.expect("[")
         items = () if self.at("]") else self.read_list(self.read_expression)
@@ -345,6 +381,7 @@ class ExpressionReader(Cursor):
     # calls
 
     def _read_call(self, name: str, at: int) -> n.Node:
+        """Read the call of a function after its name; some functions have arguments with words between them."""
         upper = name.upper()
         self.expect("(")
         if upper in ("CAST", "TRY_CAST"):
@@ -389,6 +426,7 @@ class ExpressionReader(Cursor):
         return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
 
     def _read_cast(self, at: int, *, trying: bool) -> n.Node:
+        """Read the arguments of CAST or TRY_CAST."""
         operand = self.read_expression()
         self.expect("AS")
         kind = self.read_type()
@@ -396,7 +434,11 @@ class ExpressionReader(Cursor):
         return n.Cast(operand, kind, trying, at=at)
 
     def read_type(self, *, nullability: bool = True) -> t.DataType:
-        """Read a column type; see `TypeReader.read`."""
+        """Read a column type; see `TypeReader.read`.
+
+        Raises:
+            UntranslatableError: The string is not a type.
+        """
         try:
             return TypeReader(self, self.text).read(nullability=nullability)
         except TypeSyntaxError as e:
@@ -405,11 +447,13 @@ class ExpressionReader(Cursor):
             raise UntranslatableError(wrong, e.reason, fix, self.text, e.position) from None
 
     def _read_extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of EXTRACT; also return the unit."""
         unit = self._read_unit(_FIELDS)
         self.expect("FROM")
         return (self.read_expression(),), {"UNIT": unit}
 
     def _read_trim(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of TRIM; also return the side."""
         side = self.take().upper if self.token.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
         if self.accept("FROM"):
             return (self.read_expression(),), {"SIDE": side}
@@ -419,11 +463,13 @@ class ExpressionReader(Cursor):
         return (first,), {"SIDE": side}
 
     def _read_position(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of POSITION."""
         needle = self._read_sum()
         self.expect("IN")
         return (needle, self.read_expression()), {}
 
     def _read_overlay(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of OVERLAY."""
         arguments = [self.read_expression()]
         for word in ("PLACING", "FROM"):
             self.expect(word)
@@ -433,6 +479,7 @@ class ExpressionReader(Cursor):
         return tuple(arguments), {}
 
     def _read_substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of SUBSTRING, with words or commas."""
         arguments = [self.read_expression()]
         if self.accept("FROM"):
             arguments.append(self.read_expression())
@@ -444,10 +491,12 @@ class ExpressionReader(Cursor):
         return tuple(arguments), {}
 
     def _read_rounding(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of FLOOR or CEIL; also return the unit after TO."""
         operand = self.read_expression()
         return (operand,), ({"UNIT": self._read_unit(_FIELDS)} if self.accept("TO") else {})
 
     def _read_timestamp_arithmetic(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of TIMESTAMPADD or TIMESTAMPDIFF; also return the unit."""
         unit = self.token.upper.removeprefix("SQL_TSI_")
         if self.token.upper.startswith("SQL_TSI_") and unit in UNITS:
             self.take()
@@ -457,6 +506,7 @@ class ExpressionReader(Cursor):
         return self.read_list(self.read_expression), {"UNIT": unit}
 
     def _read_json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
+        """Read the arguments of a JSON function; also return its clauses."""
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
         if self.accept("RETURNING"):
@@ -486,6 +536,7 @@ class ExpressionReader(Cursor):
         return arguments, words
 
     def _read_window_of_over(self) -> n.Over:
+        """Read the window after OVER, or its name."""
         at = self.take().start
         return self.read_window(at) if self.at("(") else n.Over((), (), name=self.read_name(), at=at)
 
@@ -511,7 +562,11 @@ class ExpressionReader(Cursor):
         return n.Order(value, descending, nulls, at=at)
 
     def read_query(self) -> n.Node:
-        """Fail: an expression by itself contains no queries. `QueryReader` reads them."""
+        """Raise the error of a query, which an expression by itself cannot contain. `QueryReader` overrides this.
+
+        Raises:
+            UntranslatableError: Always.
+        """
         self.fail("a query cannot be used in this expression", fix="use it in the FROM of a SELECT")
 
 

@@ -27,7 +27,7 @@ def is_solvable(span: n.Span) -> bool:
 
 
 def interval_microseconds(span: n.Span) -> int | None:
-    """The length of ``INTERVAL '5' SECOND`` or ``INTERVAL '1 02:30' DAY TO MINUTE``.
+    """Compute the length of ``INTERVAL '5' SECOND`` or ``INTERVAL '1 02:30' DAY TO MINUTE``.
 
     Returns:
         Microseconds; None if the string is not a length in these units, or for months, which vary in length.

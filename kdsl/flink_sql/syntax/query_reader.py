@@ -66,12 +66,14 @@ class QueryReader(ExpressionReader):
         return n.Finished(body, tuple(named), order, limit, offset, at=at)
 
     def _read_names(self) -> tuple[str, ...]:
+        """Read names in brackets."""
         self.expect("(")
         names = self.read_list(self.read_name)
         self.expect(")")
         return names
 
     def _read_combined(self) -> n.Node:
+        """Read queries with UNION or EXCEPT between them."""
         left = self._read_intersection()
         while self.token.upper in ("UNION", "EXCEPT", "MINUS"):
             token = self.take()
@@ -83,6 +85,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_intersection(self) -> n.Node:
+        """Read queries with INTERSECT between them."""
         left = self._read_term()
         while self.at("INTERSECT"):
             token = self.take()
@@ -91,6 +94,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_term(self) -> n.Node:
+        """Read a SELECT, VALUES, or a query in brackets."""
         at = self.token.start
         if self.accept("("):
             inner = self.read_query()
@@ -101,6 +105,7 @@ class QueryReader(ExpressionReader):
         return self._read_select()
 
     def _read_values_row(self) -> tuple[n.Node, ...]:
+        """Read a row of VALUES."""
         self.accept("ROW")
         if not self.accept("("):
             return (self.read_expression(),)
@@ -109,6 +114,7 @@ class QueryReader(ExpressionReader):
         return values
 
     def _read_select(self) -> n.Node:
+        """Read a SELECT up to its last clause."""
         at = self.expect("SELECT").start
         if self.token.kind == "hint":
             self.take()  # advice on how to join, which changes no row
@@ -129,6 +135,7 @@ class QueryReader(ExpressionReader):
         return n.Select(items, source, distinct, where, group, having, windows, at=at)
 
     def _read_named_window(self) -> tuple[str, n.Over]:
+        """Read a window after WINDOW, with its name."""
         at = self.token.start
         name = self.read_name()
         self.expect("AS")
@@ -150,6 +157,11 @@ class QueryReader(ExpressionReader):
         return (n.Grouping(kind, sets, at=at),)
 
     def _read_grouping_set(self) -> tuple[n.Node, ...]:
+        """Read a set of keys of ROLLUP, CUBE or GROUPING SETS.
+
+        Raises:
+            UntranslatableError: It contains another grouping.
+        """
         for word in ("ROLLUP", "CUBE", "GROUPING"):
             if self.at(word, "(") or self.at(word, "SETS"):
                 self.fail(f"{word} inside another grouping cannot be translated", fix="write the sets out")
@@ -160,6 +172,7 @@ class QueryReader(ExpressionReader):
         return keys
 
     def _read_item(self) -> n.Node:
+        """Read a column after SELECT, with its alias, or ``*``."""
         at = self.token.start
         if self.accept("*"):
             return n.Star(at=at)
@@ -172,17 +185,20 @@ class QueryReader(ExpressionReader):
         return n.Item(value, self._read_alias(), at=at)
 
     def _read_alias(self) -> str | None:
+        """Read an alias; None if there is none."""
         if self.accept("AS"):
             return self.read_name()
         return self.read_name() if self._at_name() else None
 
     def _at_name(self) -> bool:
+        """Return whether a name, and no keyword, comes next."""
         word = self.token.upper
         return self.token.kind == "quoted" or (
             self.token.kind == "word" and word not in RESERVED and word not in ("OFFSET", *_JOINS)
         )
 
     def _read_from(self) -> n.Node:
+        """Read tables with commas between them."""
         left = self._read_joins()
         while self.at(","):
             at = self.take().start
@@ -190,6 +206,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_joins(self) -> n.Node:
+        """Read tables with joins between them."""
         left = self._read_table()
         while self.token.upper in _JOINS:
             at = self.token.start
@@ -215,6 +232,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_table(self) -> n.Node:
+        """Read a table, a query in brackets or a table function, with its alias."""
         at = self.token.start
         self.accept("LATERAL")
         if self.accept("("):
@@ -260,10 +278,16 @@ class QueryReader(ExpressionReader):
         return n.Table(tuple(name), None, hint.text, hint.start, at=at)
 
     def _read_table_alias(self) -> tuple[str | None, tuple[str, ...]]:
+        """Read the alias of a table, and the names of its columns, if there are any."""
         alias = self._read_alias()
         return alias, (self._read_names() if alias is not None and self.at("(") else ())
 
     def _read_alias_of(self, inner: n.Node) -> n.Node:
+        """Read the alias of a table function, and return the function with it.
+
+        Raises:
+            UntranslatableError: The columns of a window table are renamed.
+        """
         alias, columns = self._read_table_alias()
         if isinstance(inner, n.Unnest):
             return attrs.evolve(inner, alias=alias, columns=columns)
@@ -273,6 +297,11 @@ class QueryReader(ExpressionReader):
         return attrs.evolve(inner, alias=alias)
 
     def _read_table_function(self, at: int) -> n.Node:
+        """Read UNNEST or a window table function after TABLE.
+
+        Raises:
+            UntranslatableError: It is another function, or has wrong arguments.
+        """
         token = self.take()
         self.expect("(")
         if token.upper == "UNNEST":
@@ -313,7 +342,11 @@ class QueryReader(ExpressionReader):
         return n.Windowed(token.upper, table, time, intervals, keys, at=at)
 
     def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: set[str]) -> str:
-        """The name of the next argument of a window function: as it is written, or by its position."""
+        """Read the name of the next argument of a window function: as it is written, or by its position.
+
+        Raises:
+            UntranslatableError: The window has no such argument, or has it already.
+        """
         first = self.token
         known = ("DATA", "TIMECOL", *names)
         fix = f"use {', '.join(known)}, each at most once"

@@ -71,12 +71,12 @@ class ScriptText:
         return len(self.text) if end < 0 else end
 
     def line_and_column(self, index: int) -> tuple[int, int]:
-        """Line and column of a position, both from 1."""
+        """Compute line and column of a position, both from 1."""
         line = bisect_right(self._lines, index)
         return line, index - self._lines[line - 1] + 1
 
     def where(self, start: int, length: int = 1, *, table: str | None = None, column: str | None = None) -> Where:
-        """The location of a part of the script.
+        """Return the location of a part of the script, with an excerpt in which secrets are hidden.
 
         Args:
             start: The position of its first character.
@@ -95,7 +95,7 @@ class ScriptText:
         )
 
     def quote_token(self, token: Token) -> str:
-        """A token in quotes, for messages; shortened, and never a secret."""
+        """Quote a token for messages; shortened, and never a secret."""
         if any(start < token.end and token.start < end for start, end in self._secret_spans):
             return "something that may be a secret"
         if token.kind == "end":

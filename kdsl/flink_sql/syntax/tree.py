@@ -18,7 +18,7 @@ class Node:
 
 
 def deepest_node(root: Node) -> Node:
-    """The most deeply nested node; found without recursion, which would overflow the stack for a deep tree."""
+    """Find the most deeply nested node, without recursion, which would overflow the stack for a deep tree."""
     deepest_node = root
     level: list[object] = [root]
     while level:
@@ -34,7 +34,7 @@ def deepest_node(root: Node) -> Node:
 
 
 def walk(root: object) -> Iterator[Node]:
-    """All nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
+    """Yield all nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -46,7 +46,7 @@ def walk(root: object) -> Iterator[Node]:
 
 
 def names(root: object) -> Iterator[Name]:
-    """All column names in a tree."""
+    """Yield all column names in a tree."""
     return (node for node in walk(root) if isinstance(node, Name))
 
 

@@ -42,7 +42,7 @@ class ClusterAdmin(Protocol):
     servers: str
 
     def topics(self, names: Iterable[str], *, known: bool = False) -> dict[str, Topic]:
-        """The topics among `names` that exist.
+        """Ask the brokers for topics by name, and return those that exist.
 
         Args:
             names: The names.
@@ -52,7 +52,7 @@ class ClusterAdmin(Protocol):
         ...
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics that this user may see.
+        """Ask the brokers for the names of all topics that this user may see.
 
         Args:
             internal: Whether Kafka's own topics, such as ``__consumer_offsets``, are among them.
@@ -60,11 +60,11 @@ class ClusterAdmin(Protocol):
         ...
 
     def earliest(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """Ask the brokers for the offset of the first record of each partition."""
         ...
 
     def latest(self, partitions: Iterable[TopicPartition], *, committed: bool) -> dict[TopicPartition, int]:
-        """The offset after the last record of each partition.
+        """Ask the brokers for the offset after the last record of each partition.
 
         Args:
             partitions: The partitions.
@@ -73,11 +73,11 @@ class ClusterAdmin(Protocol):
         ...
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None if there is none."""
+        """Ask the brokers for the offset of each partition's first record that is not older; None if there is none."""
         ...
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that a consumer group has committed; partitions without one are left out."""
+        """Ask the brokers for the offsets that a consumer group has committed; partitions without one are left out."""
         ...
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
@@ -93,18 +93,18 @@ class ClusterAdmin(Protocol):
         ...
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see."""
+        """Ask the brokers for the ids of all consumer groups that this user may see."""
         ...
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
-        """All offsets that a consumer group has committed; empty if there is no such group."""
+        """Ask the brokers for all offsets that a consumer group has committed; empty if there is no such group."""
         ...
 
 
 def find_topics(
     describe: Callable[[list[str]], Mapping[str, Topic]], names: Iterable[str], timeout: float
 ) -> dict[str, Topic]:
-    """The topics that exist; topics that a broker does not know are asked for again.
+    """Ask for topics until all of them exist or the time is over, and return those that exist.
 
     Args:
         describe: Asks for topics by name; returns those that the broker knows.

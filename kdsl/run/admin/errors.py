@@ -126,7 +126,7 @@ def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
 
 
 def not_allowed(table: str, what: str, error: KafkaError) -> NotAllowedError:
-    """An authorization error."""
+    """Create the error: this user may not read something."""
     kind = _NOT_ALLOWED.get(error.code(), "it")
     return NotAllowedError(
         f"{table}: this user may not read {what} ({error.str()}); grant READ and DESCRIBE on {kind} to it"
@@ -136,7 +136,7 @@ def not_allowed(table: str, what: str, error: KafkaError) -> NotAllowedError:
 def topic_recreated(
     table: str, topic: str, before: str, now: str, since: str = "the checkpoint was written"
 ) -> TopicRecreatedError:
-    """A topic has another id than the one for which offsets were planned or stored.
+    """Create the error: a topic has another id than the one for which offsets were planned or stored.
 
     Args:
         table: The table's name.
@@ -152,7 +152,7 @@ def topic_recreated(
 
 
 def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str], hint: str = "") -> TopicMissingError:
-    """Topics that a table names and that do not exist on the cluster."""
+    """Create the error: topics that a table names do not exist on the cluster."""
     from kdsl.errors import listing, nearest
 
     names = sorted(missing)
@@ -162,7 +162,7 @@ def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str], 
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:
-    """The first items of a list, for a sentence, and how many more there are."""
+    """Join the first items of a list for a sentence, and say how many more there are."""
     every = list(items)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return "; ".join(every[:limit]) + more

@@ -24,7 +24,7 @@ CommittedOffset = tuple[tuple[str, int], int, str]
 
 
 def asks_former_coordinator(code: int, created: float) -> bool:
-    """Whether a client must be replaced, because it asks the coordinator that it found once as long as that one is up.
+    """Whether a client must be replaced, because it keeps asking a broker that is no longer the group's coordinator.
 
     Args:
         code: The error that it got, a code of `confluent_kafka.KafkaError`.
@@ -70,11 +70,15 @@ class GroupOffsets:
         return code, [(offset, text) for _, offset, text in offsets]
 
     def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
-        """Read all offsets of a group by topic partition, without those of open transactions; otherwise as `read`."""
+        """Read all offsets of a group by topic partition; otherwise as `read`.
+
+        For an offset within an open transaction, the previous one is returned.
+        """
         code, offsets = self._read(group, timeout, stable=False)
         return code, {partition: offset for partition, offset, _ in offsets}
 
     def _read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
+        """Request the group's offsets; after an error of a former coordinator the next request uses a new client."""
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
         code, offsets = self._request(handle.pointer, group, timeout, stable=stable)
@@ -85,6 +89,7 @@ class GroupOffsets:
         return code, offsets
 
     def _request(self, handle: int, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
+        """Request the group's offsets with a handle; return the error code, and the offsets if it is 0."""
         lib = self._lib
         options, queue = lib.rd_kafka_AdminOptions_new(handle, n.LIST_GROUP_OFFSETS), lib.rd_kafka_queue_new(handle)
         request = ctypes.c_void_p(lib.rd_kafka_ListConsumerGroupOffsets_new(group.encode(), None))
@@ -106,6 +111,7 @@ class GroupOffsets:
             lib.rd_kafka_queue_destroy(queue)
 
     def _parse(self, event: int) -> tuple[int, list[CommittedOffset]]:
+        """Parse the answer; return the error code, and the offsets if it is 0."""
         lib, count = self._lib, ctypes.c_size_t()
         code = lib.rd_kafka_event_error(event)
         if code:
@@ -130,5 +136,6 @@ class GroupOffsets:
         return int(KafkaError.NO_ERROR), offsets
 
     def _create_handle(self, group: str) -> _Handle:
+        """Create a client for requests about a group."""
         handle = n.new_client(n.CONSUMER, self._cluster.consumer({"group.id": group, "log_level": 0}))
         return _Handle(self._lib, handle)

@@ -36,7 +36,7 @@ class GroupMissingError(KafkaReadError):
 
 
 def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
-    """The admin client for a cluster: librdkafka's where it can log in, else Java's.
+    """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     Args:
         spark: The session.
@@ -97,6 +97,7 @@ class JavaAdmin:
         return find_topics(self._describe_topics, names, SETTLING if known else 0.0)
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic]:
+        """Describe topics, without those that do not exist."""
         futures = self.client.describeTopics(self.java_list(names)).topicNameValues()
         topics = {}
         for name in names:
@@ -166,6 +167,11 @@ class JavaAdmin:
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
     ) -> dict[TopicPartition, int]:
+        """Ask for offsets of partitions.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
         wanted = {partition: self._java_partition(partition) for partition in partitions}
         if not wanted:
             return {}
@@ -188,14 +194,14 @@ class JavaAdmin:
         return list(self.jvm.java.util.ArrayList(collection))
 
     def java_list(self, values: Iterable[Any]) -> Any:
-        """A Java list of some values."""
+        """Create a Java list of some values."""
         java = self.jvm.java.util.ArrayList()
         for value in values:
             java.add(value)
         return java
 
     def result(self, future: Any, what: str, action: str = "read from") -> Any:
-        """The result of a ``KafkaFuture``.
+        """Wait for the result of a ``KafkaFuture``, and return it.
 
         Args:
             future: The future.
@@ -212,12 +218,18 @@ class JavaAdmin:
         return result
 
     def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+        """Call a function of Java's client.
+
+        Raises:
+            KafkaReadError: It fails.
+        """
         try:
             return call()
         except JavaError as e:
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
     def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
+        """Turn an exception of Java's client into an error of the read."""
         name = error.getClass().getName()
         # While the client is created, the error's message may quote a setting.
         text = str(error.getMessage() or name) if seconds else name

@@ -107,18 +107,23 @@ class _MetadataView:
         return self._invalid and time.monotonic() - self._refreshed > _REFRESH_INTERVAL
 
     def note_description(self) -> None:
+        """Note that topics were described now."""
         self._described = time.monotonic()
 
     def note_refresh(self) -> None:
+        """Note that the client's metadata were refreshed now."""
         self._invalid, self._refreshed = False, time.monotonic()
 
     def note_success(self) -> None:
+        """Note that the brokers answered, so that the view is valid."""
         self._invalid = False
 
     def expire(self) -> None:
+        """Let the next question describe the topics again."""
         self._described = float("-inf")
 
     def note_error(self) -> None:
+        """Note that the view may be invalid."""
         self._invalid = True
 
 
@@ -147,6 +152,7 @@ class LibrdkafkaAdmin:
         self._connect()
 
     def _connect(self) -> None:
+        """Create the client, in place of an earlier one."""
         settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
         self._login = login.public_settings(settings)
         self._admin = AdminClient(settings)
@@ -205,7 +211,11 @@ class LibrdkafkaAdmin:
         """The ids of all consumer groups that this user may see."""
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
-            """The groups, and the error of a broker whose groups are missing."""
+            """Request the groups, and return them with the error of a broker whose groups are missing.
+
+            Raises:
+                KafkaReadError: The brokers refuse.
+            """
             listing = self._ask(lambda timeout: {"": self._admin.list_consumer_groups(request_timeout=timeout)})[""]
             if isinstance(listing, KafkaError):
                 raise self._read_error(listing, "the list of groups")
@@ -225,11 +235,14 @@ class LibrdkafkaAdmin:
         return self._group_offsets(group, ())
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
-        """The members that a consumer group has now.
+        """Return the members that a consumer group has now; none if there is no such group.
 
         Args:
             group: The group.
             timeout: How many seconds to wait for an answer; ``default.api.timeout.ms`` if None.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         result = self._ask(
             lambda seconds: self._admin.describe_consumer_groups([group], request_timeout=seconds), timeout=timeout
@@ -241,6 +254,11 @@ class LibrdkafkaAdmin:
         return tuple(Member(m.client_id or "", m.host or "", m.member_id or "") for m in result.members)
 
     def _existing_topics(self, names: list[str]) -> dict[str, Topic]:
+        """Describe topics, without those that do not exist.
+
+        Raises:
+            KafkaReadError: A topic cannot be described for another reason.
+        """
         topics = {}
         for name, result in self._describe_topics(names).items():
             if not isinstance(result, KafkaError):
@@ -250,6 +268,7 @@ class LibrdkafkaAdmin:
         return topics
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
+        """Describe topics; an error takes the place of a topic."""
         if not names:
             return {}
         described = self._ask(
@@ -261,11 +280,14 @@ class LibrdkafkaAdmin:
         }
 
     def _group_offsets(self, group: str, topics: Iterable[str]) -> dict[TopicPartition, int]:
-        """The offsets of a group.
+        """Ask the brokers for the offsets of a group; empty if there is no such group.
 
         Args:
             group: The group.
             topics: Topics that this user must be allowed to see: the brokers leave out others without an error.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
         """
         names = TopicCollection(sorted(set(topics)))
 
@@ -284,6 +306,12 @@ class LibrdkafkaAdmin:
     def _offsets(
         self, wanted: Mapping[TopicPartition, OffsetSpec], *, committed: bool = False
     ) -> dict[TopicPartition, int]:
+        """Ask for offsets of partitions; partitions of a topic that was just created are asked for again for a while.
+
+        Raises:
+            TopicMissingError: A partition does not exist.
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
         if not wanted:
             return {}
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -348,10 +376,12 @@ class LibrdkafkaAdmin:
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
     def _refresh_brokers(self, timeout: float) -> None:
-        """After an error, ask any broker that runs for the list of brokers.
+        """After an error, ask any broker that runs for the list of brokers, once per interval.
 
-        The client asks the last known controller for topics, and while that one is down, it does not ask another
-        broker who the controller is.
+        Its own errors are ignored.
+
+        The client asks the last known controller for topics, and while that one is down, it does not ask another broker
+        who the controller is.
         """
         if self._view.needs_refresh:
             with suppress(KafkaException):  # the next request reports the error
@@ -377,6 +407,13 @@ class LibrdkafkaAdmin:
         return GroupOffsets(self._cluster)
 
     def _results(self, futures: Mapping[K, Future[Any]], timeout: float) -> dict[K, Any]:
+        """Wait for the results of futures, at most a little longer than a timeout.
+
+        An error takes the place of a result.
+
+        Raises:
+            KafkaReadError: There is no hope for an answer, such as after a refused login.
+        """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
         while pending and not deadline.has_passed:
@@ -430,6 +467,11 @@ class LibrdkafkaAdmin:
         return outcome.value  # type: ignore[return-value]  # a value that may be None itself
 
     def _note_retriable(self, error: KafkaError) -> None:
+        """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
+
+        Raises:
+            KafkaReadError: There is no hope for an answer.
+        """
         self._view.note_error()
         self._view.expire()
         if asks_former_coordinator(error.code(), self._connected_at):
@@ -441,6 +483,7 @@ class LibrdkafkaAdmin:
         self._examine_port()
 
     def _timeout_error(self, error: KafkaError, seconds: float) -> UnreachableError:
+        """Create the error for brokers that did not answer in time."""
         last = self._last_error
         if not self._answered:
             return errors.unreachable(self._table, self.servers, seconds, last.str() if last else None)
@@ -448,13 +491,18 @@ class LibrdkafkaAdmin:
         return errors.no_answer(self._table, self.servers, seconds, last.str() if last else None)
 
     def _on_error(self, error: KafkaError) -> None:
+        """Remember an error that the client reports beside answers."""
         if errors.is_login_error(error):
             self._login_error = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._last_error = error
 
     def _raise_if_hopeless(self) -> None:
-        """Raise when the client has reported an error after which waiting does not help."""
+        """Raise an error if the client has reported one after which waiting does not help.
+
+        Raises:
+            UnreachableError: The brokers refuse the login or the connection.
+        """
         self._admin.poll(0)
         if self._answered:
             return
@@ -466,7 +514,11 @@ class LibrdkafkaAdmin:
             self._examine_port()
 
     def _examine_port(self) -> None:
-        """Examine the first broker's port, once, and raise if that shows why no broker accepts the client."""
+        """Examine the first broker's port, once, if no broker has answered yet.
+
+        Raises:
+            UnreachableError: The port shows why no broker accepts the client.
+        """
         if self._answered or self._examined_port:
             return
         self._examined_port = True
@@ -476,7 +528,7 @@ class LibrdkafkaAdmin:
             raise errors.not_accepted(self._table, self.servers, reason)
 
     def _read_error(self, error: KafkaError, what: str, action: str = "read from") -> KafkaReadError:
-        """The exception for an error that is not retriable.
+        """Create the exception for an error that is not retriable.
 
         Args:
             error: The error.
@@ -509,6 +561,7 @@ def _is_from_broker(error: KafkaError) -> bool:
 
 
 def _if_retriable(error: KafkaError | None) -> KafkaError | None:
+    """Return an error after which a request can be repeated; None for another one."""
     return error if error is not None and error.code() in RETRIABLE else None
 
 

@@ -53,7 +53,7 @@ class Checkpoint:
         return self.folder.location
 
     def check(self, plan: WritePlan, allow: AllowedChanges) -> list[str]:
-        """Check that a query with a plan may continue from it.
+        """Read the stored manifest, and check that a query with a plan may continue from the checkpoint.
 
         Args:
             plan: What the query writes.
@@ -72,6 +72,11 @@ class Checkpoint:
         return [] if self.manifest is None else self.manifest.check_change(plan, self.location, allow)
 
     def _read_manifest(self) -> Manifest | None:
+        """Read the manifest; None if there is none.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
         location = self.folder.path(MANIFEST)
         with explain_failure(location, "read"):
             text = self.folder.read(MANIFEST)
@@ -88,7 +93,7 @@ class Checkpoint:
         self.manifest = manifest
 
     def last_batches(self) -> tuple[int, int]:
-        """The last batch in Spark's offset log, and the last one in its commit log; -1 where there is none.
+        """Read the number of the last batch in Spark's offset log, and in its commit log; -1 where there is none.
 
         Raises:
             CheckpointError: The checkpoint cannot be read.
@@ -98,16 +103,12 @@ class Checkpoint:
         return planned, done
 
     def batch_digest(self, batch: int) -> str:
-        """A digest of a batch's entry in the offset log; empty if there is no such entry.
-
-        It distinguishes batches of the same number: when an older copy of a checkpoint was restored, Spark gives the
-        numbers to other batches.
-        """
+        """Read a batch's entry in the offset log, and return a digest of it; empty if there is no such entry."""
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
-        """Where a batch ends in each source of kdsl, as the offset log says; empty if there is no such entry."""
+        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry."""
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
 
@@ -137,6 +138,7 @@ class Checkpoint:
                 )
 
     def _offset_entry(self, name: str) -> Iterator[dict[str, Any]]:
+        """Read the offsets of the sources from a file of Spark's log; none if it cannot be read."""
         text = None
         with suppress(Exception):  # Spark reads the same file, and reports what is wrong with it
             text = self.folder.read(name)
@@ -144,7 +146,7 @@ class Checkpoint:
 
 
 def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
-    """The offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
+    """Parse the offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
 
     Args:
         entry: The text of the entry. Lines that are not JSON documents, of sources other than Kafka, are left out.

@@ -25,7 +25,7 @@ class Folder(Protocol):
     location: str
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if it does not exist."""
+        """Read the text of a file; None if it does not exist."""
         ...
 
     def write(self, name: str, text: str) -> None:
@@ -33,7 +33,7 @@ class Folder(Protocol):
         ...
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty if the folder does not exist."""
+        """List the names in a folder; empty if the folder does not exist."""
         ...
 
     def remove(self, name: str) -> None:
@@ -59,11 +59,14 @@ def open_folder(spark: SparkSession, location: str) -> Folder:
 
 @contextmanager
 def explain_failure(location: str, action: str) -> Iterator[None]:
-    """Convert the exceptions of a file system to a `CheckpointError`.
+    """Convert the exceptions of a file system, raised in the body, to a `CheckpointError`.
 
     Args:
         location: The file or folder.
         action: What was attempted, as a participle for the message.
+
+    Raises:
+        CheckpointError: The body failed; an error of kdsl's own passes unchanged.
     """
     try:
         yield
@@ -97,7 +100,7 @@ class ConnectFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a document; None if it does not exist."""
+        """Read the text of a document; None if it does not exist."""
         versions = self._versions(name)
         return versions[max(versions)] if versions else None
 
@@ -127,7 +130,7 @@ class ConnectFolder:
         return texts
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty if the folder does not exist."""
+        """List the names in a folder; empty if the folder does not exist."""
         inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
         return sorted({path.partition("/")[0] for path in inside})
 
@@ -136,6 +139,10 @@ class ConnectFolder:
         self._spark.createDataFrame([], "text string").write.mode("overwrite").text(self.path(name))
 
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
+        """List the files under a name, each with the value of an expression of its content.
+
+        None if the folder does not exist.
+        """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F
 

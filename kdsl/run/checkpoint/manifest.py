@@ -148,6 +148,7 @@ def read_manifest(text: str, location: str) -> Manifest:
 
 
 def _broken(location: str, reason: str) -> CheckpointError:
+    """Create the error for a manifest that cannot be read."""
     return CheckpointError(
         f"{location} cannot be read: {reason}; restore it from a copy, or remove it: an at-least-once query then "
         "continues from its checkpoint, and an exactly-once query requires adopt=True"

@@ -28,9 +28,7 @@ VERSION = 1
 
 
 def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
-    """Check the ids of the topics that a query reads over the transport ``jvm``, and store them beside its checkpoint.
-
-    With Spark Connect nothing is checked: only the server knows what a query reads.
+    """Check the ids of the topics that a query reads over the transport ``jvm``, and store them in its checkpoint.
 
     Args:
         df: What the query writes.
@@ -60,6 +58,11 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
 
 def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
+    """Parse the stored topic ids, by read and topic.
+
+    Raises:
+        CheckpointError: The file is damaged, or has a version of a newer kdsl.
+    """
     try:
         document = json.loads(text)
         version, reads = document["version"], dict(document["reads"])
@@ -75,7 +78,7 @@ def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
 
 
 def _reads_of(df: DataFrame) -> Iterator[Read]:
-    """The reads of this process whose source is in a query."""
+    """Yield the reads that this process registered and whose source is in a query."""
     plan = plan_of(df)
     for leaf in () if plan is None else plan.leaves():
         if leaf.class_name == "StreamingRelationV2":

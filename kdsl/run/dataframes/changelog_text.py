@@ -23,11 +23,7 @@ _SECOND = 1_000_000_000
 
 
 def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str]:
-    """The rows, one line each: the row kind, then the values in brackets.
-
-    The values are written as Flink writes them: strings as they are, ``null``, ``[a, b]`` for arrays, ``{k=v}`` for
-    maps, ``+I[…]`` for nested rows, bytes as signed numbers, ``2024-05-01T12:30`` for timestamps (with ``Z`` for
-    instants).
+    """Yield a line for each row: the row kind, then the values in brackets.
 
     Args:
         rows: Arrow rows, or a batch DataFrame, whose rows are all collected on the driver. Where there is no

@@ -17,7 +17,7 @@ _ROW, _ORDER, _KEY, _KNOWN = "__kdsl_row", "__kdsl_order", "__kdsl_key", "__kdsl
 
 
 def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The columns that identify the row that a change belongs to: the given ones, else those of the table.
+    """Choose the columns that identify the row of a change: ``keys``, or else those that the table declares.
 
     Args:
         table: The table, whose key is its primary key, or else its message key; None if ``keys`` are given.
@@ -38,9 +38,7 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
 
 
 def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = ()) -> DataFrame:
-    """The last change of each key: ``+U`` with the row that it has now, or ``-D``.
-
-    A before-image (``-U``) that is the last change of its key ends the key: the update has given the row another key.
+    """Compute the last change of each key: ``+U`` with the row that it has now, or ``-D``.
 
     Args:
         df: A changelog, not a stream; without the column of the row kind each row is the present row of its key.
@@ -93,6 +91,10 @@ def _last_known(df: DataFrame, name: str) -> Column:
 
 
 def _kind(column: Column) -> Column:
+    """Return ``+U`` for rows that are present after the change, and ``-D`` for others.
+
+    Spark raises an error for an unknown kind.
+    """
     from pyspark.sql import functions as F
 
     shown = F.coalesce(column, F.lit("NULL"))
@@ -103,6 +105,7 @@ def _kind(column: Column) -> Column:
 
 
 def _present(df: DataFrame, name: str) -> Column:
+    """Return a key column that makes Spark raise an error where it is NULL."""
     from pyspark.sql import functions as F
 
     column = F.col(quote_name(name))

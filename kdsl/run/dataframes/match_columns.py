@@ -75,7 +75,7 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
 def _choose_columns(
     schema: s.StructType, plan: WritePlan, *, ignore_case: bool
 ) -> tuple[dict[str, s.StructField], list[Problem]]:
-    """The DataFrame's field for each column of the plan, and the problems with names."""
+    """Choose the DataFrame's field for each column of the plan; also return the problems with names."""
     fold = str.lower if ignore_case else str
     by_name: dict[str, list[s.StructField]] = {}
     for source in schema.fields:
@@ -118,10 +118,12 @@ def _choose_columns(
 
 
 def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | None = None) -> Problem:
+    """Create a problem of what is written."""
     return Problem(code, message, fix, Where(table=plan.table, column=column))
 
 
 def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
+    """Report a column that has another type than the table writes, or only NULLs."""
     wanted = spark_type(field.type)
     name = source.name
     if isinstance(source.dataType, s.NullType):
@@ -143,7 +145,7 @@ def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) 
 
 
 def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bool) -> Iterator[str]:
-    """The paths at which a type cannot be cast to another without loss."""
+    """Yield the paths at which a type cannot be cast to another without loss."""
     match got, want:
         case s.StructType(), s.StructType():
             theirs = _members(got, ignore_case=ignore_case)
@@ -163,6 +165,7 @@ def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bo
 
 
 def _members(struct: s.StructType, *, ignore_case: bool) -> dict[str, s.StructField]:
+    """Return the members of a struct by name."""
     return {f.name.lower() if ignore_case else f.name: f for f in struct.fields}
 
 
@@ -243,7 +246,10 @@ def _is_reordered(got: s.DataType, want: s.DataType, *, ignore_case: bool) -> bo
 
 
 def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]:
-    """Convert metadata timestamps to instants: only Spark knows the session's time zone."""
+    """Cast a column of metadata timestamps to instants, because only Spark knows the session's time zone.
+
+    The returned plan says so; a string that is not a timestamp fails the job.
+    """
     others = [m for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)]
     if not others:
         return df, plan

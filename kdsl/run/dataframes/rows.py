@@ -56,6 +56,11 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
 
 
 def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession) -> None:
+    """Check that the session has Spark's TIME type, if a column needs it.
+
+    Raises:
+        RowError: It is not enabled.
+    """
     if problem := time_type_problem(_row_type(columns), session.conf.get(TIME_TYPE_SETTING, "false")):
         raise RowError(f"{cls.__name__}.rows(...): {problem}")
 
@@ -70,6 +75,11 @@ def _is_changelog(cls: type) -> bool:
 
 
 def _only_new(cls: type, rows: list[Any]) -> None:
+    """Check that all rows are inserts.
+
+    Raises:
+        RowError: A row is another change.
+    """
     for i, row in enumerate(rows):
         if row_kind(row) != "+I":
             raise RowError(
@@ -80,6 +90,11 @@ def _only_new(cls: type, rows: list[Any]) -> None:
 
 
 def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
+    """Convert a value of a row to the type of its column.
+
+    Raises:
+        RowError: It is not a value of that type.
+    """
     try:
         return to_arrow(getattr(row, attribute.name), attribute.column.type)
     except BadValueError as e:
@@ -88,7 +103,7 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:
-    """The rows of a DataFrame as rows of a table class.
+    """Collect the rows of a DataFrame as rows of a table class.
 
     Raises:
         RowError: Columns are missing, left over, or of other types.
@@ -118,6 +133,11 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
 
 
 def _check(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> None:
+    """Check that a DataFrame has the columns of a class, with their types.
+
+    Raises:
+        RowError: It does not; all differences are named.
+    """
     wrong: list[str] = []
     types = {f.name: f.dataType for f in df.schema.fields}
     surplus = [n for n in types if n not in by_column]

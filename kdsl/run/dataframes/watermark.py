@@ -34,7 +34,7 @@ def instant(name: str) -> str:
 
 
 def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """A stream with a watermark on a column of time.
+    """Return a stream with a watermark on a column of time.
 
     Args:
         df: The stream.
@@ -53,7 +53,7 @@ def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
 
 
 def with_instants(df: DataFrame, column: str) -> DataFrame:
-    """A stream with an instant beside its wall-clock event time, and the watermark's mark on the instant instead.
+    """Return a stream with an instant beside its wall-clock event time; the instant has the watermark's mark instead.
 
     Args:
         df: The stream.
@@ -68,7 +68,7 @@ def with_instants(df: DataFrame, column: str) -> DataFrame:
 
 
 def mark_instants(df: DataFrame, delays: Mapping[str, int]) -> DataFrame:
-    """A stream whose columns of event time have the mark that an instant beside them had, see `with_instants`.
+    """Return a stream whose columns of event time have the mark that an instant beside them had, see `with_instants`.
 
     Args:
         df: The stream.
@@ -84,15 +84,15 @@ def mark_instants(df: DataFrame, delays: Mapping[str, int]) -> DataFrame:
 
 
 def delay_of(df: DataFrame, column: str) -> int:
-    """How late a row may be in milliseconds, as the mark of a column of event time says."""
+    """Read from the mark of a column of event time how late a row may be, in milliseconds."""
     return int(df.schema[column].metadata[EVENT_TIME_MARK])
 
 
 def delay_text(watermark: Watermark) -> str:
-    """How late a row may be, as Spark reads it."""
+    """Write how late a row may be in the form that Spark reads."""
     return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
 
 
 def mark_event_time(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """A stream whose watermark is made from something beside: its column is marked as the one of event time."""
+    """Return a stream whose column of event time has a watermark's mark, if the watermark was set on another column."""
     return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)})

@@ -156,12 +156,20 @@ def acquire_ids(
 
 
 def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last: int) -> Token:
-    """The first token of an id in a run; its offsets are those of the open batch, which the id may have written."""
+    """Create the first token of an id in a run.
+
+    It has the digest of the open batch's offsets only if that is its batch, which the id may have written.
+    """
     token = spec.token(batch, last + 1)
     return token if progress.open and batch == progress.planned else attrs.evolve(token, offsets="")
 
 
 def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
+    """Commit a token in a transaction of its own.
+
+    Raises:
+        ExactlyOnceError: The transaction fails; the producer is closed.
+    """
     try:
         producer.begin()
         producer.send_token(producer.id, spec.topic, token.number, token.text(), spec.step_timeout)
@@ -220,7 +228,7 @@ class TokenRefresh:
         self._writer, self._busy, self._refresh, self._waited = writer, busy, refresh, 0.0
 
     def tick(self, seconds: float) -> None:
-        """Note that some seconds have passed, and refresh the tokens if that is due."""
+        """Note that some seconds have passed, and refresh the tokens if that is due; a failure is only logged."""
         self._waited += seconds
         if self._waited < self._every or (self._waited < 1.5 * self._every and self._busy()):
             return
@@ -232,7 +240,11 @@ class TokenRefresh:
 
 
 def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
-    """Record a write as done whose token says that it is, without rows."""
+    """Write the record that a write without rows is done, in a transaction; the token says already that it is.
+
+    Raises:
+        ExactlyOnceError: The id cannot be acquired, or the transaction failed.
+    """
     settings = add_transaction_settings(cluster.producer(), spec.id_of(0), spec.timeout_ms)
     producer, _ = take_id(spec, cluster, settings)
     try:
@@ -246,7 +258,10 @@ def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
 
 
 def abort_transactions(spec: TransactionSpec, cluster: Cluster) -> None:
-    """Acquire each id once more, which aborts its open transaction: that would hold up the readers of the topic."""
+    """Acquire each id once more, which aborts its open transaction: that would hold up the readers of the topic.
+
+    An id that cannot be acquired is left to the transaction timeout.
+    """
     settings = cluster.producer()
     for id_ in spec.ids:
         with suppress(KdslError):  # the brokers abort it after the transaction timeout

@@ -118,7 +118,7 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
 
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
-    """Write a batch that may be repeated: one that is recorded as done is skipped."""
+    """Write a batch under a write id, unless it is recorded as done."""
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     log = WriteLog(cluster, prefix, plan.table)
@@ -140,7 +140,7 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 
 
 def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
-    """The token of the last write with a ``write_id`` under the prefix, if that is the last write of all and is done.
+    """Return the token of the last write with a ``write_id``, if that is the last write under the prefix and is done.
 
     What a killed writer has left open is aborted, which lets the topic of done writes be read up to its end.
     """
@@ -153,7 +153,7 @@ def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
-    """The ids of the topics that a plan writes to, or could write to, by name."""
+    """Ask the brokers for the ids of the topics that a plan writes to, or could write to, by name."""
     admin = token_admin_of(cluster, plan.table)
     names = plan.topics.names or [name for name in admin.names() if plan.topics.contains(name)]
     return {name: topic.id for name, topic in admin.topics(names).items()}
@@ -178,13 +178,17 @@ def _check_done(done: DoneWrite, spec: TransactionSpec) -> None:
 
 
 def _is_named(token: Token | None) -> bool:
+    """Return whether a token is that of a batch write with a write_id."""
     return token is not None and token.writer.kind == "batch" and bool(token.writer.sink)
 
 
 def _record_last(
     last: Token, spec: TransactionSpec, cluster: Cluster, log: WriteLog, done_writes: Mapping[str, DoneWrite]
 ) -> None:
-    """Record the last write before its token is replaced, which is all that an earlier version of kdsl stored."""
+    """Record the last write as done, if it is not recorded, before its token is replaced; log a warning about that.
+
+    An earlier version of kdsl stored nothing but the token.
+    """
     write_id = last.writer.sink
     if write_id in done_writes:
         return
@@ -199,6 +203,7 @@ def _record_last(
 def _acquire_batch_ids(
     spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
+    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written."""
     same = {id_: id_ for id_ in spec.ids}
     return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 
@@ -236,7 +241,7 @@ def _write_within_query(
 
 
 def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, table: str) -> None:
-    """Refuse two writes of one function under one write id: the second one would be taken for the first.
+    """Check that two writes of a function have different write ids; otherwise the second would be taken for the first.
 
     Raises:
         ExactlyOnceError: Other rows were written under the id for the same batch.
@@ -249,16 +254,16 @@ def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, 
 
 
 def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> TransactionSpec | None:
-    """The write of the previous batch, whose ids are still acquired; None if they must be acquired.
-
-    Between two runs of a query another one may have acquired them. Therefore each run acquires them again.
-    """
+    """Return the write of the previous batch, whose ids are still acquired; None if they must be acquired."""
     goes_on = before is not None and (before.run, before.batch) == (now.run, now.batch - 1)
     return before.spec if before is not None and goes_on else None
 
 
 def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None:
-    """Hold the lease of a plan's prefix until a query of this process has ended."""
+    """Acquire the lease of a plan's prefix, if this process does not hold it, and hold it until a query has ended.
+
+    Meanwhile a thread refreshes the tokens of the query's writes.
+    """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     key = (cluster.bootstrap_servers, prefix, query.id)
@@ -300,6 +305,11 @@ def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_th
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:
+    """Check what a batch write cannot do exactly once, before anything is written.
+
+    Raises:
+        KdslError: It is staged, has a too long write_id, several writers, or runs in a foreachBatch of Spark Connect.
+    """
     check_speculation(rows.sparkSession, plan.table)
     if plan.transactions is not None and plan.transactions.staged:
         raise KdslError(
@@ -327,6 +337,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
 def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
+    """Describe the transactions of a batch write; the brokers are asked for limits and topics."""
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(
@@ -342,6 +353,7 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
+    """Write the rows in transactions; if that fails, abort the open ones."""
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 
@@ -354,7 +366,7 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
 
 
 def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
-    """The query and the batch whose ``foreachBatch`` runs; None outside of one, and for Spark Connect.
+    """Return the query and the batch whose ``foreachBatch`` runs; no query outside of one, and for Spark Connect.
 
     Raises:
         KdslError: The rows are those of a query, but the thread does not have its properties.

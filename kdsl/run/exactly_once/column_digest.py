@@ -32,9 +32,7 @@ _SAME_COLUMNS = frozenset(
 
 
 def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
-    """A digest of how columns are computed from those of the sources, and of the session's time zone.
-
-    It is the same after a restart of the same program.
+    """Compute a digest of how columns are computed from those of the sources, and of the session's time zone.
 
     Args:
         rows: The rows.
@@ -60,7 +58,7 @@ def _digest(parts: Iterable[str]) -> str:
 
 
 def _add_digests(node: PlanNode, digests: dict[int, str]) -> None:
-    """Add the digests of a node's columns, and of those below it, by the columns' ids in this plan."""
+    """Add the digests of the columns of a node, and of the nodes below it, to ``digests``, by the columns' ids."""
     children = node.children
     for child in children:
         _add_digests(child, digests)

@@ -79,6 +79,7 @@ def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
 
 
 def _reason(expression: Expression, reasons: dict[int, str]) -> str:
+    """Return why an expression may have another value when it is computed again; empty if it does not."""
     for part in expression.walk():
         match part.class_name:
             case "AttributeReference" if part.id in reasons:
@@ -89,6 +90,7 @@ def _reason(expression: Expression, reasons: dict[int, str]) -> str:
 
 
 def _aggregate_reason(function: Expression) -> str:
+    """Return why an aggregate may have another value when it is computed again; empty if it does not."""
     name = function.class_name
     if name not in _ORDER_INDEPENDENT:
         return f"the result of {function.function_name} may depend on the order in which rows arrive"

@@ -18,7 +18,7 @@ SPECULATION = "spark.speculation"
 
 
 def check_speculation(spark: SparkSession, table: str) -> None:
-    """Refuse sessions that run two attempts of a task at once.
+    """Check that a session does not run two attempts of a task at once.
 
     Raises:
         KdslError: ``spark.speculation`` is on.
@@ -56,7 +56,7 @@ def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
 
 
 def choose_token_topic(plan: WritePlan, admin: TokenAdmin) -> str:
-    """The topic under which commit tokens are stored: the first one that is written, or could be.
+    """Choose the topic under which commit tokens are stored: the first one that is written, or could be.
 
     Raises:
         KdslError: No topic matches the plan's pattern.

@@ -162,7 +162,7 @@ def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -
 
 
 def explain_difference(before: RowRouting, now: RowRouting) -> str:
-    """Why rows would be routed to other writers than before, and how to start the query so that they are not."""
+    """Explain why rows would be routed to other writers than before, and how to start the query to prevent that."""
     if before.by != now.by:
         return f"rows were routed to writers by {_basis(before)}, and are now routed by {_basis(now)}; undo that change"
     if before.by == "tasks":
@@ -192,12 +192,12 @@ def _basis(routing: RowRouting) -> str:
 
 
 def _task_basis(tasks: int) -> tuple[str, ...]:
-    """What determines the tasks of new batches, beside their offsets (`kdsl.run.librdkafka.task_packing`)."""
+    """The numbers that determine the tasks of new batches beside their offsets (see `task_packing`)."""
     return str(tasks), str(TASK_RECORDS), str(PIECE_RECORDS)
 
 
 def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
-    """The columns of the message key; without a key, all columns whose values compare exactly."""
+    """Choose the columns by which rows are routed: those of the key, or all, without those of inexact types."""
     keys = plan.key_columns
     names = [name for name in keys or rows.columns if _is_exact(rows.schema[name].dataType)]
     return () if keys and len(names) < len(keys) and not names else tuple(names)
@@ -284,7 +284,7 @@ class KdslSource:
 
 
 def kdsl_source(leaf: PlanNode) -> KdslSource | None:
-    """What a leaf of Spark's plan reads; None unless it is a stream of kdsl's own source."""
+    """Read the plan and the cluster of a leaf of Spark's plan; None unless it is a stream of kdsl's own source."""
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options
     from kdsl.run.librdkafka.source import PARALLELISM, max_tasks

@@ -70,6 +70,7 @@ class QueryWatch:
         self.thread.start()
 
     def _run(self) -> None:
+        """Refresh tokens until the query ends, abort what it left open, and release the lease; runs in a thread."""
         try:
             while not self._wait_for_end():
                 self._tokens.tick(_INTERVAL)
@@ -82,14 +83,14 @@ class QueryWatch:
             self._prepared.lease.release()
 
     def _wait_for_end(self) -> bool:
-        """Wait a moment; whether the query has ended."""
+        """Wait a moment for the end of the query, and return whether it has ended; a query that failed has ended."""
         try:
             return bool(self.query.awaitTermination(_INTERVAL))
         except Exception:  # noqa: BLE001  # it has failed, or the session has ended
             return True
 
     def _is_busy(self) -> bool:
-        """Whether the query is in a batch."""
+        """Whether the query is in a batch; True when it has ended."""
         try:
             status = self.query.status
             return bool(status["isTriggerActive"] and status["isDataAvailable"])
@@ -97,13 +98,17 @@ class QueryWatch:
             return True
 
     def _is_in_batch(self) -> bool:
-        """Whether the last batch in the checkpoint is not done."""
+        """Whether the last batch in the checkpoint is not done; True if the checkpoint cannot be read."""
         try:
             return LogProgress(*self._prepared.checkpoint.last_batches()).open
         except Exception:  # noqa: BLE001  # the session has ended, and the checkpoint cannot be reached
             return True
 
     def _refresh(self, older_than: float) -> None:
+        """Write tokens again that are older than a time, so that the brokers keep them.
+
+        Not after the lease was lost.
+        """
         if self._prepared.lease.lost_to is not None:
             return  # it would fence off the process that has the ids now
         refresh_tokens(self._prepared.spec, self._cluster, older_than)

@@ -54,7 +54,7 @@ def write_staged(
     reporting: Mapping[str, str],
     half_written: int | None = None,
 ) -> DataStreamWriter:
-    """The writer of a stream whose batches are stored before they are sent.
+    """Create the writer of a stream whose batches are stored before they are sent.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -84,7 +84,13 @@ def keeps_state(rows: DataFrame) -> bool:
 
 
 def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows unchanged; one that cannot be encoded is an error before its batch is stored."""
+    """Yield the rows unchanged, after encoding them once.
+
+    A row that cannot be encoded is therefore an error before its batch is stored.
+
+    Raises:
+        RecordError: A row cannot be encoded.
+    """
     encoder = RecordEncoder(read_plan_text(text, WritePlan), registry)
     rows = 0
     for batch in batches:
@@ -101,6 +107,13 @@ def _stage_and_send(
     batch: DataFrame,
     number: int,
 ) -> None:
+    """Store the rows of a batch beside the checkpoint, unless they are there already, and send them.
+
+    This is the foreachBatch.
+
+    Raises:
+        CheckpointError: The offsets of the batch are missing, or the stored batch is of another version.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import read_options
 
@@ -132,9 +145,7 @@ def _stage_and_send(
 
 
 def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
-    """The staged files that are not needed once a batch is sent: earlier batches, and abandoned ones of this run.
-
-    Anything else may have been staged by the present driver, if this one was cut off and still runs.
+    """Choose the staged files that are not needed after a batch: earlier batches, and abandoned ones of this run.
 
     Args:
         names: The names in the folder of staged batches.
@@ -148,7 +159,7 @@ def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> 
 
 
 def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
-    """The marker of a batch that is staged completely: which batch it is, and where its rows are.
+    """Write the marker of a batch that is staged completely: which batch it is, and where its rows are.
 
     Args:
         spec: The write of the batch.
@@ -159,7 +170,9 @@ def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
 
 
 def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None) -> str | None:
-    """The folder of a batch's rows; None if the batch is not staged, or another one of its number is.
+    """Read from a marker the folder of a batch's rows.
+
+    None if the batch is not staged, or if another batch of its number is.
 
     Args:
         text: The marker; None if there is none.
@@ -197,7 +210,7 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
 
 
 def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
-    """The rows as the plan writes them; rows that were staged before the table changed have its former columns."""
+    """Match staged rows with the plan's columns, because rows staged before the table changed have former columns."""
     nulls = {
         f.name: f"CAST(NULL AS {spark_type(f.type).simpleString()})" for f in plan.columns.fields if f.type.nullable
     }

@@ -87,77 +87,144 @@ def prepare_stream(
 def _prepare(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, lease: Lease, *, adopt: bool
 ) -> PreparedStream:
-    assert plan.transactions is not None
-    stored = checkpoint.manifest
+    """Choose the routing, acquire the transactional ids, and store the plan and the routing in the checkpoint.
+
+    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards.
+
+    Raises:
+        ResolveError: The transaction timeout is above the brokers' maximum.
+        KdslError: As `prepare_stream`, except for the lease.
+    """
+    stored, text = checkpoint.manifest, plan_text(plan)
     before = None if stored is None else stored.routing
     progress = LogProgress(*checkpoint.last_batches())
     packing = _open_packing(checkpoint, progress)
-    if plan.transactions.staged:
-        count = (
-            plan.parallelism
-            or (before.writers if before and before.by == "staged" else 0)
-            or available_cores(rows.sparkSession)
-        )
-        routed, routing = rows, RowRouting(plan.transactions.prefix, count, "staged")
-    else:
-        routed, routing = route_rows(rows, plan, before, packing)
-    text, records = plan_text(plan), records_digest(plan)
+    routed, routing = _choose_routing(rows, plan, before, packing)
     if stored is not None and before is None and progress.open:
         _log.warning(
             "%s: batch %s was started with at-least-once, and is written again completely: records of it that are in "
             "the topic already are duplicated; exactly-once holds from now on",
             plan.table, progress.planned,
         )  # fmt: skip
-    manifest = stored or Manifest(plan=text)
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, retention = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
-    checkpoint.store(attrs.evolve(manifest, plan=text))  # no token may carry an id that is not stored
-    run = uuid.uuid4().hex
+    manifest = attrs.evolve(stored or Manifest(plan=text), plan=text)
+    checkpoint.store(manifest)  # no token may carry an id that is not stored
+    writer = Writer(manifest.id, "", plan.table, checkpoint.location)
+    topic, run = choose_token_topic(plan, admin), uuid.uuid4().hex
+    spec = TransactionSpec(writer, routing.prefix, routing.writers, topic, records_digest(plan), timeout_ms, run=run)
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
-    def create_spec(routing: RowRouting) -> TransactionSpec:
-        writer = Writer(manifest.id, "", plan.table, checkpoint.location)
-        topic = choose_token_topic(plan, admin)
-        return TransactionSpec(writer, routing.prefix, routing.writers, topic, records, timeout_ms, run=run)
-
     def acquire(routing: RowRouting) -> bool:
-        """Acquire the transactional ids; whether the open batch is half written."""
-        old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
-        spec = create_spec(routing)
         same = before is not None and same_writers(before, routing, packing)
-        successors = dict(zip(old, spec.ids, strict=False)) if same else {}
-        batches = acquire_ids(
-            attrs.evolve(spec, offsets=offsets), cluster, progress, before=old, successors=successors, adopt=adopt
-        )
-        return progress.open and progress.planned in batches.values()
+        with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
+        return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
 
     try:
         half_written = acquire(routing)
     except HalfWrittenError as e:
-        assert before is not None
-        same_count = attrs.evolve(routing, writers=before.writers)
-        if not same_writers(before, same_count, packing):
-            raise HalfWrittenError(
-                f"{e}: {explain_difference(before, same_count)}, let the query finish that batch, and make the change "
-                "then (adopt=True continues with the change, and loses or duplicates rows of that batch)"
-            ) from None
-        _log.warning(
-            "%s: batch %s is half written by %s writers, so the query continues with as many; it changes to %s when "
-            "it starts after a batch that is done",
-            plan.table, progress.planned, before.writers, routing.writers,
-        )  # fmt: skip
-        routing = same_count
+        routing = _keep_writers(routing, before, packing, plan.table, progress.planned, e)
         routed = apply_routing(rows, routing, packing)
         half_written = acquire(routing)
     if half_written and packing is None and routing.by == "tasks" and not adopt:
         _check_records_exist(rows, plan.table, checkpoint, progress.planned)
-    checkpoint.store(attrs.evolve(manifest, plan=text, routing=routing))
+    checkpoint.store(attrs.evolve(manifest, routing=routing))
     number = progress.planned if half_written else None
-    return PreparedStream(routed, create_spec(routing), checkpoint, retention, lease, number)
+    return PreparedStream(routed, attrs.evolve(spec, writers=routing.writers), checkpoint, retention, lease, number)
+
+
+def _choose_routing(
+    rows: DataFrame, plan: WritePlan, before: RowRouting | None, packing: Packing | None
+) -> tuple[DataFrame, RowRouting]:
+    """Choose how rows are routed to writers, and partition the rows by it; staged rows are routed in each batch.
+
+    Args:
+        rows: What is written.
+        plan: The write plan.
+        before: The routing of earlier batches; None if there are none.
+        packing: How the open batch is packed into tasks, if it is known.
+
+    Raises:
+        KdslError: Nothing shows that the rows will be routed to the same writers again.
+    """
+    assert plan.transactions is not None
+    if not plan.transactions.staged:
+        return route_rows(rows, plan, before, packing)
+    staged_before = before.writers if before is not None and before.by == "staged" else 0
+    count = plan.parallelism or staged_before or available_cores(rows.sparkSession)
+    return rows, RowRouting(plan.transactions.prefix, count, "staged")
+
+
+def _acquire_all_ids(
+    spec: TransactionSpec,
+    cluster: Cluster,
+    progress: LogProgress,
+    before: RowRouting | None,
+    *,
+    same: bool,
+    adopt: bool,
+) -> bool:
+    """Acquire the transactional ids of a query, and those that it used before.
+
+    Args:
+        spec: What is written, with the digest of the open batch's offsets.
+        cluster: The cluster.
+        progress: The last batches in Spark's logs.
+        before: The routing of earlier batches; None if there are none.
+        same: Whether each writer writes the same rows of the open batch as before.
+        adopt: Whether to continue although tokens are missing or belong to another query.
+
+    Returns:
+        Whether the open batch is half written: a writer has committed its part.
+
+    Raises:
+        HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
+        ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
+    """
+    old = [] if before is None else [f"{before.prefix}-{i}" for i in range(before.writers)]
+    successors = dict(zip(old, spec.ids, strict=False)) if same else {}
+    batches = acquire_ids(spec, cluster, progress, before=old, successors=successors, adopt=adopt)
+    return progress.open and progress.planned in batches.values()
+
+
+def _keep_writers(
+    routing: RowRouting,
+    before: RowRouting | None,
+    packing: Packing | None,
+    table: str,
+    batch: int,
+    error: HalfWrittenError,
+) -> RowRouting:
+    """Return the routing with as many writers as the half-written batch has, and warn of it.
+
+    Args:
+        routing: The routing that was refused.
+        before: The routing of the half-written batch.
+        packing: How that batch is packed into tasks, if it is known.
+        table: The table's name, for messages.
+        batch: The half-written batch.
+        error: The refusal.
+
+    Raises:
+        HalfWrittenError: Rows would go to other writers than before even with as many.
+    """
+    assert before is not None
+    same_count = attrs.evolve(routing, writers=before.writers)
+    if not same_writers(before, same_count, packing):
+        raise HalfWrittenError(
+            f"{error}: {explain_difference(before, same_count)}, let the query finish that batch, and make the change "
+            "then (adopt=True continues with the change, and loses or duplicates rows of that batch)"
+        ) from None
+    _log.warning(
+        "%s: batch %s is half written by %s writers, so the query continues with as many; it changes to %s when "
+        "it starts after a batch that is done",
+        table, batch, before.writers, routing.writers,
+    )  # fmt: skip
+    return same_count
 
 
 def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
-    """How the open batch is packed into tasks, where the query has one source and the packing is recorded."""
+    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded."""
     ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
     return ends[0].packing if len(ends) == 1 else None
 
@@ -189,7 +256,10 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
 
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
-    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee."""
+    """Abort the open transactions of an exactly-once query that continues with another delivery guarantee.
+
+    Errors are ignored: the brokers abort the transactions after their timeout.
+    """
     if manifest.routing is None:
         return
     progress = LogProgress(*checkpoint.last_batches())
@@ -259,6 +329,7 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
+    """Start Spark's query for a prepared stream."""
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

@@ -36,7 +36,10 @@ _log = logging.getLogger(__name__)
 
 
 def log_topic(prefix: str) -> str:
-    """The topic that records the writes of a prefix: the prefix with illegal characters of topic names replaced."""
+    """Build the name of the topic that records the writes of a prefix.
+
+    It begins with the prefix, whose characters that are illegal in topic names are replaced.
+    """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:
         name = f"{name[:200]}-{zlib.crc32(prefix.encode()):08x}"
@@ -49,7 +52,9 @@ def writes_group(prefix: str) -> str:
 
 
 def replicas_of_log(target: int, default: int | None) -> int:
-    """The number of replicas of the topic: at least as many as the target topic has; -1 for the brokers' default.
+    """Choose the number of replicas of the topic: as many as the target topic has, or -1 for the brokers' default.
+
+    The default is chosen where it is known to be enough, or nothing is known of the target.
 
     Args:
         target: The number of replicas of the target topic; 0 where that is not known.
@@ -75,7 +80,7 @@ class DoneWrite:
     topics: dict[str, str] = attrs.field(factory=dict)
 
     def missing_topics(self, now: Mapping[str, str]) -> list[str]:
-        """The topics that were deleted since, or created again; empty if the brokers have no topic ids.
+        """List the topics that were deleted since, or created again; empty if the brokers have no topic ids.
 
         Args:
             now: The ids that topics have now, by name.
@@ -115,7 +120,11 @@ class WriteLog:
             raise errors.missing_topics(self._table, [self.topic], ())
 
     def _create(self, target: str) -> bool:
-        """Create the topic; False where another process was faster."""
+        """Create the topic, and return whether this process did; False where another process was faster.
+
+        Raises:
+            ExactlyOnceError: The topic cannot be created.
+        """
         default = self._admin.settings([_REPLICAS]).get(_REPLICAS)
         replicas = replicas_of_log(self._admin.replicas(target), default)
         new = NewTopic(self.topic, 1, replicas, config={POLICY: "compact"})
@@ -134,6 +143,11 @@ class WriteLog:
         return error is None
 
     def _check_policy(self) -> None:
+        """Check that the topic keeps its records forever; warn if this user may not see its settings.
+
+        Raises:
+            ExactlyOnceError: It does not.
+        """
         try:
             policy = self._admin.topic_settings(self.topic)[POLICY]
         except NotAllowedError as e:
@@ -151,7 +165,9 @@ class WriteLog:
             )
 
     def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
-        """The done writes among some ids. No process may write under the prefix at the same time.
+        """Read the topic, and return the done writes among some ids.
+
+        No process may write under the prefix at the same time.
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
@@ -174,12 +190,18 @@ class WriteLog:
             consumer.close()
 
     def _what(self, error: KafkaError) -> str:
-        """What this user may not read, for a message."""
+        """Name what this user may not read, for a message."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return f"through the group {writes_group(self._prefix)!r}"
         return f"the topic {self.topic!r}, which records the writes that are done"
 
     def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
+        """Read the records of done writes with some keys, up to the ends of the partitions.
+
+        Raises:
+            StalledError: No record arrives in time.
+            KafkaReadError: The topic cannot be read.
+        """
         done_writes = {}
         deadline = Deadline(_SECONDS)
         while open_ones:
@@ -223,6 +245,7 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 
 
 def _error_of(future: Any) -> KafkaError | None:
+    """Wait for a future; return its Kafka error, or None."""
     try:
         future.result(_SECONDS)
     except KafkaException as e:

@@ -106,6 +106,11 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
 
 def _has_connector(spark: SparkSession) -> bool:
+    """Try whether Spark finds its Kafka connector; no broker is asked.
+
+    Raises:
+        ConnectorMissingError: It is found, but cannot be loaded.
+    """
     probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
     try:
         # The schema is fixed; no broker is asked.
@@ -125,7 +130,7 @@ def _has_connector(spark: SparkSession) -> bool:
 
 
 def explain_load_failure(error: str) -> str | None:
-    """Why Java cannot load a connector that the session has, and what to do; None for another kind of error.
+    """Explain why Java cannot load a connector that the session has, and what to do; None for another kind of error.
 
     Args:
         error: Java's error.
@@ -142,12 +147,18 @@ def explain_load_failure(error: str) -> str | None:
 
 
 def jars_in_settings(spark: SparkSession) -> list[str] | None:
-    """The jars that the setting or the environment variable names; None if neither names any."""
+    """Read the list of jars from the setting or the environment variable; None if neither names any."""
     text = spark.conf.get(JARS, None) or os.environ.get(VARIABLE) or ""
     return [entry.strip() for entry in text.split(",") if entry.strip()] or None
 
 
 def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
+    """Attach the connector's jars, declared or fetched, to a classic session.
+
+    Raises:
+        ConnectorMissingError: They cannot be fetched or are for another Scala, or Spark does not find the connector
+            then.
+    """
     scala = scala_version(spark)
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
@@ -181,6 +192,11 @@ def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) ->
 
 
 def _attach_to_server(spark: SparkSession) -> None:
+    """Attach the connector's jars, declared or fetched by the server, to a session of Spark Connect.
+
+    Raises:
+        ConnectorMissingError: The server cannot fetch them, or does not find the connector then.
+    """
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:
         raise ConnectorMissingError(
@@ -220,7 +236,7 @@ def check_scala_version(name: str, scala: str) -> None:
 
 
 def local_jars(entry: str) -> list[str]:
-    """The jars of an entry that names a jar or a folder of jars.
+    """List the jars of an entry that names a jar or a folder of jars.
 
     Args:
         entry: A path, which may be relative or begin with ``~``, or a ``file:`` address.
@@ -253,7 +269,11 @@ def ivy_folder(spark: SparkSession) -> Path:
 def _resolve(
     spark: SparkSession, packages: Sequence[Package], description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> list[str]:
-    """The jars of some packages, fetched where they are not there yet."""
+    """Return the jars of some packages, fetched where they are not there yet.
+
+    Raises:
+        ConnectorMissingError: They cannot be fetched.
+    """
     folder = ivy_folder(spark)
     repositories = spark.conf.get("spark.jars.repositories", None)
     jars: dict[str, None] = {}
@@ -270,7 +290,7 @@ def _resolve(
 def _reason(
     error: str, output: str, coordinate: str, folder: str, description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> str:
-    """Why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
+    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
     return explain_failure(
         output,
         error,

@@ -41,7 +41,7 @@ HIDDEN_NAMES = r"(?i:kafka\.(?:" + "|".join(map(_disguise, sorted(SECRET_SETTING
 
 
 def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str]:
-    """The options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
+    """Build the options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
 
     Args:
         cluster: The cluster.
@@ -57,13 +57,13 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
 
 
 def java_pattern(pattern: str) -> str:
-    """A pattern that the whole name of a topic must match, for Java's searches, which also match a part of it."""
+    """Write a pattern for Java's searches, which also match a part of a name: anchored to the whole name of a topic."""
     named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
     return f"^(?:{named})$"
 
 
 def hide_secrets(spark: SparkSession) -> None:
-    """Let a session hide Kafka's secrets wherever it shows options; what it hides already stays hidden.
+    """Extend a session's setting of what Spark hides, so that Kafka's secrets are hidden wherever it shows options.
 
     If the session has its own regular expression but does not return it, nothing can be added to it, and the session
     hides the values of all options.

@@ -65,6 +65,11 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
 
 
 def _set(jvm: Any, wanted: Any, table: str) -> None:
+    """Set the properties of a JVM, beside earlier values where it allows several.
+
+    Raises:
+        SystemPropertyError: The JVM already has another krb5.conf.
+    """
     system = jvm.java.lang.System
     for name, text in wanted.items():
         current = system.getProperty(name)

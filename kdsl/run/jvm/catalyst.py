@@ -52,6 +52,7 @@ def _text_or_bytes(part: Part, value: Column) -> Column:
 
 
 def _missing(plan: ReadPlan, field: t.Field) -> Column:
+    """Return a column that makes Spark raise an error, with topic, partition and offset, for a missing value."""
     from pyspark.sql import functions as sf
 
     return sf.raise_error(
@@ -150,7 +151,7 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
 
 
 def _allow_topic(plan: WritePlan, topic: Column) -> Column:
-    """The topic of a row, where the table names it."""
+    """Keep the topic of a row if the table names it; otherwise it becomes NULL."""
     from pyspark.sql import functions as sf
 
     pattern = plan.topics.pattern
@@ -159,6 +160,7 @@ def _allow_topic(plan: WritePlan, topic: Column) -> Column:
 
 
 def _no_topic(plan: WritePlan, topic: Column) -> Column:
+    """Return a column that makes Spark raise an error for a topic that the table does not have."""
     from pyspark.sql import functions as sf
 
     prefix = sf.lit(f"write {plan.table}: a row names the topic ")

@@ -53,7 +53,7 @@ class RangeReader:
         self._options.pop("kafka.group.id", None)  # a reader for people must not join the job's group
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """The records of some ranges, those of each partition in the order of their offsets."""
+        """Read the records of some ranges, those of each partition in the order of their offsets."""
         for group in _groups(ranges):
             begins: dict[str, dict[str, int]] = {}
             ends: dict[str, dict[str, int]] = {}
@@ -69,7 +69,7 @@ class RangeReader:
 
 
 def _groups(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Ranges that are read together: each partition once in a group, and no group too large for the memory."""
+    """Yield groups of ranges that are read together: each partition once in a group, and no group too large."""
     group: list[Range] = []
     left = _TOGETHER
     for whole in ranges:

@@ -91,7 +91,7 @@ class _Planned:
 
 
 def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:
-    """The options that batches and streams share."""
+    """Build the options that batches and streams share."""
     settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
     reset = plan.start.reset if plan.start.reset != "none" else settings.auto_offset_reset or "none"
@@ -131,7 +131,11 @@ def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
 
 
 def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
-    """Spark's own modes where possible, which determine the end when an action runs; otherwise both ends as offsets."""
+    """Plan a batch.
+
+    It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
+    ends.
+    """
     topics = subscription.topics()
     partitions = subscription.partitions(topics)
     to_the_end = plan.stop.mode in _BATCH_ENDS
@@ -149,6 +153,11 @@ def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
 
 
 def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
+    """Plan the options of Spark's source for a stream; the brokers are asked for topics and partitions.
+
+    Raises:
+        KdslError: Real-time mode has fewer cores than partitions.
+    """
     topics = subscription.topics()
     partitions = subscription.partitions(topics)
     if plan.latency == "realtime" and len(partitions) > cores:
@@ -171,7 +180,7 @@ def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
 
 
 def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> str:
-    """The start as offsets; Spark raises an error about it, and only if the query has no checkpoint.
+    """Write the start as offsets; if they are wrong, Spark raises the error, and only if the query has no checkpoint.
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.
@@ -184,7 +193,7 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
 
 
 def before(stop: Mapping[TopicPartition, int]) -> Column:
-    """Whether a record is before the stopping offset of its partition; partitions without one are not read."""
+    """Build the condition that a record is before the stopping offset of its partition; without one it is not."""
     from pyspark.sql import functions as sf
 
     topics: dict[str, dict[int, int]] = {}
@@ -199,7 +208,7 @@ def before(stop: Mapping[TopicPartition, int]) -> Column:
 
 
 def matching(conditions: Iterable[HeaderCondition]) -> Column:
-    """Whether a record's headers match a filter, evaluated from left to right."""
+    """Build the condition that a record's headers match a filter, evaluated from left to right."""
     from pyspark.sql import functions as sf
 
     result: Column | None = None

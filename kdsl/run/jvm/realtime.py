@@ -64,7 +64,7 @@ _SOURCES = ("KafkaTable",)
 
 
 def trigger_of(trigger: Mapping[str, Any] | None, table: str) -> Mapping[str, Any]:
-    """The trigger of a query in real-time mode.
+    """Choose the trigger of a query in real-time mode: Spark's real-time trigger, by default with kdsl's interval.
 
     Raises:
         KdslError: Another trigger was asked for.
@@ -102,6 +102,7 @@ def check_query(df: DataFrame, table: str) -> None:
 
 
 def _reasons(node: PlanNode) -> Iterator[str]:
+    """Explain why real-time mode cannot run an operator; nothing if it can."""
     name = node.class_name
     if name == "StreamingRelationV2":
         if node.source_class not in _SOURCES:
@@ -120,6 +121,7 @@ def _reasons(node: PlanNode) -> Iterator[str]:
 
 
 def _join(node: PlanNode) -> Iterator[str]:
+    """Explain why real-time mode cannot run a join of two streams; nothing for another one."""
     if all(side.is_streaming for side in node.sides):
         yield "Join: a join of two streams keeps state and shuffles"
 

@@ -104,7 +104,12 @@ def start(
 
 
 def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams: bool) -> dict[str, str]:
-    """Attach the connector, and return the sink's options."""
+    """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options.
+
+    Raises:
+        KdslError: The connector cannot be attached, or the partitioner cannot be imported.
+        ResolveError: The client settings have errors.
+    """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
     hide_secrets(spark)
     set_system_properties(spark, cluster, plan.table)
@@ -113,7 +118,11 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
 
 
 def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, int]:
-    """Check that brokers answer and topics exist, and count the partitions of each topic."""
+    """Check that brokers answer and topics exist, and count the partitions of each topic.
+
+    Raises:
+        TopicMissingError: A topic does not exist, and the brokers do not create it.
+    """
     admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
     if plan.topics.pattern is not None:
@@ -129,7 +138,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
 
 def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
-    """Request topics from brokers that create topics automatically; return those that are still missing."""
+    """Ask for topics, so that brokers create them if they create topics automatically; return those still missing."""
     from kdsl.run.librdkafka.producer import Producer
 
     if isinstance(admin, JavaAdmin):
@@ -142,6 +151,7 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
 
 
 def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
+    """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow."""
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
     names = _names(plan)
@@ -159,7 +169,11 @@ def _names(plan: WritePlan) -> list[str]:
 def _encode_batches(
     text: str, counted: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """What ``mapInArrow`` runs in each task."""
+    """Encode the rows of a task as raw records, in each task (``mapInArrow``).
+
+    Raises:
+        RecordError: A row cannot be encoded.
+    """
     from pyspark import TaskContext
 
     plan = read_plan_text(text, WritePlan)
@@ -189,6 +203,12 @@ def _partitions(
     batch: pa.RecordBatch,
     first_row: int,
 ) -> pa.Array:
+    """Choose the partitions of records, topic by topic; null where Kafka's client chooses.
+
+    Raises:
+        TopicMissingError: A row names a topic that does not exist.
+        RecordError: A row names a partition that does not exist.
+    """
     chosen = np.full(batch.num_rows, -1, dtype=np.int32)
     codes = topics.dictionary_encode()
     of = codes.indices.to_numpy(zero_copy_only=False)

@@ -48,6 +48,7 @@ def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
 
 
 def _in_use(table: str, group: str, held: LeaseHeldError, by: str) -> LeaseHeldError:
+    """Create the error for a consumer group that somebody else uses."""
     return LeaseHeldError(
         held.lease,
         held.holders,

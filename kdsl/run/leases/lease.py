@@ -43,12 +43,12 @@ _ILLEGAL = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 def group_lease(group: str) -> str:
-    """The lease of a consumer group that streams of kdsl use."""
+    """The name of the lease of a consumer group that streams of kdsl use."""
     return f"{group}.kdsl-group"
 
 
 def transactions_lease(prefix: str) -> str:
-    """The lease of a transactional-id prefix."""
+    """The name of the lease of a transactional-id prefix."""
     return f"{prefix}.kdsl-transactions"
 
 
@@ -168,6 +168,7 @@ class Lease:
         self.release()
 
     def _note_loss(self, holders: tuple[Member, ...]) -> None:
+        """Log that the lease is lost, store the error, release the lease, and call the function for this case."""
         held = LeaseHeldError(self.name, holders)
         error = LeaseHeldError(self.name, holders, f"{held}; {self._meaning}" if self._meaning else None)
         log.error("%s has lost its lease: %s", self._who, error)
@@ -208,7 +209,7 @@ class _Membership:
         self._thread.start()
 
     def members(self, admin: LibrdkafkaAdmin) -> tuple[Member, ...]:
-        """All members of the group; waits until this one is among them.
+        """Wait until this member is in the group, and return all members.
 
         Raises:
             KdslError: The group does not admit it.
@@ -241,6 +242,10 @@ class _Membership:
         self._thread.join(_LEAVE_TIMEOUT)
 
     def _run(self) -> None:
+        """Poll the consumer until the member leaves, note errors, and check the lease when it may be lost.
+
+        Runs in a thread.
+        """
         while not self._left.is_set():
             try:
                 message = self._consumer.poll(0.2)
@@ -258,6 +263,7 @@ class _Membership:
         self._consumer.close()
 
     def _check(self, id_: str) -> None:
+        """Ask for the members of the lease's group, and call the function for a loss if others have it."""
         assert self._admin is not None
         assert self._on_loss is not None
         try:
@@ -275,7 +281,7 @@ class _Membership:
 
 
 def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
-    """Read no partition of those that the group assigns: only the membership counts."""
+    """Assign no partition, whatever the group assigns: only the membership counts."""
     del partitions
     consumer.assign([])
 

@@ -138,6 +138,7 @@ class PooledConsumer:
         self._connect()
 
     def _connect(self) -> None:
+        """Create the client, in place of an earlier one."""
         self._consumer = Consumer(self._settings)
         self.consume = self._consumer.consume
         self._used = False
@@ -167,7 +168,10 @@ class PooledConsumer:
 
     @property
     def lasting_error(self) -> KafkaError | None:
-        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused."""
+        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused.
+
+        None if there is no such error.
+        """
         final = self._refused is not None and time.monotonic() - self._refused_at > _LOGIN_SETTLING
         return self._refused if final else self._topic_error
 
@@ -219,12 +223,21 @@ class PooledConsumer:
         return self._header_reader.read(records, table, seconds)
 
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
+        """Ask the leaders for an offset of each range by its mark (earliest, latest or a time), with retries.
+
+        Raises:
+            KafkaReadError: A partition has no offset after the timeout, or an error that repeating does not change.
+        """
         # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
-            """Request the offsets; return them, or the ranges without one. An error that lasts is raised."""
+            """Request the offsets; return them, or the ranges without one.
+
+            Raises:
+                KafkaReadError: A partition has an error that repeating does not change.
+            """
             unknown: list[tuple[Range, KafkaError | None]]
             try:
                 partitions = self._consumer.offsets_for_times(wanted, max(0.1, timeout))
@@ -252,8 +265,12 @@ class PooledConsumer:
         return offsets
 
     def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
+        """Create the error for a range whose offset cannot be fetched."""
         reason = f": {error.str()} ({error.name()})" if error is not None else ""
-        return KafkaReadError(f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}")
+        return KafkaReadError(
+            f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}; check that the partition has a "
+            "leader, and that its broker can be reached from this machine"
+        )
 
     def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
         """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
@@ -277,6 +294,7 @@ class PooledConsumer:
         return statistics
 
     def _on_statistics(self, text: str) -> None:
+        """Store the metrics of the client's statistics."""
         self._statistics = client_metrics(text)
 
 

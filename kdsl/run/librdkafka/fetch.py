@@ -90,6 +90,7 @@ class Fetcher:
             yield from self._read_group(group)
 
     def _read_group(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
+        """Read ranges together, and yield batches of limited size."""
         chunks: list[list[pa.Array]] = []
         records = size = 0
         for chunk in self._read_chunks(RangeProgress(group)):
@@ -104,10 +105,19 @@ class Fetcher:
             yield self._build_batch(chunks)
 
     def _build_batch(self, chunks: list[list[pa.Array]]) -> pa.RecordBatch:
+        """Concatenate chunks of columns to a batch."""
         arrays = chunks[0] if len(chunks) == 1 else [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _read_chunks(self, progress: RangeProgress) -> Iterator[list[pa.Array]]:
+        """Read ranges together, and yield the columns of the messages as they arrive.
+
+        Connect again when none arrives for long.
+
+        Raises:
+            KafkaReadError: A partition has an error from which the consumer does not recover.
+            StalledError: No message arrives in time.
+        """
         self._consumer.assign(progress.ranges)
         received_at = reconnected_at = time.monotonic()
         checked_at, self._is_short = float("-inf"), False
@@ -153,6 +163,7 @@ class Fetcher:
         self._check_gaps(progress)
 
     def _build_column(self, name: str, messages: Messages) -> pa.Array:
+        """Build a column of messages; header names that are not UTF-8 are read again."""
         if name == "headers":
             return build_headers(
                 messages, partial(self._consumer.read_headers, table=self._table, seconds=self._timeout)
@@ -160,6 +171,11 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
+        """Poll messages; none after an error that the client recovers from.
+
+        Raises:
+            KafkaReadError: The client fails.
+        """
         try:
             return self._consumer.consume(max_messages, POLL_SECONDS)
         except KafkaException as e:
@@ -169,7 +185,13 @@ class Fetcher:
             return []
 
     def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
-        """Return the messages that are records, and the indices of the ranges that have ended; raise errors."""
+        """Return the messages that are records, and the indices of the ranges that have ended.
+
+        Other errors are noted, because the consumer recovers from them.
+
+        Raises:
+            KafkaReadError: A partition has an error from which the consumer does not recover.
+        """
         records, ended = [], []
         for message in messages:
             error = message.error()
@@ -199,17 +221,22 @@ class Fetcher:
         return earliest <= at.start <= latest
 
     def _read_error(self, error: KafkaError, at: Range | None) -> KafkaReadError:
+        """Turn an error of the client into an error of the read; expired offsets are looked up."""
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):
             return errors.login_refused(self._table, self._consumer.servers, error.str())
         if errors.is_not_allowed(error):
             return errors.not_allowed(self._table, f"the topic {at.topic!r}" if at else "the topic", error)
         if errors.is_unknown_topic(error):
-            return TopicMissingError(f"{self._table}: the topic was deleted while it was read{where}: {error.str()}")
+            return TopicMissingError(
+                f"{self._table}: the topic was deleted while it was read{where}: {error.str()}; its unread records are "
+                "lost; create it again and start with a new checkpoint"
+            )
         if error.code() == KafkaError.INCONSISTENT_TOPIC_ID:
             # The client would continue with the new topic, whose records are different, once it knows its id.
             return TopicRecreatedError(
-                f"{self._table}: the topic was deleted and created again while it was read{where}: {error.str()}"
+                f"{self._table}: the topic was deleted and created again while it was read{where}: {error.str()}; its "
+                "unread records are lost; start with a new checkpoint, which reads the new topic"
             )
         if at and error.code() in _EXPIRED:
             earliest = self._consumer.earliest([at], self._timeout)[0]
@@ -218,13 +245,17 @@ class Fetcher:
             return OffsetError(
                 f"{self._table}: topic {at.topic}, partition {at.partition} no longer has the offset {at.start}; it "
                 f"begins at {earliest}: the log was truncated, or the topic was created again while it was read "
-                f"({error.str()})"
+                f"({error.str()}); start with a new checkpoint at offsets that exist"
             )
         if at and error.code() == _TRUNCATED:
-            return OffsetError(f"{self._table}: the log was truncated while it was read{where}: {error.str()}")
+            return OffsetError(
+                f"{self._table}: the log was truncated while it was read{where}: {error.str()}; the brokers lost "
+                "records that were read before; compare what was written from them, and start with a new checkpoint"
+            )
         return KafkaReadError(f"{self._table}: cannot read{where}: {error.str()} ({error.name()})")
 
     def _explain_deletion(self, at: Range, earliest: int) -> OffsetError:
+        """Create the error for records that were deleted before they could be read."""
         return OffsetError(
             f"{self._table}: records were deleted before they could be read: topic {at.topic}, partition "
             f"{at.partition}, offset {at.start} is wanted, the earliest is {earliest}; "
@@ -233,6 +264,7 @@ class Fetcher:
         )
 
     def _explain_stall(self, progress: RangeProgress, waited: float) -> StalledError:
+        """Create the error for a read in which no message arrives."""
         remaining = progress.remaining_ranges()
         others = f" (and {len(remaining) - 1} more partitions)" if len(remaining) > 1 else ""
         last_error = errors.describe_last_error(self._consumer.last_error)
@@ -242,7 +274,11 @@ class Fetcher:
         )
 
     def _check_gaps(self, progress: RangeProgress) -> None:
-        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them."""
+        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them.
+
+        Raises:
+            OffsetError: It does: the records were deleted.
+        """
         gaps = progress.gaps()
         if gaps:
             offsets = self._consumer.earliest(gaps, self._timeout)

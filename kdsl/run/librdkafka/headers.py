@@ -58,7 +58,8 @@ class HeaderReader:
         if missing is not None:
             raise KafkaReadError(
                 f"{table}: the record at topic {missing[0]}, partition {missing[1]}, offset {missing[2]} has a header "
-                f"whose name is not UTF-8, and it could not be read again from {self._servers} within {seconds:.0f} s"
+                f"whose name is not UTF-8, and it could not be read again from {self._servers} within {seconds:.0f} s; "
+                "check that the topic still has the record, and that the brokers answer"
             )
         return [headers_of[record] for record in records]
 
@@ -67,6 +68,10 @@ class HeaderReader:
         self._lib.rd_kafka_destroy(self._handle)
 
     def _read_partition(self, topic: str, partition: int, offsets: Sequence[int], seconds: float) -> dict[int, Headers]:
+        """Read the headers of some records of a partition, in ascending order.
+
+        Those that do not arrive in time are left out.
+        """
         lib, wanted = self._lib, set(offsets)
         headers_of: dict[int, Headers] = {}
         topic_handle = lib.rd_kafka_topic_new(self._handle, topic.encode(), None)

@@ -29,6 +29,7 @@ def offset_of(message: Message[bytes, bytes]) -> int:
 
 
 def _place(message: Message[bytes, bytes]) -> RecordId:
+    """Return topic, partition and offset of a message."""
     topic, partition = message.topic(), message.partition()
     assert topic is not None
     assert partition is not None

@@ -99,7 +99,7 @@ class _Pointers:
     valid: Any
 
     def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
-        """Write the addresses and sizes of some values into arrays."""
+        """Write the addresses and sizes of some values into two arrays; a null has the address and size 0."""
         ends = self.ends[start : start + count + 1]
         np.add(ends[:-1], self.base, out=addresses)
         np.subtract(ends[1:], ends[:-1], out=sizes)
@@ -151,7 +151,7 @@ class Producer:
         self._closed = False
 
     def reset(self) -> None:
-        """Reset failures and errors for another task.
+        """Forget the failures and errors of earlier tasks.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -195,6 +195,7 @@ class Producer:
         return code
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
+        """Request a topic's metadata, and store its number of partitions; return the error code, 0 if there is none."""
         metadata = ctypes.POINTER(n.Metadata)()
         handle = self._topic(topic)
         code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(metadata), milliseconds)
@@ -229,6 +230,7 @@ class Producer:
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
+        """Queue records in librdkafka, and wait while its queue is full; records that it refuses are failures."""
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
         chosen = _partition_numbers(records)
@@ -258,6 +260,7 @@ class Producer:
                 empty = len(full) > 0 and self._wait_for_room()
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
+        """Queue records with headers or timestamps in librdkafka, and wait while its queue is full."""
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()
@@ -316,6 +319,7 @@ class Producer:
         return items, starts, (pairs, names)
 
     def _pointers(self, array: pa.Array) -> _Pointers:
+        """Return where the values of an array are in memory."""
         nulls = array.null_count
         if nulls == len(array):
             return _Pointers(np.zeros(len(array) + 1, dtype=np.int32), np.int64(0), None)
@@ -359,6 +363,11 @@ class Producer:
             milliseconds = 0
 
     def _handle_event(self, event: int) -> None:
+        """Handle an event of librdkafka: store failed deliveries, statistics and the last error.
+
+        Raises:
+            ProducerError: The producer has failed for good.
+        """
         match self._lib.rd_kafka_event_type(event):
             case n.EVENT_DELIVERY:
                 while pointer := self._lib.rd_kafka_event_message_next(event):
@@ -397,7 +406,7 @@ class Producer:
         return statistics
 
     def _handle_log(self, event: int) -> None:
-        """Log a line of librdkafka's log; an error about a broker is logged once, however often it is repeated."""
+        """Log a line of librdkafka's log; a severe one is stored as `last_error`, and logged as such only once."""
         facility, text, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._lib.rd_kafka_event_log(event, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
         line = (text.value or b"").decode(errors="replace")
@@ -413,6 +422,7 @@ class Producer:
         _log.log(rank, "librdkafka %s: %s", (facility.value or b"").decode(), line)
 
     def _add_failure(self, code: int, topic: str, partition: int | None, row: int, size: int, reason: str = "") -> None:
+        """Count a record that was not written, and store the first one as the failure."""
         self.failed += 1
         if self.failure is None:
             code = self._cause_of(code)
@@ -421,7 +431,10 @@ class Producer:
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
     def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
-        """Remove the records that librdkafka would alter: with timestamp 0, or with a NUL in the name of a header."""
+        """Remove the records that librdkafka would alter, and count them as failures.
+
+        They have the timestamp 0, or a NUL in the name of a header.
+        """
         bad = np.zeros(records.num_rows, dtype=bool)
         if "timestamp" in records.schema.names:
             zero = pc.fill_null(pc.equal(records.column("timestamp"), 0), False).to_numpy(zero_copy_only=False)
@@ -448,6 +461,7 @@ class Producer:
         return not self._lib.rd_kafka_outq_len(self._handle)
 
     def _topic(self, name: str) -> int:
+        """Return librdkafka's handle of a topic, created at the first use."""
         if name not in self._topics:
             self._topics[name] = self._lib.rd_kafka_topic_new(self._handle, name.encode(), None)
         return self._topics[name]
@@ -465,6 +479,7 @@ class Producer:
             threading.Thread(target=self._close, name="kdsl-producer-close", daemon=True).start()
 
     def _close(self) -> None:
+        """Free librdkafka's topics, queue and client."""
         for topic in self._topics.values():
             self._lib.rd_kafka_topic_destroy(topic)
         self._lib.rd_kafka_queue_destroy(self._queue)
@@ -479,12 +494,18 @@ def _partition_numbers(records: pa.RecordBatch) -> Any:
 
 
 def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
+    """Set kind and words of some items, in place."""
     items["kind"][at] = kind
     for name, word in zip(("first", "second", "third"), words, strict=False):
         items[name][at] = word
 
 
 def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
+    """Create a producer of librdkafka whose logs and events are queued.
+
+    Raises:
+        ProducerError: librdkafka refuses a setting.
+    """
     text = ctypes.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
     # Only failures are reported: the write has succeeded if none came before the queue was empty.
@@ -497,7 +518,9 @@ def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
     handle: int | None = lib.rd_kafka_new(n.PRODUCER, conf, text, len(text))
     if handle is None:
         lib.rd_kafka_conf_destroy(conf)
-        raise ProducerError(f"librdkafka cannot create a producer: {text.value.decode(errors='replace')}")
+        raise ProducerError(
+            f"librdkafka cannot create a producer: {text.value.decode(errors='replace')}; correct the client properties"
+        )
     lib.rd_kafka_set_log_queue(handle, None)
     return handle
 
@@ -539,4 +562,5 @@ def empty_pool() -> list[Producer]:
 
 
 def _pool_key(settings: Mapping[str, str], purpose: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return what producers must have in common to be reused: the purpose and the settings."""
     return purpose, frozenset(settings.items())

@@ -63,6 +63,7 @@ class RangeProgress:
         return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
 
     def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
+        """Advance the progress of a single range; see `advance`."""
         position, end = int(self._positions[0]), int(self._ends[0])
         if offset_of(messages[0]) < position or offset_of(messages[-1]) >= end:
             low = bisect_left(messages, position, key=offset_of)
@@ -83,6 +84,7 @@ class RangeProgress:
         return messages, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
 
     def _advance_several(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
+        """Advance the progress of several ranges; see `advance`."""
         count = len(messages)
         partitions = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         index = np.fromiter((self._index.get(p, -1) for p in partitions), np.int64, count)  # type: ignore[arg-type]

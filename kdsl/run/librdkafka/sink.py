@@ -135,16 +135,19 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 @lru_cache(maxsize=16)
 def _read_items(options: frozenset[tuple[str, str]]) -> tuple[WritePlan, Cluster]:
+    """Read plan and cluster from options, cached; in a task, what is loaded is excluded from garbage collection."""
     if TaskContext.get() is not None:
         gc.freeze()  # pyspark collects garbage after each task; going through all modules takes 50 ms each time
     return read_options(dict(options), WritePlan)
 
 
 def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
+    """Read plan and cluster from options, cached in each process."""
     return _read_items(frozenset(options.items()))
 
 
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
+    """Write the rows of a task, in a transaction if the options say so."""
     plan, cluster = _read_cached(options)
     if TRANSACTION in options:
         return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
@@ -177,7 +180,11 @@ def write_transaction(
 
 
 def _current_batch_id() -> int:
-    """Return the id of the micro-batch that this task belongs to."""
+    """Return the id of the micro-batch that this task belongs to.
+
+    Raises:
+        KdslError: The task has no id, because the query was not started by `Table.write_stream`.
+    """
     context = TaskContext.get()
     batch = None if context is None else current_batch_id(context)
     if batch is None:
@@ -211,7 +218,11 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
 
 def _producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
-    """Return whether missing topics may be created, and the producer's settings."""
+    """Return whether missing topics may be created, and the producer's settings.
+
+    Raises:
+        KdslError: The cluster's settings have errors, or a secret cannot be resolved.
+    """
     kdsl_settings = cluster.kdsl_settings
     own: dict[str, str | int] = {"statistics.interval.ms": INTERVAL} if kdsl_settings.register_producer_metrics else {}
     try:
@@ -259,7 +270,11 @@ class _TaskWriter:
         self._counts: dict[str, int] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-        """Send all rows and wait until they are acknowledged."""
+        """Encode and send all rows, wait until they are acknowledged, and return the counts of the task.
+
+        Raises:
+            RecordError: A row cannot be encoded, or Kafka rejects a record.
+        """
         rows = size = 0
         for batch in _merge_small_batches(convert_to_upserts(batches, self._plan)):
             for piece in _split(batch):
@@ -286,6 +301,7 @@ class _TaskWriter:
         return TaskResult(rows - lost, size, lost, send_time * 1000, client)
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
+        """Send encoded records, topic by topic; a topic is looked up before its first record."""
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
             if topic not in self._producer.known_topics:
                 self._look_up(topic, int(topic_rows[0]))
@@ -298,7 +314,7 @@ class _TaskWriter:
     def _add_partitions(
         self, topic: str, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> pa.RecordBatch:
-        """Return the records with a column of their partitions."""
+        """Return the records with a column of their partitions; a topic is looked up at its first records."""
         if topic not in self._counts:  # a pooled producer may know an outdated number
             self._look_up(topic, int(rows[0]))
             self._counts[topic] = self._producer.partition_counts[topic]
@@ -308,6 +324,7 @@ class _TaskWriter:
         return records.append_column("partition", chosen)
 
     def _split_by_topic(self, records: pa.RecordBatch, rows: Indices) -> Iterator[tuple[str, pa.RecordBatch, Indices]]:
+        """Split records by topic; yield topic, records and row numbers."""
         if not records.num_rows:
             return
         if not names_topics(self._plan.topics):
@@ -323,19 +340,34 @@ class _TaskWriter:
                 yield topic, records.take(pa.array(indices)), rows[indices]
 
     def _look_up(self, topic: str, row: int) -> None:
+        """Look up a topic before its first row is sent; it may be created.
+
+        Raises:
+            RecordError: The topic does not exist, or this user may not write to it.
+            ProducerError: No broker answers.
+        """
         code = self._producer.look_up(topic, self._lookup_timeout, creating=self._creating)
         if code in (native.TIMED_OUT, native.TRANSPORT):
             reason = f": {self._producer.last_error}" if self._producer.last_error else ""
-            raise ProducerError(f"no broker answered within {self._lookup_timeout:g} seconds{reason}")
+            raise ProducerError(
+                f"no broker answered within {self._lookup_timeout:g} seconds{reason}; check that Kafka runs and can be "
+                "reached from this executor"
+            )
         if code:
             failure = Failure(code, KafkaError(code).str(), topic, None, row, 0)
             raise self._record_error(failure, 1)
 
     def _raise_failure(self) -> None:
+        """Check that no record has failed, unless the delivery is ``none``.
+
+        Raises:
+            RecordError: A record has failed.
+        """
         if self._guaranteed and self._producer.failure is not None:
             raise self._record_error(self._producer.failure, self._producer.failed)
 
     def _record_error(self, failure: Failure, count: int) -> RecordError:
+        """Create the error for a record that was not written."""
         reason, fix = explain_failure(failure, self._limits, self._producer.last_error)
         return RecordError(
             "write",
@@ -401,6 +433,7 @@ def explain_failure(failure: Failure, limits: Mapping[str, str], last_error: str
 
 
 def _size_limit_of(size: int, limit: str) -> str:
+    """Describe who has refused a record of a size."""
     return f"the producer, which accepts {int(limit):,}" if limit and size > int(limit) else "the broker"
 
 
@@ -445,6 +478,7 @@ def _value_bytes(array: pa.Array) -> int:
 
 
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
+    """Log what a write has written, and append it to the reports of the query."""
     plan, _ = _read_cached(options)
     results = [m for m in messages if isinstance(m, TaskResult)]
     records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))

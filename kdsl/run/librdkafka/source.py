@@ -91,16 +91,19 @@ OptionItems = tuple[tuple[str, str], ...]
 
 
 def _own_options(options: Mapping[str, str]) -> OptionItems:
+    """Return the options that are kdsl's."""
     return tuple((name, options[name]) for name in _OWN_OPTIONS if name in options)
 
 
 @lru_cache(maxsize=16)
 def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
+    """Read plan and cluster from options, cached in each process."""
     return read_options(dict(options), ReadPlan)
 
 
 @lru_cache(maxsize=16)
 def _decoder(options: OptionItems) -> RecordDecoder:
+    """Return the decoder of the options' records, cached in each process."""
     plan, cluster = _read_plan_and_cluster(options)
     return RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
 
@@ -180,6 +183,7 @@ def _read_with_reports(
 
 
 def _accumulator_id(options: OptionItems) -> int | None:
+    """Return the id of the accumulator for reports; None if there is none."""
     text = dict(options).get(ACCUMULATOR)
     return None if text is None else int(text)
 
@@ -190,6 +194,7 @@ def _reports_on_rows(options: Mapping[str, str]) -> bool:
 
 
 def _row_schema(options: OptionItems) -> pa.Schema:
+    """Return the schema of the rows that a task returns."""
     schema = arrow_schema(source_row(_read_plan_and_cluster(options)[0]))
     return add_report_field(schema) if _reports_on_rows(dict(options)) else schema
 
@@ -238,6 +243,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _stream(self) -> Stream:
+        """The stream, opened at the first use, with the lease of its group if that is declared."""
         if self._opened_stream is None:
             plan, cluster = _read_plan_and_cluster(self._options)
             if plan.check_group:
@@ -304,6 +310,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lease = None
 
     def _limits(self, limit: ReadLimit) -> Limits:
+        """Convert Spark's read limit.
+
+        Raises:
+            KdslError: Spark asks for a limit that kdsl does not have.
+        """
         plan, _ = _read_plan_and_cluster(self._options)
         match limit:
             case ReadAllAvailable():

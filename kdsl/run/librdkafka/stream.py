@@ -96,7 +96,7 @@ class Stream:
         )
 
     def freeze_ends(self) -> None:
-        """Read no record that is written after now (``availableNow``)."""
+        """Store the present ends of all partitions: no record that is written later is read (``availableNow``)."""
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
@@ -182,6 +182,7 @@ class Stream:
         return tuple(r for r in remaining if len(r) > 0)
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
+        """Warn once if the declared start or end differs from that of the query's first start."""
         declared = describe(self._plan.start, self._plan.stop if start.stop else None)
         if not self._start_checked and not start.initial and start.startup != declared:
             log.warning(
@@ -225,7 +226,7 @@ class Stream:
         self._open_transactions, self._transactions_checked_at = held, now
 
     def _add_end(self, current: Offsets) -> Offsets:
-        """Return the offsets with their end, if one is declared for a stream that had none when it began."""
+        """Return the offsets with their end added, if one is declared for a stream that had none when it began."""
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
         topics = self._subscription.topics()
@@ -243,7 +244,11 @@ class Stream:
         )
 
     def _remove_unnamed(self, start: Offsets) -> Offsets:
-        """Return the offsets without the topics and partitions that the table no longer names."""
+        """Return the offsets without the topics and partitions that the table no longer names, and log which those are.
+
+        Raises:
+            OffsetError: The table names none of the partitions.
+        """
         gone = sorted(name for name in start.ids if not self._is_named(name))
         chosen = set(self._plan.topics.partitions)
         removed = sorted(
@@ -289,6 +294,8 @@ class Stream:
         return topic in topics.names
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Ask for the ends of the partitions, again while a broker has not caught up with known offsets."""
+
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
             """Return the ends, and whether they include all unread records."""
             try:
@@ -330,7 +337,11 @@ class Stream:
     def _skip_gaps(
         self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Begin:
-        """Return the positions, moved past gaps that the settings allow to skip."""
+        """Return the positions, moved past gaps that the settings allow to skip; each gap is logged.
+
+        Raises:
+            OffsetError: The settings do not allow it.
+        """
         behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
         if not behind:
             return Begin(current.positions)
@@ -351,7 +362,10 @@ class Stream:
         return self._admin.earliest(new)
 
     def _find_stops(self, added: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the ends of partitions that were discovered after the end of the stream was computed."""
+        """Return the ends of partitions that were discovered after the end of the stream was computed.
+
+        Partitions without an end are not read, which is logged.
+        """
         if not added:
             return {}
         try:
@@ -371,6 +385,7 @@ class Stream:
         limits: Limits,
         stop: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
+        """Choose where a batch ends, within its limits, the declared end, and the frozen ends of a final batch."""
         target = self._frozen_ends
         if target is not None:
             reach = {
@@ -424,6 +439,12 @@ class Stream:
         return counts
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
+        """Check that the topics of the stored offsets still exist, with their ids.
+
+        Raises:
+            TopicMissingError: A topic does not exist any more.
+            TopicRecreatedError: A topic was deleted and created again.
+        """
         unknown = offsets.ids.keys() - topics.keys()
         topics = {**topics, **self._admin.topics(unknown, known=True)}
         for name, id_ in sorted(offsets.ids.items()):
@@ -443,7 +464,7 @@ def uses_state(plan: ReadPlan) -> bool:
 
 
 def check_state_mode(plan: ReadPlan, compared: bool) -> None:
-    """Refuse a checkpoint of the other mode: its state has no rows, or has rows that would be ignored.
+    """Check that a checkpoint is of the plan's mode; otherwise its state has no rows, or rows that would be ignored.
 
     Args:
         plan: What is read.

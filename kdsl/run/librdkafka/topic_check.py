@@ -40,9 +40,11 @@ class _TopicLookup:
         self._thread = ThreadPoolExecutor(1, "kdsl topic ids")
 
     def ask(self, names: Iterable[str]) -> Future[dict[str, Topic]]:
+        """Ask for the topics in a thread; return the future of the answer."""
         return self._thread.submit(self._admin.topics, names, known=True)
 
     def close(self) -> None:
+        """Let the thread end."""
         self._thread.shutdown(wait=False)
 
 
@@ -126,12 +128,17 @@ class TopicCheck:
         self._compare(self._ask())
 
     def explain(self, error: KdslError) -> None:
-        """Raise `TopicRecreatedError` from another error if a topic was created again; otherwise do nothing."""
+        """Ask for the topic ids after another error; do nothing if they are the planned ones.
+
+        Raises:
+            TopicRecreatedError: A topic was created again, which explains the error.
+        """
         if self._recreated or isinstance(error, UnreachableError | NotAllowedError):
             return  # the error says so already, or the brokers do not answer anyway
         self._explain(self._ask(), error)
 
     def _ask(self) -> Future[dict[str, Topic]] | None:
+        """Ask for the present topic ids in a thread; None if there is nothing to check."""
         if not self._ids:
             return None
         lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)
@@ -139,6 +146,11 @@ class TopicCheck:
         return lookup.ask(self._ids)
 
     def _explain(self, answer: Future[dict[str, Topic]] | None, error: KdslError) -> None:
+        """Check whether a topic was recreated, which would explain another error.
+
+        Raises:
+            TopicRecreatedError: It was; the other error is its cause.
+        """
         try:
             self._compare(answer)
         except TopicRecreatedError as e:
@@ -147,6 +159,12 @@ class TopicCheck:
             pass
 
     def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
+        """Wait for the topics' present ids, and compare them with the planned ones.
+
+        Raises:
+            TopicMissingError: A topic was deleted.
+            TopicRecreatedError: A topic was deleted and created again.
+        """
         topics = {} if answer is None else answer.result()
         for name, planned in self._ids.items():
             if name not in topics:

@@ -51,12 +51,12 @@ class CommitCounts:
 
 
 def counts_of(read_id: str) -> CommitCounts:
-    """The results of the commits of a read so far."""
+    """Return the results of the commits of a read so far; the object is updated by later commits."""
     return _counts.setdefault(read_id, CommitCounts())
 
 
 def reason_not_to_commit(read: Read) -> str | None:
-    """Why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md)."""
+    """Say why the offsets of a read are not committed; None if they are (rules ST-7 and PR-6 in docs/rules.md)."""
     settings = read.cluster.kdsl_settings
     if read.plan.group_id is None or not read.plan.commits:
         return "no group id is declared (group_id=, 'properties.group.id')"
@@ -66,7 +66,9 @@ def reason_not_to_commit(read: Read) -> str | None:
 
 
 def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
-    """Warn about commits that a batch read asks for: Spark does not report which of its records were used in the end.
+    """Log a warning, once in a process, about commits that a batch read asks for and that do not happen.
+
+    Spark does not report which records of a batch were used in the end.
 
     Args:
         plan: What is read.
@@ -106,7 +108,10 @@ class Commits:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Commit the new positions."""
+        """Hand the new positions of each read to the worker that commits them.
+
+        No position moves ahead of a slower read.
+        """
         positions: dict[str, dict[TopicPartition, int]] = {}
         by_id = {one.read.id: one.read for one in reads}
         for one in reads:  # a table that is read twice in a query has come as far as the slower one
@@ -168,7 +173,10 @@ class Worker:
         self._last = float("-inf")
 
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit positions of a run; they replace older pending ones, and no committed offset moves back."""
+        """Schedule a commit of a run's positions.
+
+        They replace older pending ones, and no committed offset moves back.
+        """
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
             run.wanted = {partition: max(at, run.done.get(partition, at)) for partition, at in positions.items()}
@@ -179,7 +187,7 @@ class Worker:
             self._wake()
 
     def end(self, run_id: str) -> None:
-        """Commit what a run that has ended still wants, at once, with one attempt."""
+        """Schedule the last commit of a run that has ended: at once, with one attempt."""
         with self._changed:
             run = self._runs.get(run_id)
             if run is not None:
@@ -187,19 +195,21 @@ class Worker:
                 self._wake()
 
     def wait(self, until: float) -> bool:
-        """Wait until all pending commits were tried."""
+        """Wait until all pending commits were tried, and return whether they were."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(run.tried for run in self._runs.values()), max(0.0, until - time.monotonic())
             )
 
     def _wake(self) -> None:
+        """Start the thread if it does not run, and wake it; the lock must be held."""
         if self._thread is None:
             self._thread = Thread(target=self._work, name=f"commits {self.read.id}", daemon=True)
             self._thread.start()
         self._changed.notify_all()
 
     def _work(self) -> None:
+        """Commit offsets as they become due, until the query ends; runs in a thread."""
         while (pending := self._next()) is not None:
             run, wanted = pending
             error: str | None = None
@@ -214,7 +224,7 @@ class Worker:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Run, dict[TopicPartition, int]] | None:
-        """Wait for the next commit that is due; None if no run is left, and the thread ends."""
+        """Wait for the next commit that is due, and return it; None if no run is left and the thread must end."""
         with self._changed:
             while True:
                 for id_ in [id_ for id_, run in self._runs.items() if run.ended and run.tried]:
@@ -231,12 +241,14 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
+        """Return the client that commits, created at the first use."""
         admin = self._admin
         if admin is None:
             admin = self._admin = admin_of(self.read) or LibrdkafkaAdmin(self.read.cluster, self.read.plan.table)
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
+        """Store the outcome of a commit, schedule the next one, and log the first failure and the recovery."""
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error
         self._last = time.monotonic()
@@ -269,6 +281,7 @@ _batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:
+    """Return the worker that commits the offsets of a read, created if the read is new or has changed."""
     worker = _workers.get(read.id)
     if worker is None or worker.read != read:
         worker = _workers[read.id] = Worker(read)

@@ -44,7 +44,7 @@ def unobserve(observer: Observer) -> None:
 
 
 def listen(spark: SparkSession) -> None:
-    """Register the listener of a session, unless it has one.
+    """Register the listener of a session, unless it has one; it stays registered until the session ends.
 
     Args:
         spark: The session, classic or Connect.
@@ -92,7 +92,7 @@ class Listener(JsonListener):
         self._running: dict[str, Any] = {}  # Java's queries, which Spark forgets before the last report of them comes
 
     def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
-        """Pass an event to all observers."""
+        """Pass an event to all observers; an error is logged, because Spark would stop the listener."""
         try:
             run = document["runId"]
             if "name" in document:
@@ -116,6 +116,7 @@ class Listener(JsonListener):
             log.exception("cannot read an event of a streaming query")
 
     def _notify(self, call: Callable[[Observer], None]) -> None:
+        """Call each observer; an exception is logged."""
         for observer in tuple(_observers):
             try:
                 call(observer)
@@ -123,7 +124,7 @@ class Listener(JsonListener):
                 log.exception("%s failed at an event of a streaming query", type(observer).__name__)
 
     def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
-        """The sources of a query that are reads of kdsl.
+        """Yield the progress of the sources of a query that are reads of kdsl.
 
         Args:
             query: The query.
@@ -152,7 +153,7 @@ class Listener(JsonListener):
             )
 
     def _find_unnamed(self, query: Query, index: int, count: int, source: Any, offsets: Offsets | None) -> Read | None:
-        """The read of a source of Spark's own, whose offsets have no read id."""
+        """Find the read of a source of Spark's own, whose offsets have no read id; None if none or several fit."""
         if offsets is None or not str(source.get("description", "")).startswith("KafkaV2"):
             return None
         known = self._known.get((query.run_id, index))
@@ -178,7 +179,7 @@ def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
 
 
 def current_reads(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
-    """The progress of the reads of a running query, whether or not a batch has ended in this run.
+    """Ask Spark for the progress of the reads of a running query, whether or not a batch has ended in this run.
 
     Returns:
         How many sources the query has, and those that are reads of kdsl; 0 and nothing for Spark Connect.

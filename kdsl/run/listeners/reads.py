@@ -23,7 +23,7 @@ READ_OPTION = "kdsl.read"
 
 
 def read_id(plan: ReadPlan, cluster: Cluster) -> str:
-    """The id of a read: the same for the same table, brokers, topics and group, even after a restart.
+    """Compute the id of a read: the same for the same table, brokers, topics and group, even after a restart.
 
     Args:
         plan: The read.

@@ -55,7 +55,7 @@ _lock = Lock()
 
 
 def guard(read: Read, admin: ClusterAdmin, ids: Mapping[str, str], *, passes_gaps: bool) -> None:
-    """Check the batches of a read from now on.
+    """Check the batches of a read from now on; it replaces an earlier check of the same read.
 
     Args:
         read: The read.
@@ -69,7 +69,7 @@ def guard(read: Read, admin: ClusterAdmin, ids: Mapping[str, str], *, passes_gap
 
 
 def count_lost(read_id: str) -> int:
-    """How many offsets of deleted records Spark has skipped for a read in this process, at most."""
+    """Return how many offsets of deleted records Spark has skipped for a read in this process, at most."""
     guarded = _guarded.get(read_id)
     return guarded.lost if guarded else 0
 
@@ -80,10 +80,7 @@ def count_lost_in_batch(
     earliest: Mapping[TopicPartition, int],
     rows: int,
 ) -> Counter[TopicPartition]:
-    """How many offsets of a batch were deleted before they were read, at most, by partition.
-
-    Offsets before the beginning of the log may have been read before they were deleted; together they cannot be more
-    than the offsets without a row. (Transaction markers and compacted records have no rows either.)
+    """Compute how many offsets of a batch were deleted before they were read, at most, by partition.
 
     Args:
         start: Where the batch began.
@@ -115,7 +112,7 @@ class SparkSourceGuard:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Check a batch that has ended."""
+        """Queue a batch that has ended for the check, which a thread makes."""
         for one in reads:
             if one.read.id in _guarded and (one.start is None or one.start.positions != one.end.positions):
                 self._work.put((progress, one))
@@ -142,12 +139,17 @@ class SparkSourceGuard:
         return self._errors.get(run_id)
 
     def _wake(self) -> None:
+        """Start the thread if it does not run."""
         with self._lock:
             if self._thread is None:
                 self._thread = Thread(target=self._run, name="kdsl guard of Spark's source", daemon=True)
                 self._thread.start()
 
     def _run(self) -> None:
+        """Check the queued batches; a query whose topic was recreated is ended.
+
+        Runs in a thread, until the queue is empty.
+        """
         while True:
             with self._lock:
                 try:
@@ -167,6 +169,11 @@ class SparkSourceGuard:
                 log.exception("%s: a batch could not be checked for lost records", one.read.plan.table)
 
     def _check(self, progress: Progress, one: ReadProgress) -> None:
+        """Compare the ids of the topics that a batch has read with the former ones.
+
+        Raises:
+            TopicRecreatedError: One was deleted and created again.
+        """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}
         topics = guarded.admin.topics(names)
@@ -198,7 +205,10 @@ class SparkSourceGuard:
 
 
 def _end(query: Query, error: KdslError) -> None:
-    """End a query that still runs: with an error in a classic session; Spark Connect can only stop it."""
+    """End a query that still runs in the same run: with an error in a classic session.
+
+    Spark Connect can only stop it.
+    """
     running = query.session.streams.get(query.id)
     if running is None or str(running.runId) != query.run_id:
         return

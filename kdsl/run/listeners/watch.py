@@ -37,7 +37,7 @@ def watch(
     admin: ClusterAdmin | None = None,
     stop: Mapping[TopicPartition, int] | None = None,
 ) -> Read:
-    """Register a streaming read, and watch the session's queries for it; for both transports.
+    """Register a streaming read, add kdsl's observers, and register the session's listener; for both transports.
 
     Args:
         spark: The session, classic or Connect.
@@ -72,14 +72,14 @@ def _add_observers() -> None:
 
 
 def _finish() -> None:
-    """Wait for commits before the process ends, even if the session was not stopped."""
+    """Wait for the last events and commits before the process ends, even if the session was not stopped."""
     for session in sessions():
         _wait_for_events(session)
     wait_for_commits()
 
 
 def _wait_for_events(session: SparkSession) -> None:
-    """Wait until the listeners of a classic session have received all events so far."""
+    """Wait until the listeners of a classic session have received all events so far; errors are logged."""
     if is_connect(session):
         return
     try:
@@ -89,10 +89,7 @@ def _wait_for_events(session: SparkSession) -> None:
 
 
 def error_of(session: SparkSession, query: StreamingQuery) -> Exception | None:
-    """Why a query that has ended failed; None if it succeeded.
-
-    Spark itself does not notice a topic that was created again in the last batch of a query over its own source: kdsl
-    finds out when the batch has ended, and by then the query may have ended as well.
+    """Return the error of a query that has ended; None if it succeeded.
 
     Args:
         session: The session in which it ran.

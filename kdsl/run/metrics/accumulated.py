@@ -41,6 +41,7 @@ class _ReportStore:
         self._lock = Lock()
 
     def extend(self, reports: Iterable[_Report]) -> None:
+        """Add reports of tasks by query and batch; the oldest batches are dropped when there are too many."""
         with self._lock:
             for query, batch, name, text in reports:
                 if query == _NO_QUERY:
@@ -62,6 +63,7 @@ class _ReportStore:
             return {name: list(texts) for name, texts in self._batches.get(batch, {}).items()}
 
     def _drop(self, batch: _Batch) -> None:
+        """Drop the reports of a batch."""
         self._count -= sum(map(len, self._batches.pop(batch).values()))
 
 
@@ -70,6 +72,7 @@ class _Reports(AccumulatorParam[Any]):
         return []
 
     def addInPlace(self, value1: Any, value2: list[_Report]) -> Any:  # noqa: N802
+        """Add reports to a list or to the report store, and return it."""
         value1.extend(value2)  # a list in a task, the report store on the driver
         return value1
 

@@ -89,11 +89,13 @@ def all_metrics() -> tuple[QueryMetrics, ...]:
 
 
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
+    """Return Spark's recent reports of a query, with the numbers that tasks have reported."""
     for document, java in recent_progress(query):
         yield document if java is None else add_reports(document, java)
 
 
 def _tracker(query: str) -> Tracker:
+    """Return the tracker of a query, created at the first use; the oldest one is dropped when there are too many."""
     with _lock:
         tracker = _trackers.get(query)
         if tracker is None:

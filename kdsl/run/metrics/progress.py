@@ -39,11 +39,13 @@ def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, A
 
 
 def _numbers(reports: Iterable[str]) -> dict[str, int]:
+    """Add up the numbers of reports."""
     counts = read_reports(reports)
     return {number: value for number, field, _ in PROGRESS_NUMBERS if (value := counts.number(field)) is not None}
 
 
 def _add_to_java(java: Any, name: str, numbers: Mapping[str, int]) -> None:
+    """Add numbers to Spark's progress; a failure is only logged."""
     try:
         add_observation(java, name, OBSERVED, numbers)
     except ObservationError as e:  # the metrics do not need it

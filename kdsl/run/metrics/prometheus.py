@@ -57,6 +57,7 @@ class Queries(Collector):
 
     @staticmethod
     def _put(families: dict[str, Family], metric: Metric, labels: Mapping[str, str], value: float) -> None:
+        """Add a value to the metric's family, which is created at its first value."""
         name = prometheus_name(metric.name, metric.kind)
         family = families.get(name)
         if family is None:

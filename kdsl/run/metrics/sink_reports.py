@@ -133,6 +133,7 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
 
 
 def _folder() -> Path:
+    """Return the folder of this process's reports, created at the first use and removed at exit."""
     pid = os.getpid()
     if pid not in _folders:
         _folders[pid] = Path(tempfile.mkdtemp(prefix="kdsl-metrics-"))
@@ -141,5 +142,6 @@ def _folder() -> Path:
 
 
 def _remove(pid: int) -> None:
+    """Remove the folder of a process's reports, unless this is a fork."""
     if pid == os.getpid() and pid in _folders:
         shutil.rmtree(_folders.pop(pid), ignore_errors=True)

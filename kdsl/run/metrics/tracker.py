@@ -65,9 +65,11 @@ class _Clients:
     metrics: dict[str, tuple[float, Mapping[str, float]]] = attrs.field(factory=dict)
 
     def update(self, metrics_of: Mapping[str, Mapping[str, float]], at: float) -> None:
+        """Store the newest metrics of clients, with their time."""
         self.metrics.update((id_, (at, metrics)) for id_, metrics in metrics_of.items())
 
     def now(self, at: float) -> dict[str, Mapping[str, float]]:
+        """Return the metrics of the clients that have reported lately."""
         return {id_: metrics for id_, (then, metrics) in sorted(self.metrics.items()) if at - then < _CLIENT_SECONDS}
 
 
@@ -139,6 +141,7 @@ class Tracker:
         self._reset("")
 
     def _reset(self, run: str) -> None:
+        """Forget the previous run, and begin to follow a new one."""
         self.run = run
         self.name: str | None = None
         self.ended = False
@@ -211,12 +214,17 @@ class Tracker:
                 self._read_sink(document, newest=newest)
 
     def _forget_oldest(self) -> None:
+        """Forget the oldest batches when too many are remembered."""
         while len(self._taken) > _MAX_REMEMBERED:
             oldest = min(self._taken)
             del self._taken[oldest]
             self._forgotten = max(self._forgotten, oldest)
 
     def _begin(self, run: str) -> None:
+        """Begin to follow a run, unless it is the present or a past one.
+
+        Counts since the query was created are kept.
+        """
         if run == self.run or run in self._past:
             return
         again = bool(self.run)
@@ -226,9 +234,11 @@ class Tracker:
             self._sink = _Sink(self._sink.table, None, self._sink.lease)
 
     def _source(self, named: NamedRead) -> _Source:
+        """Return the counts of a read, created at the first use."""
         return self._sources.setdefault(named.read, _Source(named))
 
     def _update_sources(self, document: Mapping[str, Any], taken: set[int], ended: float, *, newest: bool) -> None:
+        """Add what a batch's report says of the sources, except those already ``taken``, to which they are added."""
         rows: dict[str, int] = {}
         for index, report in enumerate(document.get("sources") or ()):
             end = offset_document(report.get("endOffset"))
@@ -258,6 +268,7 @@ class Tracker:
             log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
+        """Add rows and counts of a batch to a source; only the newest batch changes its rates."""
         records = rows if counts is None else counts.records
         source.records += records
         if counts is not None:
@@ -276,6 +287,7 @@ class Tracker:
             source.busy_until = max(source.busy_until or ended, ended)
 
     def _find_read(self, index: int, end: Mapping[str, Any] | None) -> NamedRead | None:
+        """Return the read that a source of a report belongs to; None if it is not a table of kdsl."""
         if end is not None and isinstance(end.get("read"), str) and end["read"]:
             read = end["read"]
             return NamedRead(read, read.rpartition("-")[0] or read)
@@ -285,6 +297,7 @@ class Tracker:
     def _update_offsets(
         source: _Source, end: Mapping[str, Any], latest: Mapping[str, Any] | None, *, first: bool
     ) -> None:
+        """Set the offsets of a source; of two reads of the same table those of the slower one."""
         current = positions_of(end) or {}
         if not first:  # the query reads the table twice: use the positions of the slower read
             current = {
@@ -298,6 +311,7 @@ class Tracker:
             source.lost = sum(by_partition(end.get("lost", {})).values())
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
+        """Update the counts of the sink from its reports, or from Spark's."""
         sink = self._sink
         if sink is None:
             return
@@ -420,6 +434,7 @@ def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
 
 
 def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Return how many records each partition has left to read."""
     return {p: max(0, latest[p] - offset) for p, offset in sorted(current.items()) if p in latest}
 
 

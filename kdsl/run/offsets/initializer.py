@@ -35,15 +35,15 @@ class Retriever:
         self._admin, self._group, self._ends = admin, group, ends
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """Ask the brokers for the offset of the first record of each partition."""
         return self._admin.earliest(list(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The offset after the last record of each partition that may be read now."""
+        """Ask the brokers for the offset after the last record of each partition that may be read now."""
         return self._ends(list(partitions))
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """The offsets that the consumer group has committed.
+        """Ask the brokers for the offsets that the consumer group has committed.
 
         Raises:
             OffsetError: The source has no consumer group.
@@ -55,7 +55,7 @@ class Retriever:
         return self._admin.committed(self._group, list(partitions))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None if all are older."""
+        """Ask the brokers for the offset of each partition's first record that is not older; None if all are older."""
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, millis in timestamps.items():
             by_time.setdefault(millis, []).append(partition)

@@ -71,7 +71,7 @@ def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
 
 
 def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int] | None = None) -> Begin:
-    """The first offset of each partition.
+    """Decide the first offset of each partition.
 
     Args:
         plan: What is read, and where it starts.
@@ -102,6 +102,11 @@ def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Topic
 
 
 def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    """Begin at the group's committed offsets; partitions without one begin as ``auto.offset.reset`` says.
+
+    Raises:
+        OffsetError: A partition has none and there is no reset, or an offset does not exist any more.
+    """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
         where = join_some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -116,7 +121,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
 
 
 def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Refuse offsets of partitions that are not read.
+    """Check that offsets belong to partitions that are read.
 
     Raises:
         OffsetError: There are such partitions; the message names them and those that are read.
@@ -141,6 +146,11 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 
 
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
+    """Begin at declared offsets; partitions without one begin as ``auto.offset.reset`` says.
+
+    Raises:
+        OffsetError: A declared partition is not read, or an offset does not exist.
+    """
     declared = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
     check_partitions(plan.table, "start", declared, known)
     wanted: dict[TopicPartition, int] = {}
@@ -167,7 +177,7 @@ def resolve_expired(
     *,
     begins: bool = False,
 ) -> Begin:
-    """Replace expired offsets according to the reset policy, and refuse offsets beyond the end of a partition.
+    """Replace expired offsets according to the reset policy, and check that none is beyond the end of its partition.
 
     Args:
         plan: What is read.
@@ -214,7 +224,7 @@ def describe_expired(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> str:
-    """The message of an error about offsets whose records were deleted."""
+    """Write the message of an error about offsets whose records were deleted."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
         f"and {earliest[t, p] - offset} offsets are lost"

@@ -44,7 +44,7 @@ def ends_at_committed(plan: ReadPlan, partitions: Iterable[TopicPartition]) -> l
 
 
 def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
-    """The stopping offset of each partition.
+    """Decide the stopping offset of each partition; without an entry, a partition does not end.
 
     Args:
         plan: What is read, and where it ends.
@@ -69,6 +69,10 @@ def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_time(known: Known, *, batch: bool) -> End:
+    """Stop before the first records of a time.
+
+    A batch stops where an open transaction holds records back, with a note.
+    """
     at_time = {partition: known.stop_at_time.get(partition) for partition in known.latest}
     offsets = {partition: known.latest[partition] if at is None else at for partition, at in at_time.items()}
     if not batch:
@@ -82,6 +86,11 @@ def _stop_at_time(known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
+    """Stop at the group's committed offsets.
+
+    Raises:
+        OffsetError: A partition has none, or it lies beyond the records that a batch can read.
+    """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing:
         where = join_some(f"{topic}[{partition}]" for topic, partition in missing)
@@ -97,6 +106,11 @@ def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
+    """Stop at declared offsets; partitions without one stop at their ends, with a note.
+
+    Raises:
+        OffsetError: A declared partition is not read, or an offset lies beyond what can be read.
+    """
     declared = {(topic, partition): offset for topic, partition, offset in plan.stop.offsets}
     check_partitions(plan.table, "end", declared, known)
     offsets: dict[TopicPartition, int] = {}
@@ -120,7 +134,11 @@ def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known, *, wait: bool) -> None:
-    """Refuse offsets beyond the end, unless the read waits for them."""
+    """Check that the end offsets exist, unless the read waits for them.
+
+    Raises:
+        OffsetError: Some are beyond the ends of their partitions.
+    """
     high = known.latest if known.high is None else known.high
     beyond = sorted(partition for partition, offset in offsets.items() if offset > high[partition])
     if beyond and not wait:
@@ -135,6 +153,11 @@ def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known
 
 
 def _check_readable(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known) -> None:
+    """Check that no open transaction holds back records before the end of a batch.
+
+    Raises:
+        OffsetError: One does.
+    """
     held = sorted(partition for partition, offset in offsets.items() if offset > known.latest[partition])
     if held:
         details = join_some(f"{t}[{p}] up to {known.latest[t, p]} of {offsets[t, p]}" for t, p in held)

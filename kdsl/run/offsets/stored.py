@@ -100,7 +100,7 @@ class Offsets:
     compared: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """The document that Spark stores; equal offsets give equal JSON."""
+        """Convert to the document that Spark stores; equal offsets give equal JSON."""
         by_topic = nest_by_topic(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
         document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}
@@ -158,10 +158,7 @@ class Offsets:
         )
 
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:
-        """The offset ranges of a batch that starts at ``start`` and ends here, without empty ones.
-
-        A pure function: a batch that is planned again reads the same.
-        """
+        """Compute the offset ranges of a batch that starts at ``start`` and ends here, without empty ones."""
         if start == self:
             return ()
         began = {**start.positions, **self.begin}
@@ -170,7 +167,7 @@ class Offsets:
 
 
 def nest_by_topic(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Numbers by topic and by partition as a string, sorted, for JSON."""
+    """Convert numbers by topic partition to JSON: by topic, and by partition as a string, sorted."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), value in sorted(numbers.items()):
         nested.setdefault(topic, {})[str(partition)] = value
@@ -178,12 +175,12 @@ def nest_by_topic(numbers: Mapping[TopicPartition, int]) -> dict[str, dict[str, 
 
 
 def by_partition(nested: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
-    """Numbers by topic partition, from JSON that has them by topic and by partition as a string."""
+    """Convert JSON that has numbers by topic and by partition as a string to numbers by topic partition."""
     return {(topic, int(partition)): value for topic, parts in nested.items() for partition, value in parts.items()}
 
 
 def offset_document(offset: Any) -> dict[str, Any] | None:
-    """Offsets as Spark reports them, as a document or as its JSON string; None if there are none."""
+    """Parse offsets as Spark reports them, a document or its JSON string; None if they are neither."""
     if isinstance(offset, str | bytes):
         try:
             offset = orjson.loads(offset)
@@ -193,9 +190,9 @@ def offset_document(offset: Any) -> dict[str, Any] | None:
 
 
 def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
-    """The positions in offsets of either transport: of kdsl's own source, or of Spark's (``{"topic": {"0": 123}}``).
+    """Read the positions in offsets of either transport: of kdsl's source, or of Spark's (``{"topic": {"0": 123}}``).
 
-    None if the source is not Kafka.
+    The result is None if the source is not Kafka.
 
     Raises:
         OffsetFormatError: They were written by a newer version of kdsl.

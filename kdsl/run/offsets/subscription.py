@@ -49,7 +49,9 @@ class Subscription:
         self._committed = settings.get("isolation.level") == "read_committed"
 
     def topics(self, *, known: bool = False) -> dict[str, Topic]:
-        """The topics of the table that exist now.
+        """Ask the brokers for the topics of the table that exist now.
+
+        For brokers without topic ids, a warning is logged once.
 
         Args:
             known: Whether they existed a moment ago (`kdsl.run.admin.cluster_admin.ClusterAdmin.topics`).
@@ -73,7 +75,7 @@ class Subscription:
         return topics
 
     def partitions(self, topics: Mapping[str, Topic]) -> list[TopicPartition]:
-        """The partitions of some topics that are read: all, or those that the plan names.
+        """List the partitions of some topics that are read: all, or those that the plan names.
 
         Raises:
             TopicMissingError: The plan names a partition that a topic does not have.
@@ -91,11 +93,11 @@ class Subscription:
         return [partition for partition in every if partition in wanted] if wanted else every
 
     def begin(self, topics: Mapping[str, Topic]) -> Begin:
-        """Where a read without a checkpoint starts; see `span`."""
+        """Compute where a read without a checkpoint starts; see `span`."""
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
-        """Where a read without a checkpoint starts, and where it ends by itself.
+        """Compute where a read without a checkpoint starts, and where it ends by itself; log gaps that are skipped.
 
         Args:
             topics: The topics.
@@ -123,19 +125,25 @@ class Subscription:
         return begin, dict(end.offsets)
 
     def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a stream over some partitions that has begun already ends by itself; see `span`."""
+        """Compute where a stream over some partitions that has begun already ends by itself; see `span`."""
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
         return dict(self._end(plan, self._ask_offsets(plan, wanted), batch=False).offsets)
 
     def _stop(self, partitions: list[TopicPartition]) -> Stop:
+        """Call the offsets initializer of the end, if it is one.
+
+        Raises:
+            OffsetError: It fails, or returns wrong offsets.
+        """
         return call_initializer(self._plan.table, self._plan.stop, partitions, self._retriever())
 
     def _retriever(self) -> Retriever:
+        """Return the object by which an offsets initializer asks for offsets."""
         return Retriever(self.admin, self._plan.group_id, self.ends)
 
     def _with_start(self, error: OffsetError, plan: ReadPlan, known: Known) -> OffsetError:
-        """The error of an end, with that of the start where both are wrong."""
+        """Return the error of an end, with that of the start added if both are wrong."""
         try:
             decide_start(plan, known, self.reset)
         except OffsetError as e:
@@ -143,12 +151,14 @@ class Subscription:
         return error
 
     def _end(self, plan: ReadPlan, known: Known, *, batch: bool) -> End:
+        """Decide where the read ends, and log what the user should know."""
         end = decide_stop(plan, known, batch=batch)
         for note in end.notes:
             log.warning("%s: %s", self._plan.table, note)
         return end
 
     def _ask_offsets(self, plan: ReadPlan, partitions: list[TopicPartition]) -> Known:
+        """Ask the brokers for the offsets that start and end need."""
         start, stop = plan.start, plan.stop
         modes = {start.mode, stop.mode}
         declared = bool(modes & {"group-offsets", "specific-offsets"})
@@ -164,13 +174,13 @@ class Subscription:
         )
 
     def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """How far each partition can be read now: its end, or its last stable offset for ``read_committed``."""
+        """Ask how far each partition can be read: to its end, or to its last stable offset for ``read_committed``."""
         return self.admin.latest(partitions, committed=self._committed)
 
     def high(
         self, partitions: Iterable[TopicPartition], ends: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int]:
-        """The end of each partition, including open transactions; an offset beyond it does not exist.
+        """Ask for the end of each partition, including open transactions; an offset beyond it does not exist.
 
         Args:
             partitions: The partitions.
@@ -179,7 +189,7 @@ class Subscription:
         return self.admin.latest(partitions, committed=False) if self._committed else ends
 
     def find_held_back(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """The partitions that an open transaction holds back: their last stable offset, and the end of the log.
+        """Find the partitions that an open transaction holds back; return their last stable offset and the log's end.
 
         Args:
             ends: What `ends` returned.
@@ -188,7 +198,7 @@ class Subscription:
         return {partition: (at, high[partition]) for partition, at in ends.items() if high[partition] > at}
 
     def warn_of_lost(self, lost: Mapping[TopicPartition, int]) -> None:
-        """Log a gap that the reset policy skips, or after which a bounded read ends."""
+        """Log each gap that the reset policy skips, or after which a bounded read ends."""
         consequence = "nothing else was to be read"
         if self.reset != "none":
             consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"
@@ -203,6 +213,7 @@ class Subscription:
             )
 
     def _names(self) -> list[str]:
+        """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked."""
         pattern = self._plan.topics.pattern
         if pattern is None:
             return list(self._plan.topics.names)

@@ -78,6 +78,7 @@ def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None
 
 
 def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
+    """Explain a login error of librdkafka; None if it is not a known one."""
     mechanism = settings.get("sasl.mechanism", "")
     if token := _TOKEN.search(error):
         return (
@@ -101,6 +102,7 @@ def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
 
 
 def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error: str) -> str | None:
+    """Explain why a port does not fit the security protocol; None if it does."""
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls and not port.tls:
         other = "SASL_PLAINTEXT" if port.sasl or wants_login else "PLAINTEXT"
@@ -122,7 +124,7 @@ def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error:
 
 
 def examine_port(server: str, settings: Mapping[str, str]) -> Port:
-    """Examine a port: whether it speaks TLS, its certificate, and whether it requires a login."""
+    """Connect to a port and find out whether it speaks TLS, its certificate, and whether it requires a login."""
     try:
         address = parse_address(server)
     except AddressError:
@@ -139,6 +141,7 @@ def examine_port(server: str, settings: Mapping[str, str]) -> Port:
 
 
 def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
+    """Make a TLS handshake, and return what the port is."""
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
     context = verifying(settings) if ours else trusting()
     with context.wrap_socket(raw, server_hostname=address.host) as secured:
@@ -151,6 +154,7 @@ def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> P
 
 
 def _without_tls(address: Address) -> Port:
+    """Connect without TLS, and return what the port is."""
     try:
         with connect(address, _SECONDS) as raw:
             sasl = asks_for_login(raw)
@@ -160,6 +164,7 @@ def _without_tls(address: Address) -> Port:
 
 
 def _certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
+    """Explain what is wrong with a broker's certificate."""
     match fault_of(error):
         case Fault.EXPIRED:
             return "it has expired; the brokers need a new one (and is this machine's clock right?)"

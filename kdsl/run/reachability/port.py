@@ -40,7 +40,7 @@ class Fault(Enum):
 
 
 def fault_of(error: ssl.SSLCertVerificationError) -> Fault:
-    """What is wrong with a certificate that was refused."""
+    """Classify what is wrong with a certificate that was refused."""
     return next((fault for fault in Fault if error.verify_code in fault.value), Fault.OTHER)
 
 
@@ -59,7 +59,7 @@ def connect(address: Address, seconds: float | None = None) -> socket.socket:
 
 
 def detect_protocol(address: Address) -> Spoken:
-    """Detect what a port answers to a request of Kafka's protocol without TLS.
+    """Send a request of Kafka's protocol without TLS to a port, and return what the answer looks like.
 
     Raises:
         OSError: It accepts no connection.
@@ -92,14 +92,14 @@ def speaks_tls(address: Address) -> bool:
 
 
 def trusting() -> ssl.SSLContext:
-    """A client's context that accepts any certificate."""
+    """Create a client's context that accepts any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
 
 
 def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
-    """A client's context that trusts what librdkafka's settings trust, without a client certificate.
+    """Create a client's context that trusts what librdkafka's settings trust, without a client certificate.
 
     Args:
         settings: librdkafka's settings.
@@ -144,9 +144,7 @@ def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> No
 
 
 def asks_for_login(connection: socket.socket) -> bool | None:
-    """Whether a listener requires a login; None if it does not answer.
-
-    The request names an unknown mechanism: a listener with logins answers with its own, another one refuses it.
+    """Ask a listener whether it requires a login; None if it does not answer.
 
     Args:
         connection: A connection to it, in TLS where it speaks that.

@@ -218,6 +218,7 @@ class RecordDecoder:
         return gone if gone.any() else None
 
     def _filter(self, raw: pa.RecordBatch) -> pa.RecordBatch:
+        """Apply the header filter, and count the records that it leaves out."""
         matching = filter_records(raw, self._plan.headers)
         self.filtered += raw.num_rows - matching.num_rows
         return matching
@@ -234,6 +235,7 @@ class RecordDecoder:
         return raw.set_column(index, "value", pc.if_else(is_null, pa.scalar(None, values.type), values))
 
     def _count_without_row(self, raw: pa.RecordBatch, messages: Indices | None, truncates: Sequence[int]) -> None:
+        """Count the records without a row by reason: tombstones, parse errors that are ignored, and others."""
         without = raw.num_rows - _count_distinct(messages, raw.num_rows) - len(truncates)
         if messages is None or not without:
             return
@@ -258,7 +260,11 @@ class RecordDecoder:
             self.dropped[Reason.UNDECLARED] += value.undeclared[name]
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
-        """Refuse or count values that a change event does not contain."""
+        """Count values that a change event does not contain.
+
+        Raises:
+            RecordError: The column does not allow such values.
+        """
         if (
             value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
         ):  # the state has the values
@@ -304,6 +310,12 @@ class RecordDecoder:
         return {name: mask for name, mask in masks.items() if mask.any()}
 
     def _decode_part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
+        """Decode the keys or values of records; None without a decoder. Infinite values are counted.
+
+        Raises:
+            RecordError: A message cannot be decoded.
+            DecodeError: The format returns rows that cannot be assigned to messages.
+        """
         if decoder is None:
             return None
         messages = raw.column(name)
@@ -316,13 +328,14 @@ class RecordDecoder:
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
             raise DecodeError(
                 f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "
-                "messages without the message of each row; this is a fault of the format"
+                "messages without the message of each row; this is a fault of the format: report it to its author"
             )
         return decoded
 
     def _build_columns(
         self, raw: pa.RecordBatch, key: Decoded | None, value: Decoded | None, aligned: _Aligned
     ) -> list[pa.Array]:
+        """Build the columns of the rows in the order of the plan, from key, value, metadata and row kind."""
         builders: dict[str, Callable[[], pa.Array]] = {}
         for part, decoded, rows in (
             (self._plan.key, key, aligned.keys),
@@ -350,6 +363,7 @@ class RecordDecoder:
         return [_check_type(builders[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
     def _row_kinds(self, count: int, value: Decoded | None, aligned: _Aligned) -> pa.Array:
+        """Return the row kind of each row."""
         if self._plan.upserts is None:
             assert value is not None
             return _take(_row_kinds(value), aligned.values)
@@ -358,6 +372,11 @@ class RecordDecoder:
         return pc.if_else(pa.array(aligned.deletes), _DELETE, _UPSERT)
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Indices | None) -> pa.Array:
+        """Build a column of Kafka's metadata for the rows.
+
+        Raises:
+            RecordError: A value does not fit the column's type.
+        """
         shown = self._metadata[column]
         try:
             array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
@@ -368,6 +387,11 @@ class RecordDecoder:
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
+        """Build a column of the format's metadata for the rows.
+
+        Raises:
+            RecordError: A value does not fit the column's type.
+        """
         assert self._plan.value is not None
         key = self._format_columns[shown.column]
         try:
@@ -380,7 +404,11 @@ class RecordDecoder:
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
     ) -> tuple[list[pa.Array], _Aligned, Mapping[str, Mask]]:
-        """Leave out rows with forbidden NULLs if the format ignores parse errors; otherwise raise an error."""
+        """Leave out rows with forbidden NULLs if the format ignores parse errors.
+
+        Raises:
+            RecordError: The format does not; the error names the first of these rows.
+        """
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
         for field in self._required:
@@ -411,6 +439,7 @@ class RecordDecoder:
     def _null_error(
         self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
     ) -> RecordError:
+        """Create the error for a row with NULL in a column that does not allow it, with the fix for its cause."""
         messages = rows if aligned.messages is None else aligned.messages[rows]
         of = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
         tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
@@ -440,6 +469,7 @@ class RecordDecoder:
     def _record_error(
         self, raw: pa.RecordBatch, source: str | None, bad: BadRecord, more: int, fix: str = ""
     ) -> RecordError:
+        """Create the error for a record: its coordinates, its first bytes, and options that can read it."""
         coordinates = {
             name: raw.column(name)[bad.index].as_py() if name in raw.schema.names else None
             for name in ("topic", "partition", "offset")
@@ -481,6 +511,7 @@ def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
 
 
 def _count_rows(raw: pa.RecordBatch, value: Decoded | None, aligned: _Aligned) -> int:
+    """Return the number of rows."""
     if aligned.messages is not None:
         return len(aligned.messages)
     return raw.num_rows if value is None else len(value.rows)
@@ -613,11 +644,17 @@ def _take(array: pa.Array, rows: Indices | pa.Array | None) -> pa.Array:
 
 
 def _check_type(array: pa.Array, kind: t.DataType, table: str, column: str) -> pa.Array:
+    """Return an array after a check of its type.
+
+    Raises:
+        DecodeError: The format returned another type.
+    """
     wanted = arrow_type(kind)
     if array.type.equals(wanted):
         return array
     raise DecodeError(
-        f"{table}: column {column!r} has the type {array.type} instead of {wanted}; this is a fault of the format"
+        f"{table}: column {column!r} has the type {array.type} instead of {wanted}; this is a fault of the format: "
+        "report it to its author"
     )
 
 
@@ -629,5 +666,8 @@ def check_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Itera
     """
     for batch in batches:
         if not batch.schema.equals(schema):
-            raise DecodeError(f"a batch has the schema {batch.schema} instead of {schema}")
+            raise DecodeError(
+                f"a batch has the schema {batch.schema} instead of {schema}; this is a fault of kdsl or of the format: "
+                "please report it"
+            )
         yield batch

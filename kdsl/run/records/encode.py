@@ -27,6 +27,10 @@ from kdsl.types.arrow import arrow_field, arrow_schema, cast_array
 HEADERS = pa.list_(pa.field("element", pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])))
 _INSTANT = pa.timestamp("us", tz="UTC")
 
+_NULL = "give it a value, or declare it nullable"
+_TOPIC = "name a topic of the table in each row"
+_TIME = "write it as yyyy-MM-dd HH:mm:ss"
+
 
 @attrs.frozen
 class _Failure:
@@ -35,10 +39,12 @@ class _Failure:
     Attributes:
         rows: Their indices in the batch, ascending; at least one.
         reason: Returns why the n-th of them cannot be written.
+        fix: What can be done; empty if the reason says it.
     """
 
     rows: Indices
     reason: Callable[[int], str]
+    fix: str = ""
 
 
 class RecordEncoder:
@@ -87,7 +93,7 @@ class RecordEncoder:
         source = {f.name: batch.column(f.name) for f in self._row.fields}
         deletes = self._deletes(source)
         missing = [
-            _Failure(rows, lambda _, path=path: f"{path} is NULL, but declared NOT NULL")  # type: ignore[misc]
+            _Failure(rows, lambda _, path=path: f"{path} is NULL, but declared NOT NULL", _NULL)  # type: ignore[misc]
             for f in self._row.fields
             for path, nulls in find_null_violations(source[f.name], f.type, f.name)
             if len(rows := nulls if deletes is None or self._in_key(f.name) else nulls[~deletes[nulls]])
@@ -131,6 +137,7 @@ class RecordEncoder:
         kinds: pa.Array | None,
         deletes: Mask | None,
     ) -> pa.Array:
+        """Encode the values of messages; deletes have none. Rows that cannot be encoded are added to ``failures``."""
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
             return self._bytes(self._value, "__raw_value__", columns, length, failures, kinds)
@@ -153,20 +160,32 @@ class RecordEncoder:
         failures: list[_Failure],
         kinds: pa.Array | None = None,
     ) -> pa.Array:
+        """Return raw bytes of a column, or encode a part of the rows; null without an encoder."""
         if raw in self._metadata:
             return columns[self._metadata[raw].column].cast(pa.binary())
         return encoder.encode(columns, length, failures, kinds) if encoder else pa.nulls(length, pa.binary())
 
     def _topics(self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure]) -> pa.Array:
+        """Return the topic that each row names.
+
+        Rows that name none, or one that is not allowed, are added to ``failures``.
+        """
         column, allowed = self._topic.column if self._topic else None, self._plan.topics
         topics = columns[column].cast(pa.string()) if column else pa.nulls(length, pa.string())
         wrong = [name for name in pc.unique(topics).to_pylist() if not _is_allowed(name, allowed)]
         if wrong:
             rows = row_indices(pc.is_in(topics, value_set=pa.array(wrong, pa.string())))
-            failures.append(_Failure(rows, lambda n: _explain_topic(topics[int(rows[n])].as_py(), column, allowed)))
+            failures.append(
+                _Failure(rows, lambda n: _explain_topic(topics[int(rows[n])].as_py(), column, allowed), _TOPIC)
+            )
         return topics
 
     def _fail(self, failures: Sequence[_Failure], columns: Mapping[str, pa.Array], first_row: int) -> None:
+        """Check that no row has failed.
+
+        Raises:
+            RecordError: One has; the error names the first row and counts the others.
+        """
         if not failures:
             return
         first = min(failures, key=lambda failure: int(failure.rows[0]))
@@ -180,6 +199,7 @@ class RecordEncoder:
             f"row {first_row + row + 1:,} of the task: {first.reason(0)}",
             topic=topic,
             more=len(np.unique(np.concatenate([failure.rows for failure in failures]))) - 1,
+            fix=first.fix,
         )
 
 
@@ -195,6 +215,7 @@ class _PartEncoder:
     def encode(
         self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure], kinds: pa.Array | None
     ) -> pa.Array:
+        """Encode the rows of a batch; those that cannot be encoded are added to ``failures``."""
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:
@@ -232,7 +253,7 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
 
 
 def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
-    """Return the row kinds as indices into `ROW_KINDS`."""
+    """Convert the row kinds to indices into `ROW_KINDS`; rows with an unknown one are added to ``failures``."""
     kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
     if kinds.null_count:
         rows = row_indices(kinds.is_null())
@@ -278,7 +299,10 @@ def _headers(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
-    """Convert instants to milliseconds; a time without a zone is UTC (a DataFrame's was cast before, in its zone)."""
+    """Convert instants to milliseconds; rows that are not a timestamp of Kafka are added to ``failures``.
+
+    A time without a zone is UTC: those of a DataFrame were cast before, in its zone.
+    """
     text = pa.types.is_string(array.type)
     try:
         instants = (array.cast(pa.timestamp("us")) if text else array.cast(_INSTANT)).cast(pa.int64())
@@ -286,7 +310,7 @@ def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure
         instants, rows = _parse_timestamps(array)
         if len(rows):
             reason = f"in the column {column.column!r} is not a timestamp"
-            failures.append(_Failure(rows, lambda n: f"the string {array[int(rows[n])].as_py()!r} {reason}"))
+            failures.append(_Failure(rows, lambda n: f"the string {array[int(rows[n])].as_py()!r} {reason}", _TIME))
     early = pc.fill_null(pc.less(instants, 0), False)
     if pc.any(early).as_py():
         before = row_indices(early)

@@ -167,6 +167,7 @@ def _null_like(array: pa.Array, converted: pa.Array) -> pa.Array:
 
 
 def _decode_strings(array: pa.Array) -> pa.Array:
+    """Decode bytes as UTF-8; invalid bytes become U+FFFD."""
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:  # invalid UTF-8 becomes U+FFFD, as in Flink
@@ -175,6 +176,11 @@ def _decode_strings(array: pa.Array) -> pa.Array:
 
 
 def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
+    """Cast numbers to the column's type.
+
+    Raises:
+        BadMetadataError: A number is too large; the error names the first one.
+    """
     try:
         wide = array.cast(pa.decimal128(38, 0)) if isinstance(to, t.Decimal) else array
         return cast_array(wide, arrow_type(to))
@@ -190,6 +196,7 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
 
 
 def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
+    """Cast instants to the column's type, in the time zone of the session."""
     match to:
         case t.TimestampLtz(precision=precision):
             return _truncate(array, precision)
@@ -203,6 +210,7 @@ def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
 
 
 def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
+    """Return the wall-clock time of instants in a time zone."""
     if zone in ("UTC", "Etc/UTC", "Z", "GMT"):
         return array.view(pa.int64()).view(pa.timestamp("us"))
     return pc.local_timestamp(array.cast(pa.timestamp("us", tz=zone)))

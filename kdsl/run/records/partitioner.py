@@ -37,6 +37,11 @@ def check_partitioner(plan: WritePlan) -> None:
 
 
 def _import_partitioner(plan: WritePlan) -> Callable[..., Any]:
+    """Import the partitioner of a plan.
+
+    Raises:
+        KdslError: It cannot be imported.
+    """
     try:
         return import_function(plan.partitioner)
     except FunctionError as e:
@@ -90,7 +95,11 @@ class PartitionChooser:
         return named
 
     def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
-        """Return the partitions that the rows name; NULL leaves the choice to the partitioner."""
+        """Return the partitions that the rows name; NULL leaves the choice to the partitioner.
+
+        Raises:
+            RecordError: A row names a partition that the topic does not have.
+        """
         column = records.column("partition")
         named: Partitions = np.array(column.fill_null(UNCHOSEN).to_numpy(zero_copy_only=False), dtype=np.int32)
         bad = np.flatnonzero(((named < 0) | (named >= count)) & column.is_valid().to_numpy(zero_copy_only=False))
@@ -109,6 +118,7 @@ class PartitionChooser:
     def _apply(
         self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> Partitions:
+        """Apply the partitioner to the records of a topic; round-robin remembers where it stopped."""
         length = records.num_rows
         if self._function is not None:
             return self._call_function(topic, count, records, piece, rows)
@@ -125,6 +135,11 @@ class PartitionChooser:
     def _call_function(
         self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> Partitions:
+        """Call the user's partitioner, and check its answer.
+
+        Raises:
+            KdslError: It raises an exception, or returns something else than existing partitions.
+        """
         assert self._function is not None
         plan, raw = self._plan, {m.key for m in self._plan.metadata}
         batch = PartitionerInput(
@@ -151,6 +166,11 @@ class PartitionChooser:
         return partitions
 
     def _check_result(self, answer: Any, topic: str, length: int) -> Any:
+        """Convert the answer of a partitioner to an array of numbers.
+
+        Raises:
+            KdslError: It is not an integer for each row.
+        """
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:
@@ -170,6 +190,7 @@ class PartitionChooser:
         return numbers
 
     def _wrong(self, topic: str, what: str) -> KdslError:
+        """Create the error about what a partitioner did."""
         return KdslError(
             f"{self._plan.table}: the partitioner {self._plan.partitioner!r}, for the topic {topic!r}, {what}"
         )

@@ -119,7 +119,12 @@ class UpsertProcessor(StatefulProcessor):
         self._state = handle.getValueState("rows", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Yield the changes that the chunks of a bucket cause."""
+        """Yield the changes that the chunks of a bucket cause, and store the new rows of the bucket in the state.
+
+        Raises:
+            RecordError: A message does not contain a value, and no row of its key was read before.
+            KdslError: The state was stored by another key, in other buckets, or with other columns.
+        """
         import pandas as pd  # type: ignore[import-untyped]
 
         del timerValues
@@ -165,7 +170,13 @@ class UpsertProcessor(StatefulProcessor):
         return None if stored is None else stored[0]
 
     def _check(self, schema: pa.Schema) -> None:
-        """Refuse state that was stored by another key or in other buckets, because its rows would not be found."""
+        """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
+
+        The key and the number of buckets are stored if the state has none.
+
+        Raises:
+            KdslError: It was not.
+        """
         key = ", ".join(f"{name} {schema.field(name).type}" for name in self._keys)
         stored = self._load()
         if stored is None:
@@ -203,6 +214,7 @@ def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
 
 
 def _write_rows(rows: pa.RecordBatch) -> bytes:
+    """Write rows as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_batch(rows)
@@ -238,6 +250,11 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
 
 
 def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
+    """Cast a stored column to the present type.
+
+    Raises:
+        KdslError: That type cannot represent every value, or does not allow the stored NULLs.
+    """
     if not _wider(column.type, field.type):
         raise KdslError(
             f"{table}: the checkpoint stores the column {field.name!r} as {column.type}, but the table declares it as "
@@ -249,6 +266,11 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
 
 
 def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
+    """Return a column of NULLs.
+
+    Raises:
+        KdslError: The column is declared NOT NULL.
+    """
     if not field.nullable:
         raise KdslError(
             f"{table}: the column {field.name!r} is declared NOT NULL, but rows in the checkpoint have no value there; "

@@ -17,7 +17,7 @@ class TaskOutput(Protocol):
     """Turns raw records into the batches that a source task returns."""
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add raw records, and yield the batches that are complete."""
+        """Decode raw records, and yield the batches that are complete."""
         ...
 
     def finish(self) -> Iterator[pa.RecordBatch]:

@@ -26,8 +26,8 @@ _KINDS = pa.array(ROW_KINDS)
 def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
 
-    The rows of a plan without upserts are passed on unchanged. Buffered rows are written at the end of the task at the
-    latest: no row waits when a micro-batch has ended.
+    Buffered rows are written at the end of the task at the latest: no row waits when a micro-batch has ended. The rows
+    of a plan without upserts are passed on unchanged.
 
     Args:
         batches: The plan's columns; without the row kind if the plan is not a changelog and all rows are upserts.
@@ -93,6 +93,7 @@ def _split_off_open(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.Reco
 
 
 def _with_kinds(rows: pa.RecordBatch, codes: Integers) -> pa.RecordBatch:
+    """Set the row kinds of rows, unless one is unknown or there is no such column."""
     if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
     index = rows.schema.get_field_index(ROW_KIND)

@@ -28,7 +28,11 @@ def trim(text: str) -> str:
 
 
 def parse_integer(text: str, bits: int) -> int:
-    """Read a signed integer of 8, 16, 32 or 64 bits; a sign and digits of any script, no blanks."""
+    """Read a signed integer of 8, 16, 32 or 64 bits; a sign and digits of any script, no blanks.
+
+    Raises:
+        ValueError: The string is not an integer, or out of range.
+    """
     digits = text[1:] if text[:1] in ("-", "+") else text
     if not digits.isdecimal() or (not digits.isascii() and max(digits) > "\uffff"):
         raise ValueError("not an integer")
@@ -41,7 +45,11 @@ def parse_integer(text: str, bits: int) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Read a double: decimal or hexadecimal, ``NaN``, ``Infinity``, an ending ``f`` or ``d``; blanks are trimmed."""
+    """Read a double: decimal or hexadecimal, ``NaN``, ``Infinity``, an ending ``f`` or ``d``; blanks are trimmed.
+
+    Raises:
+        ValueError: The string is not a number.
+    """
     text = trim(text)
     match = _DOUBLE.fullmatch(text)
     if match:
@@ -54,7 +62,11 @@ def parse_double(text: str) -> float:
 
 
 def parse_float(text: str) -> float:
-    """Read a 32-bit float, rounded once from the text; the grammar is `parse_double`'s."""
+    """Read a 32-bit float, rounded once from the text; the grammar is `parse_double`'s.
+
+    Raises:
+        ValueError: The string is not a number.
+    """
     text = trim(text)
     value = parse_double(text)
     if struct.unpack("<Q", struct.pack("<d", value))[0] & 0x1FFF_FFFF != _FLOAT_HALFWAY:
@@ -83,6 +95,11 @@ def _float_bits(value: float) -> int:
 
 
 def _hexadecimal(text: str) -> Fraction:
+    """Parse a number in Java's hexadecimal form.
+
+    Raises:
+        ValueError: It has another form.
+    """
     match = _HEX_DOUBLE.fullmatch(text)
     if not match or not (match[2] or match[3]):
         raise ValueError("not a number")
@@ -107,6 +124,9 @@ def parse_decimal(text: str, precision: int, scale: int) -> Decimal | None:
     """Read a DECIMAL(precision, scale), rounded half up to the scale; None when it has too many digits.
 
     Digits of any script are read, blanks are not.
+
+    Raises:
+        ValueError: The string is not a number, or its exponent is too large.
     """
     match = _DECIMAL.fullmatch(text)
     if not match or not (text.isascii() or max(text) <= "\uffff"):

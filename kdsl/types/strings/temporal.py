@@ -53,6 +53,11 @@ def _days_in_month(year: int, month: int) -> int:
 
 
 def _match_date(match: re.Match[str], *, lenient: bool) -> int:
+    """Return the day of a matched date, in days since 1970; lenient dates end with their month.
+
+    Raises:
+        ValueError: There is no such date.
+    """
     year, month, day = int(match["year"]), int(match["month"]), int(match["day"])
     if match["year"].startswith("-") and year == 0:
         raise ValueError("there is no year -0000")
@@ -65,6 +70,11 @@ def _match_date(match: re.Match[str], *, lenient: bool) -> int:
 
 
 def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
+    """Return the time of a match in nanoseconds since midnight; 24:00 is lenient.
+
+    Raises:
+        ValueError: There is no such time.
+    """
     hour, minute, second = int(match["hour"]), int(match["minute"]), int(match["second"] or 0)
     nano = int((match["fraction"] or "").ljust(9, "0"))
     midnight = lenient and (hour, minute, second, nano) == (24, 0, 0, 0)
@@ -74,7 +84,11 @@ def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
 
 
 def parse_date(text: str) -> int:
-    """Read ``yyyy-MM-dd`` strictly; years beyond 9999 need a sign."""
+    """Read ``yyyy-MM-dd`` strictly, as days since 1970-01-01; years beyond 9999 need a sign.
+
+    Raises:
+        ValueError: The string has another form, or there is no such date.
+    """
     match = _DATE_ONLY.fullmatch(text)
     if not match:
         raise ValueError("expected yyyy-MM-dd")
@@ -82,7 +96,11 @@ def parse_date(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Read ``HH:mm:ss`` with up to nine digits of a fraction; ``24:00:00`` is midnight."""
+    """Read ``HH:mm:ss`` with up to nine digits of a fraction, as nanoseconds; ``24:00:00`` is midnight.
+
+    Raises:
+        ValueError: The string has another form, or there is no such time.
+    """
     match = _TIME_ONLY.fullmatch(text)
     if not match:
         raise ValueError("expected HH:mm:ss and an optional fraction")
@@ -90,15 +108,18 @@ def parse_time(text: str) -> int:
 
 
 def parse_timestamp(text: str, standard: str, *, zoned: bool) -> int:
-    """Read a timestamp, cut to microseconds.
+    """Read a timestamp as microseconds since 1970-01-01; finer digits are cut off.
+
+    A day of the month that the month lacks becomes its last day, and ``24:00:00`` the next midnight, except in
+    ISO-8601 without a zone, which is strict.
 
     Args:
         text: ``yyyy-MM-dd HH:mm:ss[.fraction]`` for SQL, ``yyyy-MM-ddTHH:mm[:ss[.fraction]]`` for ISO-8601.
         standard: ``"SQL"`` or ``"ISO-8601"``.
         zoned: Whether it is an instant, with a ``Z`` at the end.
 
-    A day of the month that the month lacks becomes its last day, and ``24:00:00`` the next midnight, except in
-    ISO-8601 without a zone, which is strict.
+    Raises:
+        ValueError: The string has another form, there is no such time, or it does not fit in 64 bits.
     """
     plain = text[:-1] if zoned and text.endswith("Z") else "" if zoned else text
     if _COMMON.fullmatch(plain) and plain[10] == ("T" if standard == "ISO-8601" else " "):

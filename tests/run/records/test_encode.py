@@ -258,7 +258,7 @@ def test_a_topic_that_is_not_in_the_list_is_refused() -> None:
 
     assert reason(plan, {"id": 1, "to": "orders-a"}, {"id": 2, "to": "order-b"}) == (
         "Orders: cannot write the record at topic order-b: row 2 of the task: the topic 'order-b' in the column 'to' "
-        "is not one of 'orders-a' and 'orders-b' (did you mean 'orders-b'?)"
+        "is not one of 'orders-a' and 'orders-b' (did you mean 'orders-b'?); name a topic of the table in each row"
     )
 
 
@@ -294,7 +294,7 @@ def test_not_null_is_enforced_at_any_depth(kind: str, good: object, bad: object,
     assert len(encode(plan, {"c": good}, {"c": good})) == 2
     assert reason(plan, {"c": good}, {"c": bad}, {"c": good}, {"c": bad}) == (
         f"Orders: cannot write the record at topic orders: row 2 of the task: {path} is NULL, but declared NOT NULL; "
-        "1 more records of this batch have errors"
+        "1 more records of this batch have errors; give it a value, or declare it nullable"
     )
 
 

@@ -332,7 +332,7 @@ class TestArgument:
             "so no other process can import it",
             "a lambda has no name by which another process can import it",
             "functools.partial(<function TestArgument.test_functions_without_a_name_are_refused.<locals>.inside",
-            f"{MODULE}:floats is a different object than the given one (was it decorated?)",
+            f"the name {MODULE}:floats now refers to another object than this function (was it decorated?)",
         ]
         assert None not in results.values()
 

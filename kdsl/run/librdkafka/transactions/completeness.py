@@ -31,11 +31,12 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
     if TaskContext.get() is not None and not _has_end_mark(_task_input()):
         raise ExactlyOnceError(
             "Spark's side of the task ended before all rows were sent, as when it fails or is stopped; nothing of the "
-            "task is visible"
+            "task is visible, and the executor's log has the cause"
         )
 
 
 def _has_end_mark(stream: Any) -> bool:
+    """Return whether Spark has sent the mark after the last row."""
     try:
         return bool(stream.peek(1))
     except OSError:  # the JVM has reset the connection
@@ -43,7 +44,11 @@ def _has_end_mark(stream: Any) -> bool:
 
 
 def _task_input() -> Any:
-    """The stream from which Spark's Python worker, which has called this function, reads."""
+    """Find the stream from which the Python worker of this task reads.
+
+    Raises:
+        KdslError: This version of pyspark is not supported.
+    """
     stream = find_task_input()
     if stream is None:
         raise KdslError(

@@ -31,6 +31,7 @@ def exactly_once_error(spec: TransactionSpec, id_: str, batch: int | None, error
 
 
 def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
+    """Return what a failed transaction means, and what to do."""
     if error.code in FENCED:
         return (
             f"another attempt of the same task, or another job with the prefix {spec.prefix!r}, has taken the "

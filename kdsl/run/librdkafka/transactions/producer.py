@@ -131,6 +131,14 @@ class TransactionalProducer(Producer):
     def _call_until_done(
         self, step: str, seconds: float, call: Callable[[int], int | None], attempt: float = _ATTEMPT
     ) -> None:
+        """Call a function of librdkafka until it succeeds, fails for good, or the time is over.
+
+        Queued events are handled meanwhile.
+
+        Raises:
+            TransactionError: The last error.
+        """
+
         def call_once(timeout: float) -> TransactionError | None:
             try:
                 self._check(step, call(max(1, int(min(timeout, attempt) * 1000))))
@@ -149,6 +157,11 @@ class TransactionalProducer(Producer):
             raise error
 
     def _check(self, step: str, error: int | None) -> None:
+        """Check the result of a step of a transaction.
+
+        Raises:
+            TransactionError: It failed.
+        """
         if not error:
             return
         lib = self._lib

@@ -88,7 +88,10 @@ def write_transactionally(
     """
     if index >= spec.writers:
         raise ExactlyOnceError(
-            f"{spec.writer}: task {index} has no transactional id, because the query began with {spec.writers} writers"
+            f"{spec.writer}: task {index} has no transactional id, because the query began with {spec.writers} "
+            "writers, and the batch has more tasks; nothing of this task is written: start the query again, which "
+            "plans its writers "
+            'anew, or write exactly_once="staged"'
         )
     # Wait for the first rows before the transaction begins: a slow source must not block the topic's readers.
     rows = check_complete(iter(batches))
@@ -123,7 +126,11 @@ def write_transactionally(
 def _begin_transaction(
     spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str], batch: int
 ) -> OwnedProducer | None:
-    """Begin a transaction with the token in it and return its producer; None if the batch has been written."""
+    """Begin a transaction with the token in it and return its producer; None if the batch has been written.
+
+    Raises:
+        ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
+    """
     owned = _take_pooled(settings, spec, batch)
     for fresh in (False, True) if owned else (True,):
         if fresh:
@@ -181,7 +188,7 @@ def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> 
 
 
 def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: int) -> None:
-    """Refuse a task of an earlier run before it acquires its id, which would fence a writer of the present run.
+    """Check that a task is not one of an earlier run, before it acquires its id and fences a writer of the present run.
 
     Raises:
         ExactlyOnceError: A later run has acquired the ids.
@@ -270,6 +277,7 @@ def _run_and_batch(token: Token) -> tuple[str, int]:
 
 @lru_cache(maxsize=4)
 def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
+    """Create a client for tokens; cached for each process and cluster."""
     del pid  # a client does not survive a fork
     return TokenAdmin(cluster, table)
 
@@ -305,5 +313,6 @@ def empty_pool() -> list[TransactionalProducer]:
 
 
 def _pool_key(settings: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
+    """Return what producers must have in common to be reused: the transactional id and the settings."""
     distinct = frozenset(item for item in settings.items() if item[0] != "client.id")
     return settings["transactional.id"], distinct

@@ -120,6 +120,7 @@ def read_token(text: str, number: int) -> Token | None:
 
 
 def _document(text: str) -> dict[str, Any] | None:
+    """Parse the JSON of a token; None if it is something else."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -162,7 +163,8 @@ def next_step(id_: str, token: Token | None, writer: Writer, batch: int, run: st
     if token.batch > batch:
         raise ExactlyOnceError(
             f"{writer} wants to write batch {batch} through the transactional id {id_!r}, which has written batch "
-            f"{token.batch} already: a later attempt has overtaken this one, or an older checkpoint was restored"
+            f"{token.batch} already: a later attempt has overtaken this one, or an older checkpoint was restored; let "
+            "only the later one run, or start the query again, which reports what to do"
         )
     return "skip" if token.batch == batch else "write"
 
@@ -231,6 +233,7 @@ def find_start_batches(
     Raises:
         ExactlyOnceError: A token is missing, belongs to another writer, or is ahead of Spark's logs; or rows are routed
             differently after a batch was half written; or a write of another plan has the same ``write_id``.
+        HalfWrittenError: A batch was cut off while writers committed, and its rows would now go to other writers.
     """
     if not adopt:
         for id_, token in {**others, **previous}.items():
@@ -283,6 +286,13 @@ class HalfWrittenError(ExactlyOnceError):
 
 
 def _check_token(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
+    """Check the token of an id when a query starts.
+
+    A missing one is an error only if it is ``expected`` and a batch is open.
+
+    Raises:
+        ExactlyOnceError: It is missing, belongs to another query, or is ahead of the checkpoint.
+    """
     if token is None:
         if expected and progress.open:
             raise ExactlyOnceError(
@@ -314,6 +324,11 @@ def _other_offsets(token: Token, offsets: str) -> bool:
 
 
 def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogProgress, offsets: str) -> None:
+    """Check that a token of the open batch has the offsets of the checkpoint.
+
+    Raises:
+        ExactlyOnceError: It has others.
+    """
     if token is None or not _has_written(token, writer, progress) or not _other_offsets(token, offsets):
         return
     raise ExactlyOnceError(
@@ -325,7 +340,11 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
 
 
 def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
-    """Refuse a second write with the same write id, which would be taken for the first one and skipped."""
+    """Check that a write is not the second one with its write id, which would be taken for the first one and skipped.
+
+    Raises:
+        ExactlyOnceError: It is.
+    """
     if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
         return
     if token.plan not in plans:
