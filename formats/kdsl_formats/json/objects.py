@@ -43,6 +43,13 @@ class ValueSpans:
         """Some of the values."""
         return ValueSpans(self.spans.pick(which), self.form[which], None if self.first is None else self.first[which])
 
+    def spread(self, indexes: Indices, count: int) -> ValueSpans:
+        """A column of the given length with the values at the given indices, and absent values elsewhere."""
+        start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        form = np.zeros(count, dtype=np.int8)
+        start[indexes], end[indexes], form[indexes] = self.spans.start, self.spans.end, self.form
+        return ValueSpans(Spans(start, end), form)
+
 
 @attrs.frozen(eq=False)
 class FoundMembers:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 from pyspark import Accumulator, AccumulatorParam, TaskContext
 
+from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter
 from kdsl.run.records.drops import DropLog, log_drops
 from kdsl.spark_internals.workers import current_batch_id, current_query_id
 
@@ -106,6 +107,27 @@ def send_report(accumulator: int, name: str, text: str) -> None:
     query, batch = (None, None) if task is None else (current_query_id(task), current_batch_id(task))
     if query is not None and batch is not None:
         Accumulator(accumulator, [], _REPORTS).add([(query, batch, name, text)])
+
+
+def report_written(
+    accumulator: int | None, table: str, rows: int, dropped: Mapping[str, int], *, of_query: bool
+) -> None:
+    """Report which rows a writing task has left out or counted; for writes whose commits report nothing.
+
+    Args:
+        accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.
+        table: The table's name.
+        rows: How many rows the task has written.
+        dropped: How many rows, under the keys of `kdsl.run.records.drops`.
+        of_query: Whether it is the sink of a query, whose metrics count them; otherwise the driver only logs them.
+    """
+    task = TaskContext.get()
+    if accumulator is None or task is None or not of_query:
+        report_dropped(accumulator, table, dropped)
+    elif any(dropped.values()):
+        reporter = Reporter(f"partition {task.partitionId()}")
+        reporter.read(rows, None, None, 0.0, dropped=dropped)
+        send_report(accumulator, SINK_OBSERVATION, reporter.report())
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:

@@ -20,7 +20,13 @@ from typing import Any
 import attrs
 import orjson
 
-from kdsl.run.records.drops import Reason, count_undeclared_columns, key_of_undeclared
+from kdsl.run.records.drops import (
+    Reason,
+    count_undeclared_columns,
+    count_violations,
+    key_of_rule,
+    key_of_undeclared,
+)
 
 OPTION = "metrics"
 """The option of a source that makes its tasks report: the name of the observation."""
@@ -28,6 +34,10 @@ OBSERVED = "metrics"
 SWITCH = "spark.kdsl.metrics"
 """The session's setting that turns the metrics of sources off if it is ``false``."""
 _PREFIX = "kdsl."
+SINK = "sink"
+"""What `read_of` returns for the observation of a write."""
+SINK_OBSERVATION = f"{_PREFIX}{SINK}.0"
+"""The name under which the tasks of a write report, if its commits report nothing."""
 _nth = itertools.count(1)
 
 
@@ -56,6 +66,11 @@ PROGRESS_NUMBERS = (
     ("currentEmitEventTimeLag", "emit_lag", "max"),
 )
 """The numbers in the progress: their names, their fields in reports and counts, and how they are combined."""
+
+
+def violations_name(rule: str) -> str:
+    """Return the name in the progress of the rows that violate a rule."""
+    return f"numRuleViolations.{rule}"
 
 
 class Reporter:
@@ -123,6 +138,8 @@ class Reporter:
         fields |= {reason.replace("-", "_"): self._dropped[reason] for reason in Reason if self._dropped[reason]}
         if columns := count_undeclared_columns(self._dropped):
             fields["columns"] = columns
+        if violations := count_violations(self._dropped):
+            fields["rules"] = {f"{on_fail}:{rule}": count for (on_fail, rule), count in violations.items()}
         if self._event is not None:
             fields["event"] = self._event
             fields["fetch_lag"] = self._fetched - self._event
@@ -179,8 +196,10 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
     every = [one for run in chosen for one in run]
 
     columns: Counter[str] = Counter()
+    rules: Counter[str] = Counter()
     for one in every:
         columns.update(one.get("columns", {}))
+        rules.update(one.get("rules", {}))
 
     def total(name: str) -> int:
         return sum(one.get(name, 0) for one in every)
@@ -195,6 +214,7 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
         {
             **{reason.value: count for reason in DROPPED if (count := total(reason.replace("-", "_")))},
             **{key_of_undeclared(name): count for name, count in columns.items()},
+            **{key_of_rule(*name.split(":", 1)): count for name, count in rules.items()},
         },
         min((one["event"] for one in timed), default=None),
         None if latest is None else latest["fetch_lag"],

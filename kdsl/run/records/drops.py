@@ -1,7 +1,7 @@
 """What a read leaves out without an error: reasons, counts, and the lines in the log.
 
 Records and single values are counted by `Reason`. Values of undeclared columns are also counted by column, under the
-keys of `key_of_undeclared`.
+keys of `key_of_undeclared`; rows that violate a row rule by rule, under the keys of `key_of_rule`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Reason(StrEnum):
     INFINITE = "infinite"
     UNAVAILABLE = "unavailable"
     UNDECLARED = "undeclared"
+    DEAD_LETTER = "dead-letter"
+    LOSSY = "lossy"
 
     @property
     def doc(self) -> str:
@@ -35,16 +37,24 @@ class Reason(StrEnum):
 
 _DOCS = {
     Reason.PARSE_ERROR: "that cannot be read, or contain no row of the table, in a format that ignores parse errors",
-    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors",
+    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors or with "
+    "`not-null-enforcer` = `drop`",
     Reason.TOMBSTONE: "without a message value",
     Reason.NO_ROW: "whose value has no row of the table",
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
+    Reason.DEAD_LETTER: "that cannot be read, or that a rule rejects, which were written to the dead-letter topic",
     Reason.UNDECLARED: "of columns that the table does not declare",
+    Reason.LOSSY: "that lost digits: integers beyond 2^53 in inferred columns of DOUBLE",
 }
-VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
+VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED, Reason.LOSSY))
 """The reasons why single values are left out, and not records."""
-_UNDECLARED = "undeclared:"
+_UNDECLARED, _RULE = "undeclared:", "rule:"
+_DONE = {
+    "warn": "kept",
+    "drop": "left out",
+    "dead_letter": "sent to the dead letters",
+}
 _warned: set[tuple[str, str]] = set()
 _EXPECTED = frozenset((Reason.TOMBSTONE, Reason.NO_ROW))  # such records are valid
 
@@ -59,6 +69,26 @@ def count_undeclared_columns(dropped: Mapping[str, int]) -> dict[str, int]:
     return {
         key.removeprefix(_UNDECLARED): count for key, count in dropped.items() if key.startswith(_UNDECLARED) and count
     }
+
+
+def key_of_rule(on_fail: str, rule: str) -> str:
+    """Return the key under which the rows that violate a rule are counted.
+
+    Args:
+        on_fail: What happened to them.
+        rule: The rule's name.
+    """
+    return f"{_RULE}{on_fail}:{rule}"
+
+
+def count_violations(dropped: Mapping[str, int]) -> dict[tuple[str, str], int]:
+    """Return how many rows violated rules, by action and rule."""
+    counts = {}
+    for key, count in dropped.items():
+        if key.startswith(_RULE) and count:
+            _, on_fail, rule = key.split(":", 2)
+            counts[on_fail, rule] = count
+    return counts
 
 
 def level_of(dropped: Mapping[str, int]) -> int:
@@ -128,6 +158,10 @@ def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
     """
     if text := describe_drops(dropped):
         log.log(level_of({**dropped, Reason.UNDECLARED: 0}), "%s: %s%s", table, where, text)
+    for (on_fail, rule), count in count_violations(dropped).items():
+        rows = "row violates" if count == 1 else "rows violate"
+        was = "was" if count == 1 else "were"
+        log.warning("%s: %s%s %s the rule %r and %s %s", table, where, count, rows, rule, was, _DONE[on_fail])
     if columns := [name for name in count_undeclared_columns(dropped) if (table, name) not in _warned]:
         _warned.update((table, name) for name in columns)
         log.warning(

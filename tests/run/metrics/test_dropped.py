@@ -48,7 +48,8 @@ DROPPED = {
 }
 TEXT = (
     "4 records were left out: 2 that cannot be read, or contain no row of the table, in a format that ignores parse "
-    "errors, 1 without a value for a NOT NULL column, in a format that ignores parse errors, 1 without a message value"
+    "errors, 1 without a value for a NOT NULL column, in a format that ignores parse errors or with "
+    "`not-null-enforcer` = `drop`, 1 without a message value"
 )
 
 

@@ -518,6 +518,14 @@ def test_infinite_values_that_are_null_are_counted() -> None:
     assert decoder.dropped == {Reason.INFINITE: 1}
 
 
+def test_integers_that_lose_digits_in_inferred_columns_are_counted() -> None:
+    decoder = RecordDecoder(read_plan(value=part("json", {"v": "DOUBLE"}, inferred_columns=True)))
+    rows = decoder.decode(raw([{"value": b'{"v": 9007199254740993}'}, {"value": b'{"v": 0.5}'}]))
+
+    assert rows.column("v").to_pylist() == [9007199254740992.0, 0.5]
+    assert decoder.dropped == {Reason.LOSSY: 1}
+
+
 def test_an_infinite_value_of_a_column_that_is_not_null_is_an_error() -> None:
     value = part("json", {"at": "TIMESTAMP(6) NOT NULL"}, time_precision_mode="adaptive")
     with pytest.raises(RecordError, match="field 'at': 9223372036825200000 is not a TIMESTAMP"):
