@@ -32,6 +32,7 @@ CASTS = {
     "kdsl.run.records.encode._parse_instant": "a scalar",
     "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
     "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",
+    "kdsl_formats._connect.by_schema.widen_array": "values without members: schemas give nested values as strings",
     "kdsl_formats._text.reading": "texts to numbers, dates and times",
     "kdsl_formats._text.writing": "numbers, dates and times to texts",
     "kdsl_formats.json.columns": "texts to floating numbers",

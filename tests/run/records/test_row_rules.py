@@ -86,7 +86,7 @@ class TestRows:
         assert [row["id"] for row in decoder.decode(raw(ORDERS)).to_pylist()] == [1, 2, 3, 4]
         assert count_violations(decoder.dropped) == {("warn", "positive"): 2}
         log_drops("orders", decoder.dropped, "of batch 7 ")
-        assert caplog.messages == ["orders: of batch 7 2 rows violate the rule 'positive' and were rows"]
+        assert caplog.messages == ["orders: of batch 7 2 rows violate the rule 'positive' and were kept"]
         assert caplog.records[0].levelno == logging.WARNING
 
     def test_drop_leaves_out_and_counts(self) -> None:
