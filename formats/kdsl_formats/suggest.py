@@ -30,7 +30,7 @@ def suggest_format(messages: pa.BinaryArray) -> Format | None:
 
 
 def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Observed) -> str | None:
-    """Why the first messages of a topic cannot be read at all; None where at least half of them can.
+    """Why messages of a topic cannot be read; None where at least half of them can.
 
     Args:
         declared: The format that was declared.
@@ -41,7 +41,7 @@ def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Obse
     if not present or 2 * len(observed.bad) <= present:
         return None
     message = (
-        f"{len(observed.bad)} of the first {present} messages are not {declared.identifier}; the first of them: "
+        f"{len(observed.bad):,} of {present:,} messages cannot be read as {declared.identifier}, the first because "
         f"{observed.bad[0].reason}"
     )
     likely = suggest_format(messages)

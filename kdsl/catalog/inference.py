@@ -18,7 +18,7 @@ from kdsl.diagnostics.doctor.admin import NotAnsweredError
 from kdsl.diagnostics.doctor.java_admin import open_inspector
 from kdsl.diagnostics.peek import newest_records
 from kdsl.errors import InferenceError
-from kdsl.formats import Format, Side, Use
+from kdsl.formats import Format, Observed, Side, Use
 from kdsl.plan.build import read_plan
 from kdsl.registry.client import registry_client
 from kdsl.registry.errors import UnknownSubjectError
@@ -26,6 +26,7 @@ from kdsl.resolve import resolve
 from kdsl.types import model as t
 from kdsl.types.widening import join_columns
 from kdsl_formats.raw import Raw
+from kdsl_formats.suggest import explain_bad_batch
 
 RECORDS = 100
 """How many records of each partition are looked at, unless an option says otherwise."""
@@ -57,19 +58,17 @@ class Sample:
         )
 
 
-@attrs.frozen
-class Found:
+@attrs.frozen(eq=False)
+class ObservedColumns:
     """The columns that messages show.
 
     Attributes:
         columns: The columns.
-        bad: The number of messages that cannot be read.
-        reason: Why the first of them cannot be read.
+        observed: What the observer of their format says about the messages.
     """
 
     columns: tuple[t.Field, ...]
-    bad: int = 0
-    reason: str = ""
+    observed: Observed
 
 
 def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: float) -> Sample:
@@ -105,7 +104,7 @@ def infers(chosen: Format | None) -> bool:
     return chosen is not None and chosen.valid().observer() is not None
 
 
-def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> Found:
+def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> ObservedColumns:
     """The columns that messages of a format show; of change data those of all tables in them.
 
     Args:
@@ -125,8 +124,7 @@ def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value")
     columns: tuple[t.Field, ...] = ()
     for i, delta in enumerate(observed.deltas):
         columns = delta.schema.columns if i == 0 else join_columns(columns, delta.schema.columns)
-    reason = observed.bad[0].reason if observed.bad else ""
-    return Found(tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in columns), len(observed.bad), reason)
+    return ObservedColumns(tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in columns), observed)
 
 
 def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchema, tuple[str, ...]]:
@@ -138,21 +136,18 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
         subject: The table or topic, for messages.
 
     Raises:
-        InferenceError: There are no records, or none of them shows a column.
+        InferenceError: There are no records, none of them shows a column, or more than half of them cannot be read.
     """
     shown = find_columns(sample.values, chosen)
-    count = len(sample.values) - sample.values.null_count
+    if (reason := explain_bad_batch(chosen, sample.values, shown.observed)) is not None:
+        raise InferenceError(f"{subject}: {reason}; name their format, or declare the columns")
     if not shown.columns:
-        if shown.bad:
-            raise InferenceError(
-                f"{subject}: none of the newest {count:,} values can be read as {chosen.identifier}, the first because "
-                f"{shown.reason}; name their format, or declare the columns"
-            )
         raise InferenceError(
             f"{subject}: there is no record that shows a column yet; infer the columns when the topic has records, or "
             "declare them"
         )
-    notes = (f"{shown.bad:,} of their values cannot be read: {shown.reason}",) if shown.bad else ()
+    bad = shown.observed.bad
+    notes = (f"{len(bad):,} of their values cannot be read: {bad[0].reason}",) if bad else ()
     return SideSchema(chosen.reading_observed(), shown.columns), notes
 
 
@@ -170,9 +165,10 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
     if not count:
         return None, ()
     shown = find_columns(sample.keys, chosen, "key")
-    if shown.columns and not shown.bad:
+    bad = len(shown.observed.bad)
+    if shown.columns and not bad:
         return SideSchema(chosen.reading_observed(), shown.columns), ()
-    what = f"{shown.bad:,} of {count:,} keys are" if shown.columns and shown.bad else "the keys are"
+    what = f"{bad:,} of {count:,} keys are" if shown.columns else "the keys are"
     note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
     return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
 

@@ -187,13 +187,18 @@ def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopi
 def test_what_keeps_columns_from_being_inferred_is_reported(
     shop: KafkaCatalog, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic
 ) -> None:
-    empty, words, missing = kdsl_topic(), kdsl_topic(), f"{kdsl_topic()}x"
+    empty, words, changes, missing = kdsl_topic(), kdsl_topic(), kdsl_topic(), f"{kdsl_topic()}x"
     kdsl_kafka.produce(words, "no json")
+    change = '{"data": [{"id": "1"}], "type": "INSERT", "database": "d", "table": "t"}'
+    kdsl_kafka.produce(changes, change, change, '{"before": null}')
+    debezium = KafkaCatalog("c", shop.cluster, format="debezium-json")
 
     with pytest.raises(InferenceError, match="there is no record that shows a column yet"):
         shop.table(empty)
-    with pytest.raises(InferenceError, match="none of the newest 1 values can be read as json, the first because"):
+    with pytest.raises(InferenceError, match="1 of 1 messages cannot be read as json, the first because"):
         shop.table(words)
+    with pytest.raises(InferenceError, match="3 of 3 messages .*; they look like canal-json; name their format"):
+        debezium.table(changes)
     with pytest.raises(TopicMissingError, match=rf"has no table '{missing}' \(did you mean '{missing[:-1]}'\?\)"):
         shop.table(missing)
 

@@ -294,7 +294,7 @@ def test_messages_of_another_format_are_explained() -> None:
     message = explain_bad_batch(declared, encode(documents), observe(declared, documents))
     assert message is not None
     assert message.startswith(
-        "3 of the first 3 messages are not debezium-json; the first of them: there is no member 'op'"
+        "3 of 3 messages cannot be read as debezium-json, the first because there is no member 'op'"
     )
     assert message.endswith("they look like canal-json")
     right = CanalJson()

@@ -246,12 +246,6 @@ class LetterCounts:
         if write is not None:
             write.result()
 
-    def count_of_action(self, number: int, read: str) -> int:
-        """The letters of an action of a batch read so far."""
-        with self._lock:
-            letters = self._actions.get((number, read))
-            return 0 if letters is None else letters.count
-
 
 LETTERS = LetterCounts()
 

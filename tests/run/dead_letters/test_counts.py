@@ -121,7 +121,7 @@ def test_actions_count_by_themselves(settings: dict[str, str]) -> None:
     letters = start(MemoryFolder())
     actions = [BatchId("", 7), BatchId("", 8)]
     letters.receive([LetterReport(action, READ, "orders", 3, task, 2, ("r",)) for action in actions for task in "a"])
-    assert [letters.count_of_action(action.number, READ) for action in actions] == [2, 2]
+    assert [letters._actions[action.number, READ].count for action in actions] == [2, 2]
 
     letters.receive([LetterReport(actions[0], READ, "orders", 3, "b", 2, ("r",))])
 
