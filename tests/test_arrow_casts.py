@@ -27,6 +27,10 @@ SIMPLE = {
 
 CASTS = {
     "kdsl.types.arrow.cast_array": "the helper: it casts the columns that have no members",
+    "kdsl.flink_sql.conditions.casts": "numbers, strings, dates and times, and scalars of them",
+    "kdsl.flink_sql.conditions.compiler.Compiler": "dates and times, and scalars of them",
+    "kdsl.flink_sql.conditions.functions": "numbers, and scalars of them",
+    "kdsl.flink_sql.conditions.operators": "numbers, and scalars of them",
     "kdsl.run.dataframes.collect.collect_arrow": "a Spark column",
     "kdsl.run.read._add_computed": "a Spark column",
     "kdsl.run.records.encode._parse_instant": "a scalar",

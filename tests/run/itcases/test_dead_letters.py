@@ -298,8 +298,8 @@ class TestKeyedTables:
         query = start(table.read_stream(spark, cluster), tmp_path / "upserts")
         query.awaitTermination()
 
-        rows = spark.table(query.name).collect()
-        assert {(row.id, row.name, row._row_kind) for row in rows} == {(1, "a", "+I")}
+        rows = sorted((row.id, row.name, row._row_kind) for row in spark.table(query.name).collect())
+        assert rows == [(1, "a", "+I"), (3, "c", "+I"), (3, "c", "-D")]
         actual = read_sorted_letters(cluster, letters)
         assert [(letter.offset, letter.side, letter.keyed) for letter in actual] == [
             (1, "value", True),
