@@ -197,7 +197,7 @@ def test_what_keeps_columns_from_being_inferred_is_reported(
         shop.table(empty)
     with pytest.raises(InferenceError, match="1 of 1 messages cannot be read as json, the first because"):
         shop.table(words)
-    with pytest.raises(InferenceError, match="3 of 3 messages .*; they look like canal-json; name their format"):
+    with pytest.raises(InferenceError, match=r"3 of 3 messages .*; they look like canal-json; name their format"):
         debezium.table(changes)
     with pytest.raises(TopicMissingError, match=rf"has no table '{missing}' \(did you mean '{missing[:-1]}'\?\)"):
         shop.table(missing)

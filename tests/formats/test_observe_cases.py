@@ -243,6 +243,20 @@ def test_integers_that_a_double_does_not_hold_are_counted(repeat: int) -> None:
     assert changed.lossy == {"v": 1}
 
 
+def test_integers_that_lose_digits_when_a_schema_becomes_double_are_counted() -> None:
+    def message(kind: str, value: float | None) -> dict[str, Any]:
+        fields = [{"field": "v", "type": kind, "optional": True}]
+        return {"schema": {"type": "struct", "fields": fields}, "payload": {"v": value}}
+
+    integers = [2**53, 2**53 + 1, -(2**63), -(2**63) + 1, None, 7]
+    documents: Documents = [*(message("int64", v) for v in integers), message("double", 0.5)]
+    format_ = Json(schema_include=True)
+    observed = observe(format_, documents)
+    assert types(observed) == {"v": "DOUBLE"}
+    decoded = format_.reading_observed().decoder(only(observed).schema.row).decode(encode(documents))
+    assert (decoded.bad, decoded.lossy) == ((), {"v": 2})
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

@@ -6,6 +6,7 @@ message is read by its own schema, and its values become those of the table's co
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from kdsl_formats._text import writing
 
 _BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
 _MAX_SCHEMAS = 64
+_EXACT = 2**53  # doubles hold every integer up to here
 _NESTED = (t.Array, t.Map, t.Multiset, t.Row)
 
 
@@ -114,10 +116,10 @@ class SchemaReadingDecoder:
         everyone = [
             one.kinds if one.kinds is not None else pa.array(np.zeros(len(one.rows), dtype=np.int8)) for one in parts
         ]
-        undeclared: dict[str, int] = {}
+        undeclared, lossy = Counter[str](), Counter[str]()
         for one in parts:
-            for name, count in one.undeclared.items():
-                undeclared[name] = undeclared.get(name, 0) + count
+            undeclared.update(one.undeclared)
+            lossy.update(one.lossy)
         names = dict.fromkeys(name for one in parts for name in one.unavailable)
         unavailable = {
             name: pa.concat_arrays(
@@ -135,6 +137,7 @@ class SchemaReadingDecoder:
             unavailable=unavailable,
             undeclared=undeclared,
             truncates=tuple(sorted(index for one in parts for index in one.truncates)),
+            lossy=lossy,
         )
 
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
@@ -225,10 +228,19 @@ class _Reader:
         if not self._widened:
             return decoded
         columns = [decoded.rows.field(i) for i in range(len(self._row.fields))]
+        lossy = {}
         for i, narrow, wide in self._widened:
-            columns[i] = widen_array(columns[i], narrow, wide)
+            exact, columns[i] = columns[i], widen_array(columns[i], narrow, wide)
+            if isinstance(narrow, t.BigInt) and isinstance(wide, t.Double) and (count := _count_lossy(exact)):
+                lossy[self._row.fields[i].name] = count
         rows = pa.Array.from_buffers(self._type, len(decoded.rows), [None], children=columns)
-        return attrs.evolve(decoded, rows=rows)
+        return attrs.evolve(decoded, rows=rows, lossy=lossy)
+
+
+def _count_lossy(integers: pa.Int64Array) -> int:
+    """How many integers a double does not hold exactly."""
+    large = integers.filter(pc.fill_null(pc.greater_equal(pc.abs(integers), _EXACT), False))
+    return sum(int(float(number)) != number for number in large.to_pylist())
 
 
 def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:

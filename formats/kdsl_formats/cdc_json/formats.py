@@ -37,10 +37,10 @@ class ChangeJson(InferenceOptions, JsonFormat):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        rules = self.change_rules(row, use)
+        decoder = ChangeDecoder(self.change_rules(row, use))
         if self.inferred_columns:
-            return LossCountingDecoder(ChangeDecoder(rules), row, ChangeReader(rules))
-        return ChangeDecoder(rules)
+            return LossCountingDecoder(decoder, row, lambda of: ChangeDecoder(self.change_rules(of, use)))
+        return decoder
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""

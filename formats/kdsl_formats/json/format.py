@@ -282,8 +282,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
             return SchemaReadingDecoder(row, make)
         decoder = make(row, self.modes)
         if self.inferred_columns:
-            read = RowReader(InferenceRules(), rules, null_is_tombstone=self.null_is_tombstone)
-            return LossCountingDecoder(decoder, row, read)
+            return LossCountingDecoder(decoder, row, lambda of: make(of, self.modes))
         return self.check_schemas_of(decoder, row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import attrs
@@ -13,10 +12,9 @@ import pyarrow.compute as pc
 from kdsl.formats import Decoded, Decoder
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Indices
-from kdsl_formats.json.document import Integer
-from kdsl_formats.json.reference_observer import Shown
 
 _EXACT = 2.0**53  # doubles hold every integer up to here
+_INTEGER = "^-?[0-9]+$"
 
 
 class LossCountingDecoder:
@@ -25,37 +23,34 @@ class LossCountingDecoder:
     Args:
         inner: Reads messages.
         row: The type of the rows.
-        read: Reads the rows of one message, as a `ReferenceObserver` needs them.
+        make: Makes a decoder of the same messages for another row type, which reads numbers into STRING columns as they
+            are spelled.
     """
 
-    def __init__(self, inner: Decoder, row: t.Row, read: Callable[[bytes], Shown | None]) -> None:
-        self._inner, self._read = inner, read
+    def __init__(self, inner: Decoder, row: t.Row, make: Callable[[t.Row], Decoder]) -> None:
+        self._inner, self._make = inner, make
         self._columns = [(i, f.name) for i, f in enumerate(row.fields) if isinstance(f.type, t.Double)]
+        self._spellings: dict[str, Decoder] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Read an array of messages; see `kdsl.formats.Decoder`."""
         decoded = self._inner.decode(messages)
-        lossy: Counter[str] = Counter()
+        lossy: dict[str, int] = {}
         for i, name in self._columns:
             large = np.flatnonzero(
                 np.asarray(pc.fill_null(pc.greater_equal(pc.abs(decoded.rows.field(i)), _EXACT), False))
             )
-            if large.size:
-                lossy[name] += self._count(messages, _messages_of(decoded, large), name)
-        return attrs.evolve(decoded, lossy=dict(lossy)) if lossy.total() else decoded
+            if large.size and (count := self._count(messages.take(pa.array(_messages_of(decoded, large))), name)):
+                lossy[name] = count
+        return attrs.evolve(decoded, lossy=lossy) if lossy else decoded
 
-    def _count(self, messages: pa.BinaryArray, indexes: Indices, name: str) -> int:
+    def _count(self, messages: pa.BinaryArray, name: str) -> int:
         """How many integers of a column in some messages lose digits."""
-        count = 0
-        for index in indexes.tolist():
-            try:
-                shown = self._read(messages[index].as_py())
-            except ValueError:
-                continue
-            for row in () if shown is None else shown.rows:
-                value = row.get(name)
-                count += isinstance(value, Integer) and int(value) != float(value)
-        return count
+        if name not in self._spellings:
+            self._spellings[name] = self._make(t.Row((t.Field(name, t.STRING),)))
+        texts = self._spellings[name].decode(messages).rows.field(0)
+        integers = texts.filter(pc.fill_null(pc.match_substring_regex(texts, _INTEGER), False))
+        return sum(int(text) != float(text) for text in integers.to_pylist())
 
 
 def _messages_of(decoded: Decoded, rows: Indices) -> Indices:

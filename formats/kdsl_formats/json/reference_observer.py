@@ -459,7 +459,7 @@ class RowReader:
             if self._rules.streaming:
                 raise
             return None
-        if document is None and self._null_is_tombstone:
+        if self._null_is_tombstone and document is None:
             return None
         self._structure.read_document(document)
         if self._rules.payload:

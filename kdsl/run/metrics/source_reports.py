@@ -21,11 +21,12 @@ import attrs
 import orjson
 
 from kdsl.run.records.drops import (
+    COLUMN_LOGS,
     Reason,
-    count_undeclared_columns,
+    count_by_column,
     count_violations,
+    key_of_column,
     key_of_rule,
-    key_of_undeclared,
 )
 
 OPTION = "metrics"
@@ -136,7 +137,7 @@ class Reporter:
         if self._filtered:
             fields["filtered"] = self._filtered
         fields |= {reason.replace("-", "_"): self._dropped[reason] for reason in Reason if self._dropped[reason]}
-        if columns := count_undeclared_columns(self._dropped):
+        if columns := {reason: by for reason in COLUMN_LOGS if (by := count_by_column(self._dropped, reason))}:
             fields["columns"] = columns
         if violations := count_violations(self._dropped):
             fields["rules"] = {f"{on_fail}:{rule}": count for (on_fail, rule), count in violations.items()}
@@ -198,7 +199,8 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
     columns: Counter[str] = Counter()
     rules: Counter[str] = Counter()
     for one in every:
-        columns.update(one.get("columns", {}))
+        for reason, by_column in one.get("columns", {}).items():
+            columns.update({key_of_column(Reason(reason), name): count for name, count in by_column.items()})
         rules.update(one.get("rules", {}))
 
     def total(name: str) -> int:
@@ -213,7 +215,7 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
         total("filtered"),
         {
             **{reason.value: count for reason in DROPPED if (count := total(reason.replace("-", "_")))},
-            **{key_of_undeclared(name): count for name, count in columns.items()},
+            **columns,
             **{key_of_rule(*name.split(":", 1)): count for name, count in rules.items()},
         },
         min((one["event"] for one in timed), default=None),

@@ -30,7 +30,7 @@ from kdsl.formats import (
 )
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
 from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
-from kdsl.run.records.drops import Reason, key_of_undeclared
+from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
@@ -132,7 +132,7 @@ class RecordDecoder:
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
-            `Reason`; values of undeclared columns also by column (`kdsl.run.records.drops.key_of_undeclared`).
+            `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
     """
 
     def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
@@ -333,8 +333,11 @@ class RecordDecoder:
         parts = [part for part in (self._plan.key, self._plan.value) if part is not None]
         declared = {name for part in parts for name in (*part.row.names, *part.unread)}
         for name in value.undeclared.keys() - declared:
-            self.dropped[key_of_undeclared(name)] += value.undeclared[name]
-            self.dropped[Reason.UNDECLARED] += value.undeclared[name]
+            self._count_in_column(Reason.UNDECLARED, name, value.undeclared[name])
+
+    def _count_in_column(self, reason: Reason, column: str, count: int) -> None:
+        self.dropped[key_of_column(reason, column)] += count
+        self.dropped[reason] += count
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
         """Refuse or count values that a change event does not contain."""
@@ -404,8 +407,8 @@ class RecordDecoder:
             raise self._record_error(raw, name, first, len(decoded.bad) - 1)
         if decoded.infinite:
             self.dropped[Reason.INFINITE] += decoded.infinite
-        if decoded.lossy:
-            self.dropped[Reason.LOSSY] += sum(decoded.lossy.values())
+        for column, count in decoded.lossy.items():
+            self._count_in_column(Reason.LOSSY, column, count)
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
             raise DecodeError(
                 f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "

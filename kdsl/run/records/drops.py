@@ -1,7 +1,7 @@
 """What a read leaves out without an error: reasons, counts, and the lines in the log.
 
-Records and single values are counted by `Reason`. Values of undeclared columns are also counted by column, under the
-keys of `key_of_undeclared`; rows that violate a row rule by rule, under the keys of `key_of_rule`.
+Records and single values are counted by `Reason`. The reasons of `COLUMN_LOGS` are also counted by column, under the
+keys of `key_of_column`; rows that violate a row rule by rule, under the keys of `key_of_rule`.
 """
 
 from __future__ import annotations
@@ -49,26 +49,31 @@ _DOCS = {
 }
 VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED, Reason.LOSSY))
 """The reasons why single values are left out, and not records."""
-_UNDECLARED, _RULE = "undeclared:", "rule:"
+COLUMN_LOGS = {
+    Reason.UNDECLARED: "the messages have columns that the table does not declare and that are not read: %s",
+    Reason.LOSSY: "integers beyond 2^53 lose digits in inferred columns of DOUBLE, because other values of the column "
+    "have fractions: %s; give them another type (infer-schema.fixed-types, or declare them as DECIMAL or STRING)",
+}
+"""The reasons that are also counted by column, each with the line of the log that names the columns once."""
+_RULE = "rule:"
 _DONE = {
     "warn": "kept",
     "drop": "left out",
     "dead_letter": "sent to the dead letters",
 }
-_warned: set[tuple[str, str]] = set()
+_warned: set[tuple[str, Reason, str]] = set()
 _EXPECTED = frozenset((Reason.TOMBSTONE, Reason.NO_ROW))  # such records are valid
 
 
-def key_of_undeclared(column: str) -> str:
-    """Return the key under which the values of an undeclared column are counted."""
-    return f"{_UNDECLARED}{column}"
+def key_of_column(reason: Reason, column: str) -> str:
+    """Return the key under which the values of a column are counted that are left out, or change, for a reason."""
+    return f"{reason}:{column}"
 
 
-def count_undeclared_columns(dropped: Mapping[str, int]) -> dict[str, int]:
-    """Return the undeclared columns, with the number of rows that have them."""
-    return {
-        key.removeprefix(_UNDECLARED): count for key, count in dropped.items() if key.startswith(_UNDECLARED) and count
-    }
+def count_by_column(dropped: Mapping[str, int], reason: Reason) -> dict[str, int]:
+    """Return the columns with values that are left out, or change, for a reason, with the number of these values."""
+    prefix = f"{reason}:"
+    return {key.removeprefix(prefix): count for key, count in dropped.items() if key.startswith(prefix) and count}
 
 
 def key_of_rule(on_fail: str, rule: str) -> str:
@@ -98,7 +103,7 @@ def level_of(dropped: Mapping[str, int]) -> int:
 
 
 def describe_drops(dropped: Mapping[str, int]) -> str:
-    """Describe the dropped records and values, without those of undeclared columns, as part of a sentence.
+    """Describe the dropped records and values, without those that are logged by column, as part of a sentence.
 
     Args:
         dropped: How many, by reason.
@@ -149,7 +154,7 @@ class DropLog:
 
 
 def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
-    """Log what was left out, if anything. Undeclared columns are logged once per process.
+    """Log what was left out, if anything. Columns (`COLUMN_LOGS`) are logged once per process.
 
     Args:
         table: The table's name.
@@ -157,15 +162,12 @@ def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
         where: A prefix that says where, such as "of batch 7 ".
     """
     if text := describe_drops(dropped):
-        log.log(level_of({**dropped, Reason.UNDECLARED: 0}), "%s: %s%s", table, where, text)
+        log.log(level_of({**dropped, **dict.fromkeys(COLUMN_LOGS, 0)}), "%s: %s%s", table, where, text)
     for (on_fail, rule), count in count_violations(dropped).items():
         rows = "row violates" if count == 1 else "rows violate"
         was = "was" if count == 1 else "were"
         log.warning("%s: %s%s %s the rule %r and %s %s", table, where, count, rows, rule, was, _DONE[on_fail])
-    if columns := [name for name in count_undeclared_columns(dropped) if (table, name) not in _warned]:
-        _warned.update((table, name) for name in columns)
-        log.warning(
-            "%s: the messages have columns that the table does not declare and that are not read: %s",
-            table,
-            ", ".join(map(repr, sorted(columns))),
-        )
+    for reason, line in COLUMN_LOGS.items():
+        if columns := [name for name in count_by_column(dropped, reason) if (table, reason, name) not in _warned]:
+            _warned.update((table, reason, name) for name in columns)
+            log.warning(f"%s: {line}", table, ", ".join(map(repr, sorted(columns))))
