@@ -285,6 +285,19 @@ def test_a_catalog_in_a_script(
     assert read_printed_rows(capfd) == ["+I[1, 0, 0]"] * 2 + ["+I[2, 0, 0]"] * 2 + ["+I[2, 0, 1]"] + ["+I[4, 0, 1]"] * 2
 
 
+def test_columns_have_the_prefix_of_the_value_unless_it_is_empty(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, '{"id": 1}')
+    text = f"{PRINT.format('id BIGINT')} INSERT INTO shown SELECT id FROM shop.kafka.`{topic}`;"
+    prefixed, plain = (catalog.format(kdsl_kafka.bootstrap_servers) for catalog in (CATALOG, PLAIN))
+
+    (mistake,) = problems(f"{prefixed} {text}", inference=True)
+
+    assert "there is no column 'id'" in mistake.message
+    assert "'value_id'" in mistake.fix
+    assert problems(f"{plain} {text}", inference=True) == []
+
+
 def test_a_hint_changes_options_and_a_catalog_s_table_can_be_written(
     kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -388,22 +401,8 @@ def test_a_topic_without_records_is_a_problem_at_the_table(kdsl_kafka: LocalKafk
 
 # -- declared tables that leave columns out
 
-# The source table of a synchronization to a warehouse, as Alibaba Cloud's page on the Kafka connector declares it.
-WITHOUT_COLUMNS = """
-CREATE TEMPORARY TABLE kafkaTable (
-  `offset` INT NOT NULL METADATA,
-  `part` BIGINT NOT NULL METADATA FROM 'partition',
-  PRIMARY KEY (`part`, `offset`) NOT ENFORCED
-) WITH (
-  'connector' = 'kafka',
-  'properties.bootstrap.servers' = '<yourKafkaBrokers>',
-  'topic' = 'kafka_evolution_demo',
-  'scan.startup.mode' = 'earliest-offset',
-  'format' = 'json',
-  'json.infer-schema.flatten-nested-columns.enable' = 'true'
-    -- Optional. Expand all nested columns.
-);
-"""
+PUBLISHED = Path(__file__).parents[1] / "flink_sql" / "ddl" / "data" / "000-example-2.sql"
+"""The source table of a synchronization to a warehouse, as it is published, and the statement that fills the target."""
 
 
 def test_a_table_without_columns_has_those_of_its_records(
@@ -415,8 +414,8 @@ def test_a_table_without_columns_has_those_of_its_records(
         Record('{"id": 101, "name": "VVP", "properties": {"owner": "Alibaba Cloud", "engine": "Flink"}}', partition=1),
         Record('{"id": 102, "properties": {"engine": null}, "day": "2024-05-01"}', partition=1),
     )
-    table = WITHOUT_COLUMNS.replace("<yourKafkaBrokers>", kdsl_kafka.bootstrap_servers)
-    table = table.replace("kafka_evolution_demo", topic)
+    table = PUBLISHED.read_text(encoding="utf-8").partition("CREATE TABLE IF NOT EXISTS")[0]
+    table = table.replace("<yourKafkaBrokers>", kdsl_kafka.bootstrap_servers).replace("kafka_evolution_demo", topic)
     columns = "o INT, p BIGINT, id BIGINT, name STRING, owner STRING, engine STRING, d DATE"
     text = f"""{table} {PRINT.format(columns)} DESCRIBE kafkaTable;
         INSERT INTO shown SELECT * FROM vvp.`default`.kafkaTable;"""

@@ -184,11 +184,16 @@ def test_keys_that_are_data_stop_at_the_largest_number_of_columns() -> None:
     assert read(fixed, documents[:1], observed) == [{"users": '{"user_0":0}'}]
 
 
-def test_a_thousand_columns_work() -> None:
-    documents = [{f"column_{i}": i for i in range(1000)}]
-    observed = observe(Json(), list(documents))
-    assert len(only(observed).schema.columns) == 1000
-    assert read(Json(), list(documents), observed) == documents
+@pytest.mark.parametrize("repeat", [1, 40])
+def test_five_thousand_columns_work_where_they_are_allowed(repeat: int) -> None:
+    documents: Documents = [{f"column_{i}": i for i in range(5000)}] * repeat
+    observer = Json().observer(max_columns=5000)
+    assert observer is not None
+    observed = observer.observe(encode(documents), {})
+    assert observed.bad == ()
+    assert len(only(observed).schema.columns) == 5000
+    assert read(Json(), documents, observed) == documents
+    assert len(observe(Json(), documents).bad) == repeat, "only 2,000 are allowed unless the caller says otherwise"
 
 
 def test_only_nulls_show_no_column() -> None:

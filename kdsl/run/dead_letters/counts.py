@@ -85,7 +85,8 @@ class _QueryCounts:
 
     Attributes:
         session: Its session.
-        query: Its id.
+        query: Its id, which all its runs have.
+        run: The id of the run.
         folder: Its checkpoint.
         stored: What the checkpoint has, by read and batch.
         stored_reasons: The reasons of the last batch that the checkpoint has, by read.
@@ -94,6 +95,7 @@ class _QueryCounts:
 
     session: SparkSession
     query: str
+    run: str
     folder: Folder
     stored: dict[str, dict[int, int]]
     stored_reasons: dict[str, tuple[str, ...]]
@@ -160,7 +162,8 @@ class LetterCounts:
         allow_all(query.id)
         checkpoint = Checkpoint.open(query.session, RunningQuery(query.session, query.id).checkpoint)
         _, done = checkpoint.last_batches()
-        counts = _QueryCounts(query.session, query.id, checkpoint.folder, *_read_counts(checkpoint.folder, done))
+        stored = _read_counts(checkpoint.folder, done)
+        counts = _QueryCounts(query.session, query.id, query.run_id, checkpoint.folder, *stored)
         with self._lock:
             self._queries[query.id] = counts
         for read in counts.stored:
@@ -175,10 +178,12 @@ class LetterCounts:
         """Do nothing."""
 
     def on_end(self, query: Query) -> None:
-        """Forget a query."""
+        """Forget a query, unless it runs again already: Spark reports ends late."""
         self._wait(query.id)
         with self._lock:
-            self._queries.pop(query.id, None)
+            counts = self._queries.get(query.id)
+            if counts is not None and counts.run == query.run_id:
+                del self._queries[query.id]
 
     def receive(self, reports: Sequence[LetterReport]) -> None:
         """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators."""

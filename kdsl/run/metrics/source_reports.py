@@ -137,7 +137,7 @@ class Reporter:
         if self._filtered:
             fields["filtered"] = self._filtered
         fields |= {reason.replace("-", "_"): self._dropped[reason] for reason in Reason if self._dropped[reason]}
-        if columns := {reason: by for reason in COLUMN_LOGS if (by := count_by_column(self._dropped, reason))}:
+        if columns := {reason.value: by for reason in COLUMN_LOGS if (by := count_by_column(self._dropped, reason))}:
             fields["columns"] = columns
         if violations := count_violations(self._dropped):
             fields["rules"] = {f"{on_fail}:{rule}": count for (on_fail, rule), count in violations.items()}

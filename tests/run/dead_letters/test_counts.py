@@ -10,6 +10,7 @@ from kdsl.errors import DeadLetterError
 from kdsl.run.dead_letters import counts, report
 from kdsl.run.dead_letters.counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
 from kdsl.run.dead_letters.report import BatchId, Committed, LetterReport, check_refusal, refusals, too_many
+from kdsl.run.listeners.events import Query
 
 QUERY, READ = "11111111-1111-1111-1111-111111111111", "orders-1"
 
@@ -52,7 +53,7 @@ def start(folder: MemoryFolder, done: int = -1) -> LetterCounts:
     """The counts of a query that starts."""
     letters = LetterCounts()
     session: Any = None
-    letters._queries[QUERY] = _QueryCounts(session, QUERY, folder, *_read_counts(folder, done))
+    letters._queries[QUERY] = _QueryCounts(session, QUERY, "second run", folder, *_read_counts(folder, done))
     return letters
 
 
@@ -101,6 +102,22 @@ def test_the_sum_of_all_tasks_and_batches_is_refused_above_the_limit(settings: d
     check_refusal(None, BatchId(QUERY, 1))
     report.allow_all(QUERY)
     check_refusal(refusals(), BatchId(QUERY, 1))
+
+
+def test_a_late_report_of_the_end_of_an_earlier_run_changes_nothing(settings: dict[str, str]) -> None:
+    folder = MemoryFolder()
+    letters = start(folder)
+
+    letters.on_end(Query(QUERY, "first run"))
+    letters.receive([of_task(0, 20)])
+    finish(letters)
+
+    assert _read_counts(folder, 0)[0] == {READ: {0: 20}}
+    with pytest.raises(DeadLetterError, match="20 records"):
+        check_refusal(refusals(), BatchId(QUERY, 0))
+    letters.on_end(Query(QUERY, "second run"))
+    assert letters._queries == {}
+    report.allow_all(QUERY)
 
 
 def test_old_files_are_removed_and_their_letters_still_count(settings: dict[str, str]) -> None:

@@ -16,13 +16,15 @@ from typer.testing import CliRunner
 from kdsl import metrics
 from kdsl.cli.app import app
 from kdsl.cluster import Cluster
+from kdsl.diagnostics import dead_letters
 from kdsl.diagnostics.dead_letters import DeadLetter, Replay, count_letters, read_letters, replay
 from kdsl.errors import DeadLetterError, KdslError, ResolveError, TopicMissingError
 from kdsl.flink_sql.load import sql
 from kdsl.run.dead_letters import headers as names
 from kdsl.run.dead_letters.counts import COUNTS
+from kdsl.run.librdkafka.task_packing import TASK_RECORDS
 from kdsl.table import Table
-from kdsl.testing import RunningKafka
+from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.testing.running import Record
 from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET
@@ -276,6 +278,24 @@ class TestLetters:
         with pytest.raises(PySparkException, match="orders: cannot write a dead letter to the topic"):
             declare(topic, letters).read(spark, cluster).collect()
 
+    def test_brokers_that_do_not_answer_fail_the_batch(
+        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
+    ) -> None:
+        from pyspark.errors import PySparkException
+
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "bad")
+        with LocalKafka(topics=["dead"]) as other:
+            options = {
+                "scan__dead_letter__properties__bootstrap__servers": other.bootstrap_servers,
+                "scan__dead_letter__properties__delivery__timeout__ms": "3000",
+                "scan__dead_letter__properties__request__timeout__ms": "1000",
+            }
+            rows = declare(topic, "dead", **options).read(spark, cluster)
+
+        with pytest.raises(PySparkException, match="orders: cannot write a dead letter to the topic 'dead' on"):
+            rows.collect()
+
 
 class TestKeyedTables:
     def test_an_upsert_table_leaves_out_what_it_cannot_read(
@@ -328,6 +348,12 @@ class TestKeyedTables:
         ]
 
 
+def produce_for_two_tasks(kafka: RunningKafka, topic: str, bad: int, good: bytes = GOOD % 1) -> None:
+    """Produce bad records to two partitions, each with so many good ones that a task reads nothing else."""
+    kafka.produce(topic, *(Record(b"bad", partition=i % 2) for i in range(bad)))
+    kafka.produce(topic, *(Record(good, partition=i % 2) for i in range(2 * TASK_RECORDS)))
+
+
 class TestLimit:
     def test_a_batch_read_with_one_letter_too_many_fails_with_the_first_five_reasons(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
@@ -363,7 +389,7 @@ class TestLimit:
         from pyspark.errors import StreamingQueryException
 
         topic, letters, out = kdsl_topic(partitions=2), kdsl_topic("dead"), kdsl_topic("out")
-        kdsl_kafka.produce(topic, *(Record(b"bad", partition=i % 2) for i in range(20)), GOOD % 1)
+        produce_for_two_tasks(kdsl_kafka, topic, 20)
         target = declare(out, None)
 
         def run(limit: int) -> StreamingQuery:
@@ -393,7 +419,7 @@ class TestLimit:
         from pyspark.errors import StreamingQueryException
 
         topic, letters = kdsl_topic(partitions=2), kdsl_topic("dead")
-        kdsl_kafka.produce(topic, *(Record(b"bad", partition=i % 2) for i in range(4)))
+        produce_for_two_tasks(kdsl_kafka, topic, 4)
         table = declare(topic, letters, scan__dead_letter__max_count="3")
 
         query = start(table.read_stream(spark, cluster), tmp_path / "c", "noop", processingTime="0 seconds")
@@ -418,7 +444,7 @@ class TestLimit:
 
         topic, letters = kdsl_topic(partitions=2), kdsl_topic("dead")
         change = b'{"before":null,"after":{"id":1,"name":"a"},"op":"c"}'
-        kdsl_kafka.produce(topic, change, *(Record(b"bad", partition=i % 2) for i in range(4)))
+        produce_for_two_tasks(kdsl_kafka, topic, 4, change)
         columns = (*KEYED, "PRIMARY KEY (id) NOT ENFORCED")
         table = declare(topic, letters, *columns, form="debezium-json", scan__dead_letter__max_count="3")
         target = memory()
@@ -575,6 +601,30 @@ class TestReplay:
         assert [message.value() for message in kdsl_kafka.read(target)] == [b"1", b"5"]
         with pytest.raises(DeadLetterError, match="cannot write to the topic 'no-such-topic'"):
             replay(cluster, letters, "no-such-topic")
+
+    def test_a_replay_that_is_interrupted_repeats_one_batch_at_most(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        letters, target = kdsl_topic("dead"), kdsl_topic()
+        ids = [f"t-0-{i}" for i in range(6)]
+        kdsl_kafka.produce(letters, *(Record(id_, headers=[(names.ID, id_.encode())]) for id_ in ids))
+        send, calls = dead_letters._send, []
+
+        def send_twice(*arguments: Any) -> None:
+            send(*arguments)
+            calls.append(arguments)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(dead_letters, "BATCH", 2)
+        monkeypatch.setattr(dead_letters, "_send", send_twice)
+        with pytest.raises(KeyboardInterrupt):
+            replay(cluster, letters, target)
+        result = replay(cluster, letters, target)
+
+        assert result == Replay(sent=4)
+        sent = Counter(dict(message.headers() or [])[names.ID] for message in kdsl_kafka.read(target))
+        assert sent == {id_.encode(): 2 if id_ in ids[2:4] else 1 for id_ in ids}
 
     def test_letters_are_listed_counted_and_shown(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
