@@ -39,7 +39,7 @@ LAYERS = (
     ("kdsl.declare",),
     ("kdsl.resolve",),
     ("kdsl.plan",),
-    ("kdsl.run.session", "kdsl.run.ffi", "kdsl.run.dead_letters.model"),
+    ("kdsl.run.session", "kdsl.run.ffi", "kdsl.run.task_reports", "kdsl.run.dead_letters.model"),
     ("kdsl.run.records", "kdsl.run.dataframes"),
     ("kdsl.run.upsert",),
     ("kdsl.run.reachability", "kdsl.run.java_clients"),

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 import orjson
-from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark import TaskContext
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError
+from kdsl.run.task_reports import Accumulators, send_to_driver
 from kdsl.spark_internals.workers import current_batch_id, current_execution_id, current_query_id, local_property
 
 if TYPE_CHECKING:
@@ -94,18 +95,6 @@ class LetterReport:
     stage: int = -1
 
 
-class _Reports(AccumulatorParam[Any]):
-    def zero(self, value: Any) -> list[Any]:  # noqa: ARG002
-        return []
-
-    def addInPlace(self, value1: Any, value2: list[Any]) -> Any:  # noqa: N802
-        value1.extend(value2)  # a list in a task, the receivers on the driver
-        return value1
-
-
-_REPORTS = _Reports()
-
-
 class _Receivers:
     def __init__(self) -> None:
         self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
@@ -117,7 +106,7 @@ class _Receivers:
 
 
 _RECEIVERS = _Receivers()
-_accumulators: dict[str, int] = {}
+_ACCUMULATORS = Accumulators(_RECEIVERS)
 _lock = Lock()
 
 
@@ -130,17 +119,12 @@ def receive(function: Callable[[Sequence[LetterReport]], None]) -> None:
 
 def accumulator(spark: SparkSession) -> int:
     """Return the id of the accumulator of a classic session's application; create it if needed."""
-    context = spark.sparkContext
-    with _lock:
-        application = context.applicationId
-        if application not in _accumulators:
-            _accumulators[application] = context.accumulator(_RECEIVERS, _REPORTS).aid
-        return _accumulators[application]
+    return _ACCUMULATORS.id_of(spark)
 
 
 def send_report(accumulator: int, report: LetterReport) -> None:
     """Send a report from a task to the driver; Spark delivers it if the task succeeds."""
-    Accumulator(accumulator, [], _REPORTS).add([attrs.asdict(report)])
+    send_to_driver(accumulator, attrs.asdict(report))
 
 
 def _read_report(document: Mapping[str, Any]) -> LetterReport:

@@ -32,7 +32,9 @@ class TestLocations:
         (problem,) = parse_script("CREATE TABEL t (id INT)", file="orders.sql").problems
 
         assert str(problem.where) == "orders.sql:1:8"
-        assert problem.message == ("found 'TABEL', where TABLE, VIEW, TEMPORARY or CATALOG is expected (did you mean 'TABLE'?)")
+        assert problem.message == (
+            "found 'TABEL', where TABLE, VIEW, TEMPORARY or CATALOG is expected (did you mean 'TABLE'?)"
+        )
 
     def test_all_mistakes_of_a_script_at_once(self) -> None:
         actual = problems_of(
