@@ -349,7 +349,7 @@ class TestKeyedTables:
 
 
 def produce_for_two_tasks(kafka: RunningKafka, topic: str, bad: int, good: bytes = GOOD % 1) -> None:
-    """Produce bad records to two partitions, each with so many good ones that a task reads nothing else."""
+    """Produce bad records to two partitions, with enough good ones that each partition is read by a task of its own."""
     kafka.produce(topic, *(Record(b"bad", partition=i % 2) for i in range(bad)))
     kafka.produce(topic, *(Record(good, partition=i % 2) for i in range(2 * TASK_RECORDS)))
 
