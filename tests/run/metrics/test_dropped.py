@@ -46,6 +46,8 @@ DROPPED = {
     "infinite": 0,
     "unavailable": 0,
     "undeclared": 0,
+    "dead-letter": 0,
+    "lossy": 0,
 }
 TEXT = (
     "4 records were left out: 2 that cannot be read, or contain no row of the table, in a format that ignores parse "
