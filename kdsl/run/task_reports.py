@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Receiver(Protocol):
     """Receives the values on the driver, on the thread on which Spark waits for accumulators."""
 
-    def extend(self, values: Iterable[Any]) -> None:
+    def extend(self, values: Iterable[Any], /) -> None:
         """Receive the values of a task."""
         ...
 
