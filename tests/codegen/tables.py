@@ -121,7 +121,7 @@ def tables(
         key_fields=None if marked else tuple(keys),
         primary_key=tuple(primary),
         watermarks=tuple(WatermarkDef(n, draw(st.sampled_from(["5 seconds", "0 s", "PT1M"]))) for n in timed),
-        rules=tuple(draw(_rules(n)) for n in draw(st.lists(_rule_names(names), unique=True, max_size=3))),
+        rules=tuple(draw(_rules(n)) for n in draw(_rule_lists(names))),
         properties=draw(PROPERTIES),
         comment=draw(COMMENTS),
     )
@@ -132,6 +132,13 @@ def _rule_names(columns: Sequence[str]) -> st.SearchStrategy[str]:
     usable = [name for name in columns if re.fullmatch(r"[^\W\d][\w-]*", name)]
     plain = st.sampled_from(["positive", "in-order", "expect", "col", "read", "class"])
     return plain | st.sampled_from(usable) if usable else plain
+
+
+def _rule_lists(columns: Sequence[str]) -> st.SearchStrategy[list[str]]:
+    """Names of the rules of a table, in the order of a class: first those of columns, in the order of these."""
+    order = {name: place for place, name in enumerate(columns)}
+    names = st.lists(_rule_names(columns), unique=True, max_size=3)
+    return names.map(lambda of: sorted(of, key=lambda name: order.get(name, len(order))))
 
 
 @st.composite

@@ -55,12 +55,15 @@ class TestJsonSchemaConfluent(FormatContract):
     format = JsonSchemaConfluent()
     ignoring = JsonSchemaConfluent(ignore_parse_errors=True)
     row = BODIES.row
-    url = ""
+    url, frame = "", b""
 
     @pytest.fixture(scope="class", autouse=True)
     @classmethod
     def registry_url(cls, kdsl_registry: LocalRegistry) -> None:
         cls.url = kdsl_registry.url
+        client = registry_client(Registry(cls.url))
+        schema = cls.format.sink_schema(cls.row, client)[1]
+        cls.frame = b"\0" + client.register(next(TOPICS), schema).to_bytes(4, "big")
 
     def use(self, use: Use = ALONE) -> Use:
         return Use(use.side, use.metadata, (next(TOPICS),), Registry(self.url))
@@ -73,10 +76,10 @@ class TestJsonSchemaConfluent(FormatContract):
 
     def message(self, number: int) -> tuple[bytes, dict[str, Any]]:
         body, values = BODIES.message(number)
-        return b"\0\0\0\0\1" + re.sub(rb"(\d\d-\d\d) (\d\d:)", rb"\1T\2", body), values
+        return self.frame + re.sub(rb"(\d\d-\d\d) (\d\d:)", rb"\1T\2", body), values
 
     def bad_messages(self) -> list[bytes]:
-        frame, good = b"\0\0\0\0\1", self.message(7)[0]
+        frame, good = self.frame, self.message(7)[0]
         broken = [frame + body for body in BODIES.bad_messages() if b"2024-03-01T" not in body]
         broken.append(frame + BODIES.message(7)[0])  # its timestamp has the form SQL
         return [b"\0", b"\1" + good[1:], good[5:], frame, frame + frame, *broken]

@@ -92,6 +92,7 @@ def test_a_stream_counts_violations_in_its_metrics_its_progress_and_the_log(
 
     name, done = table.definition().name, {"warn": "kept", "drop": "left out"}[on_fail]
     assert sorted(read) == ids
+    until(lambda: bool(kdsl.metrics(query).sources))  # the listener gets the last batch after the query has ended
     assert kdsl.metrics(query).source.num_rule_violations == {"amount": 2, "big": 1}
     assert caplog.text.count(f"{name}: of batch 0 2 rows violate the rule 'amount' and were {done}") == 1
     assert caplog.text.count(f"{name}: of batch 0 1 row violates the rule 'big' and was kept") == 1
@@ -237,8 +238,7 @@ class TestWrites:
         )
         assert query.awaitTermination(300)
 
-        metrics = kdsl.metrics(query).sink
-        assert metrics.num_rule_violations == {"amount": 2, "big": 1}
+        until(lambda: kdsl.metrics(query).sink.num_rule_violations == {"amount": 2, "big": 1})
         assert f"Sink_{transport}: of batch 0 2 rows violate the rule 'amount' and were left out" in caplog.text
         read = orders(target, "warn", properties={"isolation.level": "read_committed"}).read(spark, cluster)
         assert sorted(row["id"] for row in read.collect()) == [1, 3]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -28,6 +27,7 @@ from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.testing.running import Record
 from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET
+from tests.run.listeners.queries import until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -467,9 +467,8 @@ class TestLimit:
         query = start(declare(topic, letters).read_stream(spark, cluster), tmp_path / "metrics")
         query.awaitTermination()
 
-        deadline = time.monotonic() + 30
-        while not any((dropped := metrics(query).source.num_records_dropped).values()) and time.monotonic() < deadline:
-            time.sleep(0.1)
+        until(lambda: bool(metrics(query).sources))  # the listener gets the last batch after the query has ended
+        dropped = metrics(query).source.num_records_dropped
         assert {reason: count for reason, count in dropped.items() if count} == {"dead-letter": 2}
 
 
