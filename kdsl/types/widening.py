@@ -56,6 +56,8 @@ def join(a: t.DataType, b: t.DataType) -> t.DataType:
     The result is nullable if one of them is. Nested types (ARRAY, MAP, MULTISET, ROW) that are not equal join to
     STRING, which holds their values as JSON.
     """
+    if a == b:
+        return a
     return _join_not_null(a.as_nullable(False), b.as_nullable(False)).as_nullable(a.nullable or b.nullable)
 
 
