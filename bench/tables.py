@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from kdsl import Col, Json, KafkaTable, Raw, col
+from kdsl import Col, DeadLetters, Json, KafkaTable, Raw, col
 
 
 class Messages(KafkaTable, topic="orders", value=Raw(), startup="earliest"):
@@ -44,3 +44,15 @@ class DirtyOrders(Fields, topic="dirty-orders", value=Json(ignore_parse_errors=T
 
 class OrdersOut(Fields, topic="out", value=Json(), startup="earliest"):
     """The output for orders."""
+
+
+class OrdersWithLetters(
+    Fields, topic="orders", value=Json(), startup="earliest", dead_letters=DeadLetters("dead-orders")
+):
+    """The orders, decoded; a broken one becomes a dead letter."""
+
+
+class DirtyOrdersWithLetters(
+    Fields, topic="dirty-orders", value=Json(), startup="earliest", dead_letters=DeadLetters("dead-orders")
+):
+    """The same where one message of a hundred is not JSON."""

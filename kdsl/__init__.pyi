@@ -10,6 +10,8 @@ from kdsl.callbacks import (
     OffsetsRetriever as OffsetsRetriever,
     PartitionerInput as PartitionerInput,
 )
+from kdsl.catalog.declared import infer_columns as infer_columns
+from kdsl.catalog.kafka import KafkaCatalog as KafkaCatalog
 from kdsl.changelog.changes import Changelog as Changelog
 from kdsl.cluster import Cluster as Cluster, Registry as Registry
 from kdsl.datastream.offsets import (
@@ -23,6 +25,7 @@ from kdsl.datastream.schemas import FormatSchema as FormatSchema, SimpleStringSc
 from kdsl.datastream.serializers import KafkaRecordSerializationSchema as KafkaRecordSerializationSchema
 from kdsl.datastream.sink import DeliveryGuarantee as DeliveryGuarantee, KafkaSink as KafkaSink
 from kdsl.datastream.source import KafkaSource as KafkaSource
+from kdsl.declare.dead_letters import DeadLetters as DeadLetters
 from kdsl.declare.dsl.columns import (
     Col as Col,
     Header as Header,
@@ -41,6 +44,10 @@ from kdsl.declare.dsl.computed import (
     computed as computed,
     expression as expression,
 )
+from kdsl.declare.dsl.expectations import (
+    Expectation as Expectation,
+    expect as expect,
+)
 from kdsl.declare.dsl.ref import (
     Ref as Ref,
     ref as ref,
@@ -50,7 +57,9 @@ from kdsl.declare.dsl.rows import row_kind as row_kind, with_row_kind as with_ro
 from kdsl.errors import (
     ChangelogError as ChangelogError,
     CheckpointError as CheckpointError,
+    DeadLetterError as DeadLetterError,
     ExactlyOnceError as ExactlyOnceError,
+    InferenceError as InferenceError,
     KafkaReadError as KafkaReadError,
     KdslError as KdslError,
     LeaseHeldError as LeaseHeldError,
@@ -101,6 +110,7 @@ from kdsl_formats.cdc_json import (
 from kdsl_formats.csv import Csv as Csv
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent as DebeziumAvroConfluent
 from kdsl_formats.json import Json as Json
+from kdsl_formats.json_schema_confluent import JsonSchemaConfluent as JsonSchemaConfluent
 from kdsl_formats.protobuf import Protobuf as Protobuf, ProtobufConfluent as ProtobufConfluent
 from kdsl_formats.raw import Raw as Raw
 

@@ -6,6 +6,7 @@ A problem is data (code, location, message, fix); ``str()`` and the command line
 KdslError
 ├── ResolveError             every problem of one or more declarations, an ExceptionGroup of ProblemError
 │   └── ProblemError         one of them
+├── DeadLetterError          dead letters cannot be written, or are too many
 ├── RecordError              a record that cannot be read or written: topic, partition, offset, reason
 ├── SecretError              a reference to a secret that cannot be read or resolved
 ├── KafkaReadError           the cluster prevents a read
@@ -17,6 +18,7 @@ KdslError
 ├── WriteError               a task of a batch write failed
 ├── ExactlyOnceError         an exactly-once write cannot be guaranteed
 ├── CheckpointError          the files of a checkpoint do not fit the table
+├── InferenceError           the columns of a table cannot be inferred
 ├── ChangelogError           a changelog cannot be applied to its target
 ├── RowError                 typed rows and a DataFrame do not fit each other
 └── (other errors are defined by the parts that raise them; catch them as KdslError)
@@ -218,6 +220,10 @@ def _record_error(action: str, table: str, reason: str, named: dict[str, object]
     return RecordError(action, table, reason, **named)  # type: ignore[arg-type]
 
 
+class DeadLetterError(KdslError):
+    """Dead letters cannot be written, or there are more of them than the table allows."""
+
+
 class SecretError(KdslError):
     """A reference to a secret that cannot be read or resolved. The message names the reference, never a value."""
 
@@ -266,6 +272,10 @@ class ExactlyOnceError(KdslError):
 
 class CheckpointError(KdslError):
     """The files that kdsl stores in a checkpoint cannot be read or written, or no longer fit the table."""
+
+
+class InferenceError(KdslError):
+    """The columns of a table cannot be inferred from its records or from the subjects of a schema registry."""
 
 
 class ChangelogError(KdslError):

@@ -20,6 +20,7 @@ from kdsl.cluster import Registry
 from kdsl.errors import KdslError, Problem, listing, nearest
 from kdsl.options import Options
 from kdsl.types import model as t
+from kdsl.types.widening import TableSchema
 
 Direction = Literal["read", "write"]
 Side = Literal["key", "value"]
@@ -32,6 +33,7 @@ BUILT_IN = {
     "debezium-avro-confluent": "kdsl_formats.debezium_avro_confluent:DebeziumAvroConfluent",
     "debezium-json": "kdsl_formats.cdc_json:DebeziumJson",
     "json": "kdsl_formats.json:Json",
+    "json-schema-confluent": "kdsl_formats.json_schema_confluent:JsonSchemaConfluent",
     "maxwell-json": "kdsl_formats.cdc_json:MaxwellJson",
     "ogg-json": "kdsl_formats.cdc_json:OggJson",
     "protobuf": "kdsl_formats.protobuf:Protobuf",
@@ -114,6 +116,8 @@ class Decoded:
             not have; these rows have NULL. Columns without such rows are left out.
         undeclared: The columns that messages contain but the row type does not, with the minimum number of times each
             was seen. Only change data formats report them.
+        lossy: By column name, how many integers in the messages lost digits in an inferred DOUBLE column. Columns
+            without such integers are left out.
         truncates: The ascending indices of the messages that empty the table; they produce no rows. Reported only for
             tables that are read by key (`Use.keyed`).
     """
@@ -127,6 +131,7 @@ class Decoded:
     unavailable: Mapping[str, pa.BooleanArray] = attrs.field(factory=dict)
     undeclared: Mapping[str, int] = attrs.field(factory=dict)
     truncates: tuple[int, ...] = ()
+    lossy: Mapping[str, int] = attrs.field(factory=dict)
 
 
 @attrs.frozen(eq=False)
@@ -140,6 +145,67 @@ class Encoded:
 
     messages: pa.BinaryArray
     bad: tuple[BadRecord, ...] = ()
+
+
+TableId = tuple[str, ...]
+"""The names of an upstream table, from the outermost in: of a table, or of a database and a table, or of a database, a
+schema and a table. It is empty where messages name no table, and their topic is the table."""
+MAX_COLUMNS: Final = 2000
+"""How many columns a table may get by observation, unless the caller says otherwise."""
+
+
+@attrs.frozen
+class SchemaDelta:
+    """What observed messages show of one table beyond the schema that was known.
+
+    Attributes:
+        table: The table.
+        schema: The known schema joined with what the messages show (`kdsl.types.widening.join_schemas`). Columns that
+            are new come last, in the order in which the messages show them.
+        first: For each column that is new, or has another type than in the known schema, the index of the first
+            message that shows it.
+    """
+
+    table: TableId
+    schema: TableSchema
+    first: Mapping[str, int]
+
+
+@attrs.frozen(eq=False)
+class Observed:
+    """What an observer found in an array of messages.
+
+    Attributes:
+        ids: The tables whose rows the messages hold, in the order in which they first occur.
+        tables: For each message the index of its table in `ids` (int32). NULL for a message without rows of a table:
+            tombstones, messages that options leave out, messages about something else than rows, and bad ones.
+        deltas: What the messages show beyond the known schemas, by table in the order of `ids`; empty in the steady
+            state. A table whose messages show no column yet (``{}``, or only nulls) has none.
+        bad: The messages that cannot be read, or do not fit what the options say about columns; they show nothing.
+            Ascending by index.
+    """
+
+    ids: tuple[TableId, ...]
+    tables: pa.Int32Array
+    deltas: tuple[SchemaDelta, ...] = ()
+    bad: tuple[BadRecord, ...] = ()
+
+
+class Observer(Protocol):
+    """Messages to table ids and schemas. Made once per worker and used for many batches; not shared between threads."""
+
+    def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
+        """Look at an array of messages (null is a null message).
+
+        Every message that is neither bad nor without a table can be read without error by the decoder of
+        `Format.reading_observed` for the row type ``join_schemas(known.get(id), delta.schema).row``, and for any schema
+        that is joined with more.
+
+        Args:
+            messages: Messages of one topic.
+            known: The schemas of tables that are known already. They never become narrower.
+        """
+        ...
 
 
 class Decoder(Protocol):
@@ -265,6 +331,20 @@ class Format(Options):
     @abstractmethod
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """Create an encoder of rows of this type, whose column names are those on the wire."""
+
+    def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer | None:
+        """Return an observer, which learns tables and their columns from messages; None if the format cannot.
+
+        Args:
+            use: How the table uses the format; the observer of a message key finds no table ids in it.
+            max_columns: A message that would give a table more columns than this is bad.
+        """
+        del use, max_columns
+        return None
+
+    def reading_observed(self) -> Self:
+        """Return the format whose decoder reads all that an observer of this format accepts."""
+        return self
 
 
 def has_placeholders(format_: Format | None) -> bool:

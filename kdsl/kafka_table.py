@@ -151,6 +151,7 @@ class KafkaTable(metaclass=_TableClass):
     read = read_operation(Table.read)
     read_stream = read_operation(Table.read_stream)
     snapshot = read_operation(Table.snapshot)
+    dead_letters = operation(Table.dead_letters)
     decode = read_operation(Table.decode)
     write = operation(Table.write)
     write_stream = operation(Table.write_stream)

@@ -274,6 +274,30 @@ class Table:
         last = changes if by_key else last_changes(changes, key)
         return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
 
+    def dead_letters(self, spark: SparkSession, cluster: Cluster | None = None) -> DataFrame:
+        """The dead letters of the table: the records that reads of it could not read, with the reasons.
+
+        A record that was read several times, for example by two actions, may have several letters. `decode` reads the
+        records again, with a corrected table.
+
+        Args:
+            spark: The session.
+            cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+
+        Returns:
+            The columns ``table``, ``side``, ``reason``, ``attempts``, and of the original record ``topic``,
+            ``partition``, ``offset``, ``timestamp``, ``headers``, ``key`` and ``value``.
+
+        Raises:
+            ResolveError: The table cannot be read.
+            KdslError: The table declares no dead letters, or the topic does not exist.
+        """
+        from kdsl.run.read_letters import read_letters
+
+        at = self._at(cluster)
+        plan = read_plan(self._resolve("read", cluster, at))
+        return read_letters(spark, plan, at or self.cluster())
+
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Decode a DataFrame of raw Kafka records into the table's rows, without a broker.
 
@@ -286,6 +310,8 @@ class Table:
         Raises:
             ResolveError: The table cannot be read.
             KdslError: A column that the table needs is missing.
+
+        A record that cannot be read fails the Spark job, also if the table declares dead letters.
         """
         from kdsl.run.read import decode
 

@@ -27,11 +27,16 @@ SIMPLE = {
 
 CASTS = {
     "kdsl.types.arrow.cast_array": "the helper: it casts the columns that have no members",
+    "kdsl.flink_sql.conditions.casts": "numbers, strings, dates and times, and scalars of them",
+    "kdsl.flink_sql.conditions.compiler.Compiler": "dates and times, and scalars of them",
+    "kdsl.flink_sql.conditions.functions": "numbers, and scalars of them",
+    "kdsl.flink_sql.conditions.operators": "numbers, and scalars of them",
     "kdsl.run.dataframes.collect.collect_arrow": "a Spark column",
     "kdsl.run.read._add_computed": "a Spark column",
     "kdsl.run.records.encode._parse_instant": "a scalar",
     "kdsl.run.records.metadata.convert_metadata": "integers to floats and strings, for which a safe cast would fail",
     "kdsl.run.upsert.chunks._latest_times": "a column of timestamps",
+    "kdsl_formats._connect.by_schema.widen_array": "values without members: schemas give nested values as strings",
     "kdsl_formats._text.reading": "texts to numbers, dates and times",
     "kdsl_formats._text.writing": "numbers, dates and times to texts",
     "kdsl_formats.json.columns": "texts to floating numbers",

@@ -15,6 +15,7 @@ from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.run.dataframes.latest import choose_key, last_changes
 from kdsl.run.dataframes.output_mode import aggregates
+from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.listeners.start import start_query
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_spark
@@ -192,6 +193,7 @@ class Changelog:
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
             last.count()  # computes the changes once, however often the target reads them
+            check_letters(rows)
             target.apply(last, self.keys, batch)
         finally:
             last.unpersist()

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kdsl.cli import check, codegen, demo, doctor, inspect, kafka, lag, peek, run, verify
+from kdsl.cli import check, codegen, demo, dlq, doctor, inspect, kafka, lag, peek, run, verify
 from kdsl.cli.console import fail, out
 from kdsl.errors import KdslError
 
@@ -51,6 +51,7 @@ app.command("run")(run.run)
 app.command("export")(codegen.export)
 app.add_typer(codegen.app, name="codegen")
 app.add_typer(kafka.app, name="kafka")
+app.add_typer(dlq.app, name="dlq")
 
 
 def main() -> None:

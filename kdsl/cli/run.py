@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as Grid
 
 from kdsl.cli import load
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kdsl.flink_sql.scripts.script_plan import Job
+    from kdsl.flink_sql.scripts.listings import Listing
+    from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan
 
 _MASTER = "SPARK_MASTER"
 _WIDEST = 1_000_000
@@ -62,6 +65,12 @@ def run(
     with_report: Annotated[
         bool, typer.Option("--report", help="Print what each query read and wrote when it ends.")
     ] = False,
+    infer_anew: Annotated[
+        bool,
+        typer.Option(
+            "--infer-anew", help="Infer the columns of tables anew, and replace those stored with the checkpoint."
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("-D", "--set", help="A setting of the script, as execution.runtime-mode=batch.")
     ] = None,
@@ -73,11 +82,9 @@ def run(
 
     Exits with 0 if everything has ended or was stopped, with 1 if the script has errors or a query fails.
     """
-    from kdsl.flink_sql.scripts.planner import plan_script
-
     script_settings, spark_settings = parse_pairs(settings, "--set"), parse_pairs(conf, "--conf")
     try:
-        plan = plan_script(load.script(file), cluster, script_settings, checkpoint=checkpoint)
+        plan = _plan(file, cluster, script_settings, checkpoint, spark_settings, infer_anew=infer_anew)
     except load.TargetError as e:
         raise typer.BadParameter(str(e), param_hint="FILE") from None
     except ResolveError as e:
@@ -93,7 +100,10 @@ def run(
         out.print(show_script(plan), markup=False, highlight=False, soft_wrap=True)
         return
     if not plan.jobs:
-        out.print("the script declares tables but writes to none", highlight=False)
+        for one in plan.listings:
+            (show_listing_json if as_json else show_listing)(one)
+        if not plan.listings:
+            out.print("the script declares tables but writes to none", highlight=False)
         return
     from kdsl.flink_sql.scripts.run import RunOptions, run_script
 
@@ -109,6 +119,7 @@ def run(
         stopping,
         starts=starts,
         on_end=_print_report if with_report else None,
+        show_listing=show_listing_json if as_json else show_listing,
     )
     with log_lines(printed=plan.warnings), _serve_metrics(metrics_port, metrics_host):
         with progress("starting Spark"):
@@ -117,6 +128,32 @@ def run(
             run_script(plan, spark, options)
         finally:
             spark.stop()
+
+
+def _plan(
+    file: Path,
+    cluster: Cluster | None,
+    settings: dict[str, str],
+    checkpoint: str | None,
+    spark_settings: dict[str, str],
+    *,
+    infer_anew: bool,
+) -> ScriptPlan:
+    """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started to read it."""
+    from kdsl.catalog.stored import Inference, read_stored
+    from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
+    from kdsl.run.checkpoint.folder import open_folder
+
+    script = load.script(file)
+    alone, problems = check_script(script, cluster, settings, checkpoint=checkpoint)
+    location = checkpoint or alone.checkpoint
+    stored = {}
+    if location is not None and not infer_anew and any(p.code == UNCHECKED for p in problems):
+        with progress("starting Spark"):
+            spark = session(file.stem, spark_settings)
+        stored = read_stored(open_folder(spark, location))
+    inference = Inference(stored, location=location or "")
+    return plan_script(script, cluster, settings, checkpoint=checkpoint, inference=inference)
 
 
 @contextmanager
@@ -188,6 +225,24 @@ def show_json(df: DataFrame, _: Job) -> None:
     rows = df.withColumnRenamed(ROW_KIND, "op")
     for row in rows.selectExpr("to_json(struct(*), map('ignoreNullFields', 'false')) AS row").collect():
         sys.stdout.write(f"{row.row}\n")
+    sys.stdout.flush()
+
+
+def show_listing(listing: Listing) -> None:
+    """Print what a statement shows as a table."""
+    grid = Grid()
+    for name in listing.columns:
+        grid.add_column(name, overflow="fold")
+    for row in listing.rows:
+        grid.add_row(*("NULL" if value is None else escape(value) for value in row))
+    console = out if out.is_terminal else Console(width=_WIDEST)
+    console.print(grid)
+
+
+def show_listing_json(listing: Listing) -> None:
+    """Print what a statement shows as JSON, one row per line."""
+    for row in listing.rows:
+        sys.stdout.write(f"{json.dumps(dict(zip(listing.columns, row, strict=True)), ensure_ascii=False)}\n")
     sys.stdout.flush()
 
 

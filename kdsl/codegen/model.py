@@ -42,6 +42,7 @@ TopicFormat = Literal[
     "raw",
     "avro-confluent",
     "protobuf-confluent",
+    "json-schema-confluent",
     "debezium-json",
     "debezium-avro-confluent",
     "canal-json",

@@ -8,11 +8,14 @@ from typing import Any
 
 import attrs
 
+from kdsl.client_settings.properties import Properties
 from kdsl.codegen.imports import Imports
 from kdsl.codegen.layout import INDENT, mapping, part, string_literal
 from kdsl.codegen.literals import Literals
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.declare.dsl.arguments import DEAD_LETTERS
 from kdsl.durations import duration_text
 from kdsl.formats import Format
 from kdsl.options import Options
@@ -76,7 +79,9 @@ class Arguments:
                 self.notes += [note] if note else []
             if a.name == "delivery" and value == a.default and options.semantic is not None:
                 value = options.semantic  # its old name, which no class has
-            if a.name == "topic" or (side in _BOUNDARIES and a.name != side):
+            if a.name == "dead_letter_topic" and value is not None:
+                yield self._dead_letters(options)
+            if a.name in ("topic", *DEAD_LETTERS) or (side in _BOUNDARIES and a.name != side):
                 continue
             if a.metadata["sql_only"]:
                 if a.name != "semantic" and value != a.default:
@@ -84,6 +89,15 @@ class Arguments:
                 continue
             if value is not None and value != a.default:
                 yield f"{a.name}={self._value(value)}"
+
+    def _dead_letters(self, options: KafkaOptions) -> str:
+        parts = [string_literal(options.dead_letter_topic or "")]
+        if options.dead_letter_max_count != NO_LIMIT:
+            parts.append(f"max_count={options.dead_letter_max_count}")
+        if options.dead_letter_properties:
+            properties = self._placeholders.properties(Properties(options.dead_letter_properties))
+            parts.append(f"properties={self._literals.scalar(properties)}")
+        return part(f"dead_letters={self._imports.name('kdsl', 'DeadLetters')}", parts, INDENT)
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
         """Yield the argument that names the topics."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -17,6 +17,7 @@ from kdsl.codegen.options import Arguments
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.metadata import METADATA
+from kdsl.declare.row_rules import RowRuleDef
 from kdsl.errors import fail_on, listing
 
 
@@ -49,6 +50,7 @@ class _Module:
             fail_on([*table.problems, *_option_problems(table)], table.name)
         self.attributes = [_attributes(d.table) for d in drafts]
         taken = {name for attributes in self.attributes for name in attributes}
+        taken |= {rule.name for draft in drafts for rule in draft.table.rules}
         self.names: list[str] = []
         for draft in drafts:
             self.names.append(class_name(draft.table.name, {*taken, *self.names}, "Table"))
@@ -92,6 +94,7 @@ class _Module:
         ]
         self.notes += [f"{table.name}: {note}" for note in arguments.notes]
         body = [line for a, column in attributes.items() for line in self._column(draft, a, column, marks)]
+        body += self._rules(table, attributes)
         head = call(f"class {name}(", options, tail="):")
         lines = [head, *([doc, *([""] if body else [])] if doc else []), *body]
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
@@ -118,6 +121,7 @@ class _Module:
             *([f"watermark={string_literal(watermarks[0])}"] if watermarks else []),
             *([f"comment={string_literal(column.comment)}"] if column.comment is not None and doc is None else []),
             *([f"name={string_literal(column.name)}"] if column.name != name else []),
+            *(self._rule(rule) for rule in draft.table.rules if _is_of_column(rule, column)),
         ]
         default = []
         if column.default is not MISSING:
@@ -147,6 +151,25 @@ class _Module:
             yield line if fits(line) else f"{line}  # fmt: skip"
         if doc:
             yield doc
+
+    def _rules(self, table: TableDef, attributes: Mapping[str, ColumnDef]) -> Iterator[str]:
+        """The row rules that are attributes of the class."""
+        taken = dict.fromkeys(attributes)
+        for rule in table.rules:
+            if any(_is_of_column(rule, column) for column in table.columns):
+                continue
+            name = attribute_name(rule.name, taken, of_table=True)
+            taken[name] = None
+            arguments = self._rule_arguments(rule, [f"name={string_literal(rule.name)}"] if name != rule.name else [])
+            yield call(f"{name} = {self.imports.kdsl('expect')}(", arguments, INDENT)
+
+    def _rule(self, rule: RowRuleDef) -> str:
+        return part(f"expect={self.imports.kdsl('expect')}", self._rule_arguments(rule), INDENT * 2)
+
+    @staticmethod
+    def _rule_arguments(rule: RowRuleDef, more: Sequence[str] = ()) -> list[str]:
+        action = [] if rule.on_fail == "warn" else [f"on_fail={string_literal(rule.on_fail)}"]
+        return [string_literal(rule.condition), *action, *more]
 
     def _metadata(self, column: ColumnDef) -> tuple[str, list[str], str]:
         """Choose the function that declares a metadata column, its arguments, and a mark if no function declares it."""
@@ -187,6 +210,11 @@ def _expression_arguments(table: TableDef, column: ColumnDef) -> list[str]:
     if column.expression.flink is not None:
         return [string_literal(column.expression.flink), 'dialect="flink"']
     return [string_literal(column.expression.text)]
+
+
+def _is_of_column(rule: RowRuleDef, column: ColumnDef) -> bool:
+    """Whether a rule is an argument of a column: it has the column's name, and the column is made by ``col``."""
+    return rule.name == column.name and column.role == "physical"
 
 
 def _option_problems(table: TableDef) -> Iterator[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kdsl.codegen.model import CodegenError
 from kdsl.codegen.secret import Placeholders
 from kdsl.declare.definition import TableDef
+from kdsl.declare.row_rules import rule_options
 from kdsl.errors import fail_on, listing
 
 
@@ -22,7 +23,8 @@ def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str
     groups = [g for g in (table.options, table.key_format, table.value_format) if g is not None]
     fail_on([*table.problems, *(p for g in groups for p in g.problems(table.option_name))], table.name)
     options = {"connector": table.options.connector}
-    options.update(table.options.to_strings())
+    options.update(placeholders.to_strings(table.options))
+    options.update(rule_options(table.rules))
     options.update({f"properties.{key}": value for key, value in placeholders.properties(table.properties).items()})
     if table.key_format is not None:
         options["key.format"] = table.key_format.identifier

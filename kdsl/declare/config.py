@@ -109,6 +109,7 @@ class _Builder:
             key_fields=clause.key_fields or (),
             primary_key=tuple(config.primary_key),
             watermarks=watermarks,
+            rules=clause.rules,
             properties=clause.properties,
             comment=config.comment,
             spelling=Spelling.YAML,

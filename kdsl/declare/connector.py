@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import ClassVar, Literal
 
+from kdsl.client_settings.properties import Properties, Value
+from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.declare.start_and_end import format_offsets, parse_offsets
 from kdsl.options import Codec, Options, option
 
@@ -23,6 +25,7 @@ Transport = Literal["librdkafka", "jvm"]
 Latency = Literal["micro-batch", "realtime"]
 EmitStrategy = Literal["on-periodic", "on-event"]
 ChangelogMode = Literal["full", "upsert"]
+NotNullEnforcer = Literal["error", "drop"]
 
 MOST_BUCKETS = 65_536
 _ALWAYS_ALL = "an upsert table is always read from the beginning, because only all records give its current rows"
@@ -43,6 +46,10 @@ def _some_time(value: timedelta | None) -> str | None:
 def _some_text(value: str | None) -> str | None:
     """Return what to do about an empty string; None if it is right."""
     return "write a string, or remove the option" if value == "" else None
+
+
+def _some_count(value: int) -> str | None:
+    return None if value >= NO_LIMIT else "use a number from 0 on, or -1 for any number"
 
 
 def _some_buckets(value: int) -> str | None:
@@ -127,6 +134,36 @@ class KafkaOptions(Options):
         "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', evaluated from left to right.",
         default=None,
         check=_some_text,
+    )
+    scan_not_null_enforcer: NotNullEnforcer = option(
+        "scan.not-null-enforcer",
+        "What a read does with a row that has NULL in a NOT NULL column: error (or a dead letter, if the table has a "
+        "dead-letter topic), or drop, which leaves it out and counts it.",
+        default="error",
+        ignore_case=True,
+    )
+    dead_letter_topic: str | None = option(
+        "scan.dead-letter.topic",
+        "Where records go that cannot be read: this topic, with the reason as headers. The read leaves them out. "
+        "Without it such a record is an error.",
+        default=None,
+        check=_some_text,
+        side="read",
+    )
+    dead_letter_max_count: int = option(
+        "scan.dead-letter.max-count",
+        "How many dead letters a stream may write in all, and each action of a batch read; with more the read fails. "
+        "-1: any number.",
+        default=NO_LIMIT,
+        check=_some_count,
+        side="read",
+    )
+    dead_letter_properties: Mapping[str, Value] = option(
+        "scan.dead-letter.properties.*",
+        "Settings of the Kafka client that writes the dead letters, by Java's names. With `bootstrap.servers` the "
+        "topic is on that cluster; without it they override the settings of the table's cluster.",
+        default=Properties(),
+        side="read",
     )
     check_group: bool = option(
         "scan.check.duplicated.group.id",
@@ -224,6 +261,13 @@ class KafkaOptions(Options):
         "The number of tasks that write; by default the number of the DataFrame's partitions.",
         default=None,
         check=_positive,
+    )
+    sink_not_null_enforcer: NotNullEnforcer = option(
+        "sink.not-null-enforcer",
+        "What a write does with a row that has NULL in a NOT NULL column: error, or drop, which leaves it out and "
+        "counts it; as Flink's table.exec.sink.not-null-enforcer.",
+        default="error",
+        ignore_case=True,
     )
     delivery: Delivery = option(
         "sink.delivery-guarantee",

@@ -13,6 +13,7 @@ from kdsl.client_settings.kdsl_settings import KdslSettings, kdsl_settings
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.decrypted import with_secret_references
+from kdsl.declare.row_rules import RowRuleDef
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where
 from kdsl.formats import Format
@@ -109,6 +110,26 @@ class WatermarkDef:
     where: Where = attrs.field(factory=Where, eq=False)
 
 
+def _rules_by_name(rules: tuple[RowRuleDef, ...]) -> object:
+    """Row rules without their order, which means nothing."""
+    return tuple(sorted(rules, key=lambda rule: (str(rule.name), str(rule.condition))))
+
+
+@attrs.frozen
+class Inferred:
+    """What was inferred of a table, and from what.
+
+    Attributes:
+        columns: The names of the columns that were not declared.
+        source: What they were inferred from, as "the newest 300 records of 3 partitions".
+        notes: What a reader should know about it.
+    """
+
+    columns: tuple[str, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+
+
 @attrs.frozen
 class TableDef:
     """A declared table; two are equal if they mean the same, however they were declared.
@@ -122,6 +143,7 @@ class TableDef:
         key_fields: The key columns in the order of the message key; None means those marked as key, in their order.
         primary_key: The columns of the declared primary key, in order.
         watermarks: The declared watermarks; more than one is a problem that the resolver reports.
+        rules: The row rules, in their order.
         properties: The settings of the Kafka client, by Java's names, without the prefix ``properties.``; those
             whose values are keys of a secrets service contain references.
         comment: What the table means.
@@ -134,6 +156,7 @@ class TableDef:
         option_locations: The location of each option by its Flink key, if it is known.
         layout: Clauses of DDL that lay out rows in partitions or buckets, which a topic does not have, with their
             locations.
+        inferred: What was inferred, where not all columns were declared.
         message_key: The columns of the message key in order; some may not exist.
     """
 
@@ -145,6 +168,7 @@ class TableDef:
     key_fields: tuple[str, ...] | None = attrs.field(default=None, eq=False)
     primary_key: tuple[str, ...] = ()
     watermarks: tuple[WatermarkDef, ...] = ()
+    rules: tuple[RowRuleDef, ...] = attrs.field(default=(), eq=_rules_by_name)
     properties: Properties = attrs.field(factory=Properties, converter=Properties)
     comment: str | None = None
     spelling: Spelling = attrs.field(default=Spelling.PYTHON, eq=False)
@@ -154,6 +178,7 @@ class TableDef:
     complete: bool = attrs.field(default=True, eq=False)
     option_locations: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
     layout: Mapping[str, Where] = attrs.field(factory=dict, eq=False, repr=False)
+    inferred: Inferred | None = attrs.field(default=None, eq=False)
     message_key: tuple[str, ...] = attrs.field(
         init=False, repr=False, default=attrs.Factory(lambda self: _message_key(self), takes_self=True)
     )
@@ -200,13 +225,21 @@ class TableDef:
     def option_name(self, attribute: str, key: str | None = None) -> str:
         """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""
         if self.spelling is Spelling.PYTHON:
-            return f"{attribute}="
+            return _ARGUMENTS.get(attribute, f"{attribute}=")
         return repr(key or attrs.fields_dict(type(self.options))[attribute].metadata["key"])
 
     def setting(self, attribute: str, value: object) -> str:
         """An option with a value as the user would write it: ``key_prefix='k_'``, ``'key.fields-prefix' = 'k_'``."""
         between = {Spelling.PYTHON: "", Spelling.DDL: " = ", Spelling.YAML: ": "}[self.spelling]
         return f"{self.option_name(attribute)}{between}{value!r}"
+
+
+_ARGUMENTS = {
+    "dead_letter_topic": "dead_letters=",
+    "dead_letter_max_count": "the max_count of dead_letters=",
+    "dead_letter_properties": "the properties of dead_letters=",
+}
+"""The options that Python spells otherwise than by their names."""
 
 
 def _not_null(column: ColumnDef, key: tuple[str, ...]) -> ColumnDef:

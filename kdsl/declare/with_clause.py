@@ -8,6 +8,7 @@ import attrs
 
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.connector_names import AVAILABLE, CONNECTORS, NAMES
+from kdsl.declare.row_rules import PREFIX as RULES, RowRuleDef, read_rule_options
 from kdsl.errors import Problem, Where, closest, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class, format_names
 
@@ -39,6 +40,7 @@ class WithClause:
         properties: The client properties without their prefix.
         problems: The mistakes.
         unread: The sides, ``"key"`` or ``"value"``, whose named format is unknown.
+        rules: The row rules.
     """
 
     options: KafkaOptions
@@ -48,6 +50,7 @@ class WithClause:
     properties: Mapping[str, str]
     problems: tuple[Problem, ...]
     unread: frozenset[str]
+    rules: tuple[RowRuleDef, ...] = ()
 
 
 def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
@@ -80,22 +83,29 @@ class _Reader:
             return self._unread(properties)
         upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
+        rules, wrong = read_rule_options(
+            {key: self.rest.pop(key) for key in self.options if key.startswith(RULES)}, self.locations
+        )
+        self.problems.extend(wrong)
         if SEMANTIC in self.rest:  # the one option that also accepts the names of Flink's constants
             self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
         key_fields = None if upserts else self.rest.pop("key.fields", None)
         value_key = "value.format" if upserts else self._value_key()
         key_format, value_format = self._format("key.format"), self._format(value_key)
         known = {a.metadata["key"] for a in self.kind.declarations()}
-        for key in [k for k in self.rest if k not in known]:
+        spaces = tuple(key.removesuffix("*") for key in known if key.endswith(".*"))
+        own = {k for k in self.rest if (k in known and not k.endswith(".*")) or k.startswith(spaces)}
+        for key in [k for k in self.rest if k not in own]:
             self._unknown(key, known)
         return WithClause(
-            options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in known}),
+            options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in own}),
             key_format=key_format,
             value_format=value_format,
             key_fields=None if key_fields is None else tuple(f.strip() for f in key_fields.split(";") if f.strip()),
             properties=properties,
             problems=tuple(self.problems),
             unread=frozenset(self.unread),
+            rules=rules,
         )
 
     def _problem(self, code: str, key: str, message: str, fix: str) -> None:

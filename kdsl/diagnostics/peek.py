@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 
+import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +12,9 @@ import pyarrow.compute as pc
 from kdsl.callbacks import TopicPartition
 from kdsl.cluster import Cluster
 from kdsl.diagnostics.clients import RecordReader, record_reader, subscribe
+from kdsl.errors import KafkaReadError
 from kdsl.plan.model import ReadPlan
+from kdsl.retry import Deadline
 from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder, RowsOfRecords
 from kdsl.run.records.header_filter import filter_records
@@ -68,6 +71,42 @@ def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
     return pa.Table.from_batches([add_row_kinds(changes.rows, changes.kinds)])
 
 
+@attrs.frozen(eq=False)
+class NewestRecords:
+    """The newest records of each partition of some topics.
+
+    Attributes:
+        records: The key and the value of each record (bytes or null) with its topic, partition and offset; the oldest
+            of each partition first.
+        partitions: The number of partitions that have records.
+    """
+
+    records: pa.Table
+    partitions: int
+
+
+def newest_records(plan: ReadPlan, cluster: Cluster, n: int, *, timeout: float) -> NewestRecords:
+    """The newest records of each partition of a table's topics, undecoded.
+
+    Args:
+        plan: Whose topics are read. Records that the header filter drops do not count.
+        cluster: Where they are.
+        n: How many records of each partition.
+        timeout: How long it may take, in seconds.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes longer.
+    """
+    subscription = subscribe(plan, cluster)
+    partitions = subscription.partitions(subscription.topics())
+    first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
+    needs = {"key", "value"} | ({"headers"} if plan.headers else set())
+    with record_reader(cluster, plan, needs, name=f"kdsl-{plan.table}") as reader:
+        tails, schema = _tails(reader, plan, first, ends, n, Deadline(timeout)), reader.schema
+    records = pa.Table.from_pylist([record for tail in tails for record in tail], schema=schema)
+    return NewestRecords(records, sum(bool(tail) for tail in tails))
+
+
 def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
     """Read the ends of all partitions, and decode the `n` records with the latest timestamps, oldest first."""
     subscription = subscribe(plan, cluster)
@@ -85,7 +124,12 @@ def _last(plan: ReadPlan, cluster: Cluster, n: int, zone: str) -> RowsOfRecords:
 
 
 def _tails(
-    reader: RecordReader, plan: ReadPlan, first: dict[TopicPartition, int], ends: dict[TopicPartition, int], n: int
+    reader: RecordReader,
+    plan: ReadPlan,
+    first: dict[TopicPartition, int],
+    ends: dict[TopicPartition, int],
+    n: int,
+    deadline: Deadline | None = None,
 ) -> list[list[dict[str, object]]]:
     """Read at least the last n records of each partition, or all there are."""
     tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
@@ -95,6 +139,11 @@ def _tails(
         ranges = [Range(*p, max(first[p], begins[p] - width), begins[p]) for p in wanted]
         records: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in wanted}
         for batch in reader.read(ranges):
+            if deadline is not None and deadline.has_passed:
+                raise KafkaReadError(
+                    f"{plan.table}: the last {n} records of each of {len(ends)} partitions were not read within "
+                    f"{deadline.timeout:g} s; look at fewer records, or allow more time"
+                )
             for record in filter_records(batch, plan.headers).to_pylist():
                 records[record["topic"], record["partition"]].append(record)
         for r in ranges:

@@ -43,6 +43,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     if not computed:
         needed = set(wanted) | ({resolved.watermark.column} if resolved.watermark else set())
         needed |= set(upserts.keys if upserts else ())
+        needed |= {name for rule in resolved.rules for name in rule.columns}
         sourced = [c for c in sourced if c.name in needed]
     names = {c.name for c in sourced}
     by_name = {c.name: c for c in table.columns}
@@ -75,6 +76,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         changelog=changelog,
         upserts=upserts,
         keyed=table.primary_key if table.normalized or lacking else (),
+        rules=resolved.rules,
+        drops_nulls=options.scan_not_null_enforcer == "drop",
         computed=tuple(_plan_computed(c) for c in computed),
         watermark=None
         if resolved.watermark is None
@@ -88,6 +91,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             changelog=changelog,
             last=last,
         ),
+        dead_letters=resolved.dead_letters,
+        inferred=table.inferred,
         properties=table.properties,
     )
 
@@ -158,6 +163,8 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         key=resolved.key,
         value=resolved.value,
         metadata=_metadata(resolved.metadata),
+        rules=resolved.rules,
+        drops_nulls=table.options.sink_not_null_enforcer == "drop",
         columns=_row(columns, changelog=resolved.changelog),
         changelog=resolved.changelog,
         upserts=_upsert_write(table),

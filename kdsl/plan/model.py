@@ -14,16 +14,20 @@ import attrs
 
 from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery, Latency, Transport
-from kdsl.resolve.model import HeaderCondition, Part, Start, Stop, Topics, Transactions
+from kdsl.declare.definition import Inferred
+from kdsl.resolve.model import DeadLetterTopic, HeaderCondition, Part, RowRule, Start, Stop, Topics, Transactions
 from kdsl.types import model as t
 
 __all__ = [
     "Computed",
+    "DeadLetterTopic",
     "HeaderCondition",
+    "Inferred",
     "MetadataColumn",
     "OutputMode",
     "Part",
     "ReadPlan",
+    "RowRule",
     "Start",
     "Stop",
     "Topics",
@@ -151,13 +155,17 @@ class ReadPlan:
         value: How the message value is read; None if no column is decoded from it.
         metadata: The metadata columns.
         columns: The columns of the source, in the table's order: physical and metadata columns.
+        rules: The row rules, which are checked before columns are computed.
+        drops_nulls: Whether rows with NULL in a NOT NULL column are left out.
         computed: The columns computed from those, in order.
         watermark: The watermark, or None.
         output: The columns of the resulting DataFrame.
         changelog: Whether rows are changes; then the first column is the row kind (`kdsl.formats.ROW_KIND`).
+        inferred: The inferred columns, and what they were inferred from; None if all were declared.
         upserts: How records by key become changes; None if each record becomes its own row.
         keyed: The primary key of change data whose before-images and deleted rows are only used for their key, so an
             update may come without its before-image; empty for other tables.
+        dead_letters: Where the records go that cannot be read; None if they are errors.
         properties: Client settings of the table, by Java's names; those of the cluster are added.
     """
 
@@ -183,8 +191,12 @@ class ReadPlan:
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()
+    rules: tuple[RowRule, ...] = ()
+    drops_nulls: bool = False
     computed: tuple[Computed, ...] = ()
     watermark: Watermark | None = None
+    dead_letters: DeadLetterTopic | None = None
+    inferred: Inferred | None = None
     properties: Properties = attrs.field(factory=Properties)
 
 
@@ -199,6 +211,8 @@ class WritePlan:
         key: How the message key is written; None: no key (or ``__raw_key__``).
         value: How the message value is written; None: ``__raw_value__``, or an empty table.
         metadata: The writable metadata columns.
+        rules: The row rules.
+        drops_nulls: Whether rows with NULL in a NOT NULL column are left out.
         defaults: SQL literals for columns that a DataFrame may leave out.
         delivery: The delivery guarantee.
         transactions: How an exactly-once sink writes; None for the other guarantees.
@@ -219,6 +233,8 @@ class WritePlan:
     key: Part | None = None
     value: Part | None = None
     metadata: tuple[MetadataColumn, ...] = ()
+    rules: tuple[RowRule, ...] = ()
+    drops_nulls: bool = False
     defaults: Mapping[str, str] = attrs.field(factory=dict)
     delivery: Delivery = "at-least-once"
     transactions: Transactions | None = None

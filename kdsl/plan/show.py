@@ -7,9 +7,12 @@ from datetime import timedelta
 
 from kdsl.client_settings.kerberos import needs_java
 from kdsl.client_settings.properties import Properties
+from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.durations import duration_text
 from kdsl.plan.model import (
+    DeadLetterTopic,
     HeaderCondition,
+    Inferred,
     MetadataColumn,
     Part,
     ReadPlan,
@@ -56,21 +59,26 @@ def _read(plan: ReadPlan) -> Iterator[str]:
     yield from _optional_step("limits", limits)
     yield from _optional_step("headers", _header_filter(plan.headers))
     yield from _optional_step("client", _properties(plan.properties))
+    yield from _optional_step("letters", _dead_letters(plan.dead_letters))
     names = set(plan.columns.names)
     yield from _part("key", plan.key, "=", names)
     yield from _part("value", plan.value, "=", names)
     yield from _optional_step("metadata", _metadata(plan.metadata, "="))
+    yield from _optional_step("rules", _rules(plan))
     if plan.upserts:
         yield _step("changes", list(_upserts(plan.upserts)))
     yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
     if plan.watermark:
         yield _step("watermark", [_watermark(plan.watermark)])
+    if plan.inferred:
+        yield _step("inferred", list(lines_of_inference(plan.inferred, plan.output)))
     yield _step("output", _columns(plan.output))
 
 
 def _write(plan: WritePlan) -> Iterator[str]:
     yield _step("input", _columns(plan.columns))
     yield from _optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
+    yield from _optional_step("rules", _rules(plan))
     yield from _part("key", plan.key, "<-")
     yield from _part("value", plan.value, "<-")
     yield from _optional_step("metadata", _metadata(plan.metadata, "->"))
@@ -83,6 +91,19 @@ def _write(plan: WritePlan) -> Iterator[str]:
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
     lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
     yield _step("sink", lines)
+
+
+def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
+    """What was inferred of a table, and from what.
+
+    Args:
+        inferred: What was inferred.
+        row: The columns of the table that are read.
+    """
+    names = set(inferred.columns)
+    yield f"from {inferred.source}:"
+    yield ", ".join(f"{f.name} {f.type}" for f in row.fields if f.name in names) or "no columns"
+    yield from inferred.notes
 
 
 def _upserts(upserts: Upserts) -> Iterator[str]:
@@ -103,6 +124,13 @@ def _upsert_write(upserts: UpsertWrite) -> list[str]:
         length = duration_text(timedelta(seconds=upserts.seconds))
         lines.append(f"the last change of each key, of {upserts.rows} keys or {length}")
     return lines
+
+
+def _dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
+    if letters is not None:
+        limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
+        yield f"records that cannot be read, {limit}, to topic {letters.topic}"
+        yield from (f"  {line}" for line in _properties(letters.properties))
 
 
 def _step(name: str, lines: list[str]) -> str:
@@ -179,6 +207,19 @@ def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
     for i, c in enumerate(conditions):
         joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
         yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"
+
+
+def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    if plan.drops_nulls:
+        yield "no NULL in a NOT NULL column, otherwise left out"
+    for rule in plan.rules:
+        action = {
+            "warn": "otherwise counted",
+            "drop": "otherwise left out",
+            "fail": "otherwise an error",
+            "dead_letter": "otherwise a dead letter",
+        }[rule.on_fail]
+        yield f"{rule.name}: {' '.join(rule.condition.split())}, {action}"
 
 
 def _watermark(watermark: Watermark) -> str:

@@ -17,7 +17,7 @@ from cattrs import Converter
 from cattrs.gen import make_dict_structure_fn, make_dict_unstructure_fn, override
 
 from kdsl.formats import Format, format_class
-from kdsl.plan.model import Part, ReadPlan, WritePlan
+from kdsl.plan.model import DeadLetterTopic, Part, ReadPlan, WritePlan
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 
@@ -34,7 +34,7 @@ def _converter() -> Converter:
     converter.register_structure_hook_func(_is_a(Format), lambda value, _: _read_format(value))
     converter.register_unstructure_hook(timedelta, timedelta.total_seconds)
     converter.register_structure_hook(timedelta, lambda value, _: timedelta(seconds=value))
-    for plan in (ReadPlan, WritePlan):
+    for plan in (DeadLetterTopic, ReadPlan, WritePlan):
         out = make_dict_unstructure_fn(plan, converter, _cattrs_omit_if_default=True, properties=override(omit=True))
         converter.register_unstructure_hook(plan, out)
         converter.register_structure_hook(plan, make_dict_structure_fn(plan, converter, properties=override(omit=True)))

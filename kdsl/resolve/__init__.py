@@ -11,11 +11,13 @@ from kdsl.formats import Direction
 from kdsl.resolve import (
     client,
     columns,
+    dead_letters,
     delivery,
     formats,
     header_filter,
     keys,
     metadata,
+    row_rules,
     startup,
     time,
     topics,
@@ -23,9 +25,11 @@ from kdsl.resolve import (
     upserts,
 )
 from kdsl.resolve.model import (
+    DeadLetterTopic,
     HeaderCondition,
     Part,
     ResolvedTable,
+    RowRule,
     Start,
     StartMode,
     Stop,
@@ -37,9 +41,11 @@ from kdsl.resolve.rule import Rule, problem, value_severity
 
 __all__ = [
     "RULES",
+    "DeadLetterTopic",
     "HeaderCondition",
     "Part",
     "ResolvedTable",
+    "RowRule",
     "Start",
     "StartMode",
     "Stop",
@@ -87,6 +93,8 @@ RULES: tuple[Rule, ...] = (
     metadata.metadata_types,
     metadata.headers_once,
     metadata.raw_key_and_value,
+    row_rules.row_rules,
+    dead_letters.dead_letters,
     client.decrypt_fields,
     client.client_properties,
     time.watermark,
@@ -155,5 +163,7 @@ def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = Non
         computed=tuple(c for c in table.columns if c.role == "computed") if direction == "read" else (),
         watermark=table.watermarks[0] if table.watermarks and direction == "read" else None,
         changelog=table.is_changelog,
+        rules=row_rules.rules_of(table, direction),
+        dead_letters=dead_letters.dead_letters_of(table, direction),
         warnings=warnings,
     )

@@ -8,8 +8,10 @@ from typing import Literal
 import attrs
 
 from kdsl.client_settings.kdsl_settings import Reset
+from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import Delivery
 from kdsl.declare.definition import ColumnDef, TableDef, WatermarkDef
+from kdsl.declare.row_rules import OnFail
 from kdsl.errors import Problem
 from kdsl.formats import Direction, Format
 from kdsl.types import model as t
@@ -117,6 +119,41 @@ class HeaderCondition:
 
 
 @attrs.frozen
+class RowRule:
+    """A row rule.
+
+    Attributes:
+        name: Its name.
+        condition: The condition, an expression of Flink SQL; a row for which it is false violates the rule.
+        on_fail: What happens to such rows.
+        columns: The columns that the condition uses.
+    """
+
+    name: str
+    condition: str
+    on_fail: OnFail = "warn"
+    columns: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class DeadLetterTopic:
+    """Where a read writes the records that it cannot read.
+
+    Attributes:
+        topic: The topic.
+        max_count: How many letters a stream may write in all, and each action of a batch read; -1 for any number.
+        keyed: Whether the rows of the table replace each other by key, so that an old record must not come again
+            after a newer one.
+        properties: The settings of the client; with ``bootstrap.servers`` they replace those of the table's cluster.
+    """
+
+    topic: str
+    max_count: int = -1
+    keyed: bool = False
+    properties: Properties = attrs.field(factory=Properties)
+
+
+@attrs.frozen
 class Transactions:
     """How an exactly-once sink writes.
 
@@ -151,6 +188,8 @@ class ResolvedTable:
         computed: The computed columns (none on a write).
         watermark: The watermark, or None.
         changelog: Whether the rows are changes.
+        rules: The row rules.
+        dead_letters: Where the records go that cannot be read; None if they are errors, and for a write.
         warnings: Problems that are not errors.
     """
 
@@ -170,4 +209,6 @@ class ResolvedTable:
     transactions: Transactions | None = None
     commits: bool = True
     changelog: bool = False
+    rules: tuple[RowRule, ...] = ()
+    dead_letters: DeadLetterTopic | None = None
     warnings: tuple[Problem, ...] = attrs.field(default=(), eq=False)

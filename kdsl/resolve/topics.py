@@ -13,7 +13,7 @@ from kdsl.resolve.patterns import PatternError, python_pattern
 from kdsl.resolve.rule import problem
 
 LONGEST_NAME = 249
-_LEGAL = re.compile(r"[A-Za-z0-9._-]+")
+LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def topics_of(table: TableDef) -> Topics:
@@ -39,7 +39,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report topic names that Kafka does not allow, and a pattern that cannot be translated; warn of repeated names."""
     option = table.option_name("topic")
     for name in table.options.topic:
-        if not _LEGAL.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
+        if not LEGAL_NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
             message = f"{option} names the topic {name!r}, which Kafka does not allow"
             fix = f"use 1 to {LONGEST_NAME} of the characters a-z A-Z 0-9 . _ -; a regular expression goes to "
             yield problem(table, "topic-name", message, fix + table.option_name("topic_pattern"), option="topic")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
@@ -17,10 +17,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from kdsl.cluster import Cluster, Registry
-from kdsl.errors import KdslError, listing
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.errors import KdslError, TopicMissingError, fail_on, listing, nearest
 from kdsl.plan.model import ReadPlan
 from kdsl.plan.text import plan_text, read_plan_text
+from kdsl.resolve.formats import open_secret
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.dataframes.watermark import with_watermark
+from kdsl.run.dead_letters.cluster import letter_cluster
+from kdsl.run.dead_letters.counts import LETTERS, watch_letters
+from kdsl.run.dead_letters.headers import NEEDS
+from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR, accumulator as letter_reports
 from kdsl.run.listeners.commits import warn_about_batch_commits
 from kdsl.run.listeners.listener import observe
 from kdsl.run.listeners.reads import read_id
@@ -70,6 +77,7 @@ def read(
             Spark plans the read.
     """
     check_session(spark, plan.table, plan.output)
+    check_dead_letters(spark, plan, cluster)
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
@@ -95,6 +103,7 @@ def read_stream(
         SessionError: The session cannot run kdsl's tasks.
     """
     check_session(spark, plan.table, plan.output)
+    check_dead_letters(spark, plan, cluster)
     observe(METRICS)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
@@ -105,7 +114,11 @@ def read_stream(
     with explain_missing_module():
         source_rows = spark.readStream.format(_source(spark)).options(**stream_options).load()
     watch(spark, plan, cluster)
-    rows = on_rows.observe_reports(source_rows, name) if name is not None and is_connect(spark) else source_rows
+    rows = (
+        on_rows.observe_reports(source_rows, name, plan.rules)
+        if name is not None and is_connect(spark)
+        else source_rows
+    )
     return _add_computed(_changes(rows, plan, cluster), plan, computed or {})
 
 
@@ -149,6 +162,34 @@ def decode(
     return _add_computed(rows, plan, computed or {})
 
 
+def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> None:
+    """Check that the dead letters of a read can be written, before it starts; and count them from now on.
+
+    Raises:
+        KdslError: The topic does not exist, or its cluster cannot be reached; or tasks cannot report letters to the
+            driver (Spark Connect), and the plan limits them.
+    """
+    letters, at = plan.dead_letters, letter_cluster(plan, cluster)
+    if letters is None or at is None:
+        return
+    if is_connect(spark) and letters.max_count != NO_LIMIT:
+        raise KdslError(
+            f"{plan.table}: max_count={letters.max_count} of the dead letters does not work with Spark Connect, where "
+            "tasks cannot report to this process; write max_count=-1 ('scan.dead-letter.max-count'), or use a classic "
+            "session"
+        )
+    admin = LibrdkafkaAdmin(at, plan.table)
+    if letters.topic not in admin.topics([letters.topic], known=True):
+        near = nearest(letters.topic, admin.names())
+        raise TopicMissingError(
+            f"{plan.table}: the topic of the dead letters, {letters.topic!r}, does not exist{near}; create it: "
+            f"kafka-topics.sh --bootstrap-server {at.bootstrap_servers} --create --topic {letters.topic}"
+        )
+    watch_letters()
+    if not is_connect(spark):
+        LETTERS.use(spark)
+
+
 def _map_records(
     raw: DataFrame,
     run: type[_Decode],
@@ -156,6 +197,7 @@ def _map_records(
     plan: ReadPlan,
     registry: Registry | None,
     name: str = "",
+    letters: _Letters | None = None,
     topics: PlannedTopics | None = None,
 ) -> DataFrame:
     """Decode raw records with the columns that a plan needs.
@@ -167,6 +209,7 @@ def _map_records(
         plan: The read plan.
         registry: The schema registry, where a format needs one.
         name: The observation under which its tasks report; empty for none.
+        letters: Where its tasks write dead letters; None if records that cannot be decoded are errors.
         topics: The topics that its tasks check; None for none.
     """
     from kdsl.types.spark import spark_schema
@@ -179,6 +222,7 @@ def _map_records(
         without_literal_secrets(plan, registry),
         name,
         None if accumulator is None else int(accumulator),
+        letters,
         topics,
     )
     return raw.mapInArrow(decoder, spark_schema(row))
@@ -186,7 +230,7 @@ def _map_records(
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
     """Select the columns of Spark's own source that a plan needs."""
-    needs = RecordDecoder(plan).needs
+    needs = RecordDecoder(plan).needs | (NEEDS if plan.dead_letters is not None else set())
     return raw.select(*(spark_name(field) for field in RAW if field in needs or field in _LOCATION))
 
 
@@ -233,8 +277,33 @@ def _over_jvm(
     registry = registry_of(cluster, plan)
     run, row = (_Decode, record_row(plan)) if plan.upserts is None else (_Pack, CHUNK_COLUMNS)
     topics = None if streaming else PlannedTopics.of(cluster, ids)
-    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, topics)
+    letters = _letters(spark, plan, cluster)
+    rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
     return _add_computed(_changes(rows, plan, cluster), plan, computed)
+
+
+@attrs.frozen
+class _Letters:
+    """Where tasks on the JVM transport write dead letters.
+
+    Attributes:
+        cluster: The cluster; its secrets are references.
+        read: The id of the read.
+        accumulator: The id of the accumulator for reports; None for none.
+    """
+
+    cluster: Cluster
+    read: str
+    accumulator: int | None
+
+
+def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
+    at = letter_cluster(plan, cluster)
+    if at is None:
+        return None
+    how = "for the dead letters of the transport 'jvm'"
+    fail_on([open_secret(name, how) for name in at.split_literals()[1]], plan.table)
+    return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
 
 
 def _changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
@@ -275,7 +344,13 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
     from kdsl.run.librdkafka.source import PARALLELISM, ZONE
 
     zone = spark.conf.get(_ZONE) or "UTC"
-    return {**write_options(plan, cluster), PARALLELISM: str(2 * available_cores(spark)), ZONE: zone}
+    reports = plan.dead_letters is not None and not is_connect(spark)
+    return {
+        **write_options(plan, cluster),
+        PARALLELISM: str(2 * available_cores(spark)),
+        ZONE: zone,
+        **({LETTERS_ACCUMULATOR: str(letter_reports(spark))} if reports else {}),
+    }
 
 
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
@@ -344,6 +419,7 @@ class _Decode:
         registry: The schema registry.
         name: The observation under which it reports what it reads; empty to log only dropped records.
         accumulator: The id of the accumulator for reports; None for none.
+        letters: Where it writes dead letters; None if records that cannot be decoded are errors.
         topics: The topics whose ids are checked; None for none.
     """
 
@@ -354,25 +430,41 @@ class _Decode:
         registry: Registry | None,
         name: str = "",
         accumulator: int | None = None,
+        letters: _Letters | None = None,
         topics: PlannedTopics | None = None,
     ) -> None:
         self._plan, self._zone, self._registry = plan, zone, registry
-        self._name, self._accumulator, self._topics = name, accumulator, topics
+        self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
-        output = self._output(decoder)
         check: Callable[[], AbstractContextManager[None]] = nullcontext
         if self._topics is not None:
             check = self._topics.check(read_plan_text(self._plan, ReadPlan).table)
-        for batch in batches:
-            records += batch.num_rows
-            with check():
-                rows = list(output.add(raw_batch(batch)))
-            yield from rows
-        yield from output.finish()
+        with self._dead_letters(decoder):
+            output = self._output(decoder)
+            for batch in batches:
+                records += batch.num_rows
+                with check():
+                    rows = list(output.add(raw_batch(batch)))
+                yield from rows
+            yield from output.finish()
         self._report(records, decoder.dropped - before)
+
+    @contextmanager
+    def _dead_letters(self, decoder: RecordDecoder) -> Iterator[None]:
+        if self._letters is None:
+            yield
+            return
+        from kdsl.run.librdkafka.letter_writer import LetterWriter
+
+        task, letters = TaskContext.get(), self._letters
+        name = f"partition {0 if task is None else task.partitionId()}"
+        plan = read_plan_text(self._plan, ReadPlan)
+        writer = LetterWriter(plan, letters.cluster, letters.read, name, None, letters.accumulator)
+        with writer, decoder.rejecting(writer):
+            yield
 
     def _output(self, decoder: RecordDecoder) -> TaskOutput:
         return _CheckedRows(decoder)

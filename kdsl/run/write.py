@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -29,18 +30,22 @@ from kdsl.run.checkpoint.manifest import Manifest
 from kdsl.run.dataframes.match_columns import match_columns
 from kdsl.run.dataframes.output_mode import choose_output_mode as mode_of
 from kdsl.run.dataframes.parallelism import repartition_for_tasks
+from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.batch import write_batch
 from kdsl.run.exactly_once.stream import NO_ADAPTIVE_PLAN, abort_open_transactions, start_stream
 from kdsl.run.listeners.listener import listen, observe
 from kdsl.run.listeners.start import start_query
+from kdsl.run.metrics import accumulated
 from kdsl.run.metrics.observer import METRICS, note_write
-from kdsl.run.metrics.sink_reports import OPTION, Spool
+from kdsl.run.metrics.sink_reports import OPTION, Spool, log_violations
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import check_partitioner
 from kdsl.run.records.registry import without_literal_secrets
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.run.session import check_runtime
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,8 +126,10 @@ def write(
             elif plan.transactions is not None:
                 write_batch(rows, sent, cluster, write_id=write_id, adopt=adopt)
             else:
-                batch_options = write_options(sent, cluster)
-                repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append").options(**batch_options).save()
+                batch_options = {**write_options(sent, cluster), REFUSALS: str(refusals())}
+                with log_violations(sent) as reporting:
+                    writer = repartition_for_tasks(rows, sent).write.format(FORMAT).mode("append")
+                    writer.options(**batch_options, **reporting).save()
     except PythonException as e:
         error = _TASK_ERROR.search(str(e))
         if error is None:
@@ -195,7 +202,7 @@ def write_stream(
         _log.warning("%s continues with another plan than before:\n%s", plan.table, "\n".join(lines))
     check_topic_ids(df, opened)
     spool = Spool()
-    reporting = {OPTION: str(spool.path)}
+    reporting = {OPTION: str(spool.path), REFUSALS: str(refusals())}
     observe(METRICS)
     listen(df.sparkSession)
     if plan.transactions is not None:
@@ -274,11 +281,12 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
     sent = without_literal_secrets(plan, registry)
     names = dict.fromkeys(["key", "value", "topic", *RecordEncoder(plan).schema.names])
     schema = s.StructType([s.StructField(name, _SPARK[name]) for name in names])
-    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent), schema)
+    accumulator = None if is_connect(df.sparkSession) else accumulated.accumulator(df.sparkSession)
+    return rows.mapInArrow(partial(_encode_batches, plan_text(plan), sent, accumulator), schema)
 
 
 def _encode_batches(
-    text: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
+    text: str, registry: Registry | None, accumulator: int | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """Encode batches of rows as records; runs in a task.
 
@@ -288,7 +296,8 @@ def _encode_batches(
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
     rows = 0
-    for batch in convert_to_upserts(batches, plan):
+    violations: Counter[str] = Counter()
+    for batch in convert_to_upserts(keep_valid_rows(batches, plan, violations), plan):
         records = encoder.encode(batch, rows)
         rows += batch.num_rows
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
@@ -298,6 +307,7 @@ def _encode_batches(
             arrays["timestamp"] = pc.multiply(arrays["timestamp"], 1000).view(_INSTANT)
         names = [name for name in _SPARK if name in arrays]
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+    accumulated.report_dropped(accumulator, plan.table, violations)
 
 
 @contextmanager

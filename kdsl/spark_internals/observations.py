@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from kdsl.spark_internals.errors import GatewayError
+from kdsl.types.sql import quote_name
 
 
 class ObservationError(Exception):
@@ -39,7 +40,7 @@ def _row(column: str, numbers: Mapping[str, int]) -> Any:
     longs = gateway.new_array(jvm.long, len(numbers))
     for i, number in enumerate(numbers.values()):
         longs[i] = number
-    fields = ", ".join(f"{name}: bigint" for name in numbers)
+    fields = ", ".join(f"{quote_name(name)}: bigint" for name in numbers)
     row = jvm.org.apache.spark.sql.catalyst.expressions.GenericRowWithSchema
     types = jvm.org.apache.spark.sql.types.StructType.fromDDL(f"{column} struct<{fields}>")
     outer = gateway.new_array(jvm.java.lang.Object, 1)

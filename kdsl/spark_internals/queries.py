@@ -61,6 +61,33 @@ class RunningQuery:
         return any(progress.batchId() < batch for progress in self._active.get(self._uuid).recentProgress())
 
 
+def set_in_query_session(spark: SparkSession, query_id: str, name: str, value: str) -> None:
+    """Set a value in the session in which a query runs its batches; Spark passes it to tasks as a local property.
+
+    Args:
+        spark: The session, a classic one, that started the query.
+        query_id: The id of the query; nothing is set if it has ended.
+        name: The name, which begins with ``spark.``.
+        value: The value.
+    """
+    query = java_query(spark, query_id)
+    if query is not None:
+        query.sparkSessionForStream().conf().set(name, value)
+
+
+def cancel_stage(spark: SparkSession, stage: int, reason: str) -> None:
+    """Cancel the jobs of a stage, if it has not ended.
+
+    Args:
+        spark: A classic session.
+        stage: Spark's id of the stage.
+        reason: The message of the error that the jobs fail with.
+    """
+    context: Any = spark.sparkContext
+    if context._jsc is not None:  # noqa: SLF001
+        context._jsc.sc().cancelStage(stage, reason)  # noqa: SLF001
+
+
 def query_of(df: DataFrame) -> RunningQuery | None:
     """The running query whose batch a DataFrame of a classic session belongs to; None if there is none."""
     session = java_dataframe(df).sparkSession()

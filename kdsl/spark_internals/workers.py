@@ -9,6 +9,7 @@ from typing import Any, Protocol
 BATCH_ID = "streaming.sql.batchId"
 """The local property of Spark that contains the id of a micro-batch."""
 _QUERY_ID = "sql.streaming.queryId"
+_EXECUTION_ID = "spark.sql.execution.id"
 _CONNECT_WORKER = "pyspark.sql.connect.streaming.worker.foreach_batch_worker"
 
 
@@ -30,6 +31,17 @@ def current_batch_id(context: _Context) -> int | None:
     """The id of the micro-batch that a task or a thread belongs to; None outside of one."""
     batch = context.getLocalProperty(BATCH_ID)
     return None if batch is None else int(batch)
+
+
+def current_execution_id(context: _Context) -> int | None:
+    """The id of Spark's SQL execution that a task belongs to, which an action on a DataFrame begins; None outside."""
+    execution = context.getLocalProperty(_EXECUTION_ID)
+    return None if execution is None else int(execution)
+
+
+def local_property(context: _Context, name: str) -> str | None:
+    """A local property that kdsl has set for tasks; None if it is not set."""
+    return context.getLocalProperty(name)
 
 
 def runs_foreach_batch_for_connect() -> bool:

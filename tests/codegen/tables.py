@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from collections.abc import Sequence
 from itertools import count
@@ -17,6 +18,7 @@ from kdsl import Csv, DebeziumJson, Json, KafkaTable, OggJson, Raw
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import MISSING, ColumnDef, Expression, Role, TableDef, WatermarkDef
 from kdsl.declare.metadata import METADATA
+from kdsl.declare.row_rules import ACTIONS, RowRuleDef
 from kdsl.formats import Format
 from kdsl.types import model as t
 from tests.strategies import NAMES, types
@@ -119,9 +121,30 @@ def tables(
         key_fields=None if marked else tuple(keys),
         primary_key=tuple(primary),
         watermarks=tuple(WatermarkDef(n, draw(st.sampled_from(["5 seconds", "0 s", "PT1M"]))) for n in timed),
+        rules=tuple(draw(_rules(n)) for n in draw(_rule_lists(names))),
         properties=draw(PROPERTIES),
         comment=draw(COMMENTS),
     )
+
+
+def _rule_names(columns: Sequence[str]) -> st.SearchStrategy[str]:
+    """Names of rules: those of columns, too."""
+    usable = [name for name in columns if re.fullmatch(r"[^\W\d][\w-]*", name)]
+    plain = st.sampled_from(["positive", "in-order", "expect", "col", "read", "class"])
+    return plain | st.sampled_from(usable) if usable else plain
+
+
+def _rule_lists(columns: Sequence[str]) -> st.SearchStrategy[list[str]]:
+    """Names of the rules of a table, in the order of a class: first those of columns, in the order of these."""
+    order = {name: place for place, name in enumerate(columns)}
+    names = st.lists(_rule_names(columns), unique=True, max_size=3)
+    return names.map(lambda of: sorted(of, key=lambda name: order.get(name, len(order))))
+
+
+@st.composite
+def _rules(draw: st.DrawFn, name: str) -> RowRuleDef:
+    condition = draw(st.sampled_from(["a > 0", "`a b` IN ('x', \"y\")", "CHAR_LENGTH(a) <\n 3", f"a = '{'x' * 90}'"]))
+    return RowRuleDef(name, condition, draw(st.sampled_from(ACTIONS)))
 
 
 @st.composite

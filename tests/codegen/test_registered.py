@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, ProtobufConfluent
+from kdsl import AvroConfluent, Cluster, DebeziumAvroConfluent, JsonSchemaConfluent, ProtobufConfluent
 from kdsl.cluster import Registry
 from kdsl.codegen import CodegenError, TableDraft, to_python
 from kdsl.codegen.inputs.registry import draft_registered_schema, registry_draft
@@ -118,12 +118,17 @@ message Other {{ string a = 1; }}
         infer_side(messages, Cluster("localhost:1", registry=registry), "avro-confluent", "value")
 
 
-def test_the_json_output_reports_that_messages_are_framed(registry: Registry, client: RegistryClient) -> None:
+def test_json_is_read_with_the_format_of_framed_messages(registry: Registry, client: RegistryClient) -> None:
     topic = next(TOPICS)
     schema = RegisteredSchema('{"type": "object", "properties": {"a": {"type": "integer"}}}', "JSON")
-    client.register(f"{topic}-value", schema)
+    number = client.register(f"{topic}-value", schema)
 
-    assert "begin with five bytes" in registry_draft(f"{topic}-value", registry).notes[-1]
+    draft = registry_draft(f"{topic}-value", registry)
+    messages = [b"\0" + number.to_bytes(4, "big") + b'{"a": 1}']
+    of_topic = infer_side(messages, Cluster("localhost:1", registry=registry), "json-schema-confluent", "value")
+
+    assert draft.table.value_format == JsonSchemaConfluent(url=registry.url)
+    assert (of_topic.format, of_topic.columns) == (draft.table.value_format, draft.table.columns)
 
 
 def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryClient) -> None:

@@ -46,6 +46,8 @@ TEXT, LONG, DOUBLE = (k.as_nullable(False) for k in (t.STRING, t.BigInt(), t.Dou
         ([1, None], t.BigInt()),
         ([None], t.STRING),
         ([1 << 70], t.Decimal(38, 0, nullable=False)),
+        ([1 << 70, 1], t.Decimal(38, 0, nullable=False)),
+        ([1 << 70, 1.5], TEXT),
         ([True, 1], TEXT),
         (["a", {"b": 1}], TEXT),
         ([[1], []], t.Array(LONG, nullable=False)),

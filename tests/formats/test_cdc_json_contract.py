@@ -109,6 +109,7 @@ def variants(kind: type[ChangeJson], **more: Any) -> tuple[ChangeJson, ...]:
         kind(timestamp_format="ISO-8601", map_null_key_mode="DROP", **more),
         kind(map_null_key_mode="LITERAL", map_null_key_literal="none", decimal_as_plain_number=True),
         kind(ignore_null_fields=True),
+        kind(inferred_columns=True, infer_primitive_as_string=True, infer_fixed_types="id BIGINT"),
     )
 
 
@@ -161,7 +162,10 @@ class TestCanalJson(ChangeContract):
     kind = CanalJson
     format = CanalJson()
     ignoring = CanalJson(ignore_parse_errors=True)
-    variants = variants(CanalJson, database_include="a|b", table_include=".*")
+    variants = (
+        *variants(CanalJson, database_include="a|b", table_include=".*"),
+        CanalJson(infer_strategy="MYSQL_TYPE", mysql_timestamp_as_datetime=False, mysql_tinyint1_as_boolean=False),
+    )
 
     def frame(self, operation: str, row: str, old: str | None = None) -> str:
         before = f',"old":[{old}]' if old else ""

@@ -20,7 +20,7 @@ from kdsl.registry import registry_client
 from kdsl.registry.model import RegisteredSchema
 from kdsl.resolve import problems, resolve
 from kdsl.run.records.decode import RecordDecoder
-from kdsl.run.records.drops import Reason, count_undeclared_columns
+from kdsl.run.records.drops import Reason, count_by_column
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
 from kdsl_formats._registry.avro import schema_text
@@ -223,7 +223,7 @@ class TestUndeclared:
     def test_columns_that_the_table_does_not_declare_are_counted_by_name(self, copies: int) -> None:
         decoder = RecordDecoder(plan("id"))  # the others are declared, though this read does not need them
         decoder.decode(raw([change(price=1), change(price=2, colour=None), change()] * copies))
-        assert count_undeclared_columns(decoder.dropped) == {"price": 2 * copies, "colour": copies}
+        assert count_by_column(decoder.dropped, Reason.UNDECLARED) == {"price": 2 * copies, "colour": copies}
         assert decoder.dropped[Reason.UNDECLARED] == 3 * copies
 
 

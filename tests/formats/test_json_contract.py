@@ -21,6 +21,10 @@ class TestJson(FormatContract):
         Json(unavailable="keep", unavailable_value_placeholder="?"),
         Json(schema_include=True, decimal_handling_mode="precise", time_precision_mode="microseconds"),
         Json(decimal_handling_mode="string", time_precision_mode="isostring", binary_handling_mode="hex"),
+        Json(
+            inferred_columns=True, infer_primitive_as_string=True, infer_fixed_types="id BIGINT, `a.b` DECIMAL(10, 2)"
+        ),
+        Json(infer_flatten=True, table_id_fields="app,event"),
     )
     row = t.row(
         id=t.BigInt(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from kdsl.formats import BadRecord, Decoded
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
+from kdsl_formats.json import objects
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.reference_decoder import ReadingRules, ReferenceDecoder
 from tests.formats.conformance import python_rows
@@ -80,13 +82,21 @@ def check(row: t.Row, rules: ReadingRules, messages: list[bytes | None], min_bat
 
 
 @unhurried
-@given(RANDOMS, RULES, st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]), st.integers(0, 30), st.integers(1, 4))
+@given(
+    RANDOMS,
+    RULES,
+    st.sampled_from([0.0, 0.01, 0.1, 0.5, 1.0]),
+    st.integers(0, 30),
+    st.integers(1, 4),
+    st.sampled_from([0, 1000]),
+)
 def test_reading_by_columns_equals_reading_one_by_one(
-    random: Random, rules: ReadingRules, dirt: float, count: int, min_batch: int
+    random: Random, rules: ReadingRules, dirt: float, count: int, min_batch: int, few: int
 ) -> None:
     writer = Writer(random, dirt)
     row = writer.row()
-    check(row, rules, writer.messages(row, count), min_batch)
+    with patch.object(objects, "_FEW", few):
+        check(row, rules, writer.messages(row, count), min_batch)
 
 
 def test_a_long_unused_key_does_not_lead_past_the_last_message() -> None:

@@ -16,7 +16,7 @@ from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.run.records.decode import RecordDecoder
-from kdsl.run.records.drops import Reason, key_of_undeclared
+from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.upsert.changes import UnavailableError
 from kdsl.testing import LocalRegistry
 from kdsl.types import model as t
@@ -114,8 +114,8 @@ class TestUpsertTables:
             decoder.decode(raw([wrap_row(row)] * copies))
         assert decoder.dropped == {
             Reason.UNDECLARED: 4 * copies,
-            key_of_undeclared("colour"): 2 * copies,
-            key_of_undeclared("price"): 2 * copies,
+            key_of_column(Reason.UNDECLARED, "colour"): 2 * copies,
+            key_of_column(Reason.UNDECLARED, "price"): 2 * copies,
         }
 
 

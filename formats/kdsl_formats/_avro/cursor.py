@@ -1,4 +1,4 @@
-"""Positions in many Avro bodies that move together; column decoders read along them.
+"""Indices in many Avro bodies that move together; column decoders read along them.
 
 A body with an unusual encoding needs the fallback; everything that is read of it afterwards is meaningless, and nothing
 is read outside the buffer.

@@ -30,6 +30,7 @@ _FLOATING_BYTES[list(b"0123456789+-.eE")] = True
 BASE64 = np.full(256, 255, dtype=np.uint8)  # the value of each letter; 255 marks other bytes
 BASE64[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = np.arange(64)
 _WIDEST = pa.decimal128(38, 18)
+_DAY_LENGTH = 10  # characters of yyyy-MM-dd
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
@@ -130,6 +131,51 @@ def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[
     seconds = r"(:[0-5][0-9](\.[0-9]{1,9})?)?" if iso else r":[0-5][0-9](\.[0-9]{1,9})?"
     plain = _keep_matching(strings, f"^({_DAY}){'T' if iso else ' '}{_CLOCK}{seconds}{'Z' * zoned}$")
     return _instants(plain, length, kind), _unread(strings, plain)
+
+
+def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
+    """Dates and timestamps of either form as `inferred.parse_moment` reads them, to microseconds.
+
+    Args:
+        strings: ``yyyy-MM-dd``, or a timestamp as in `timestamps`.
+        zoned: Whether some may end with ``Z``; the values then have the zone UTC.
+    """
+    kind = pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
+    start, end = bounds(strings)
+    data = content(strings)
+    present = np.asarray(strings.is_valid())
+    last_index = max(len(data) - 1, 0)
+    if not len(data):
+        return pa.nulls(len(strings), kind), present
+    days = present & (end - start == _DAY_LENGTH)
+    iso = data[np.minimum(start + _DAY_LENGTH, last_index)] == 84
+    instants = data[np.maximum(end - 1, 0)] == 90 if zoned else np.zeros(len(strings), dtype=bool)
+    values, fallback = pa.nulls(len(strings), kind), present.copy()
+    if days.any():
+        some, unread = dates(_keep_only(strings, days))
+        values, fallback[days] = pc.cast(some, pa.timestamp("us")).view(kind), unread[days]
+    for standard, in_form in (("SQL", ~iso), ("ISO-8601", iso)):
+        for with_zone in (False, True) if zoned else (False,):
+            group = present & ~days & in_form & (instants == with_zone)
+            if not group.any():
+                continue
+            if group.all():
+                some, unread = timestamps(strings, standard, zoned=with_zone)
+                return some.view(kind), unread
+            some, unread = timestamps(_keep_only(strings, group), standard, zoned=with_zone)
+            values, fallback[group] = pc.coalesce(values, some.view(kind)), unread[group]
+    return values, fallback
+
+
+def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+    """The bytes whose values are the characters of strings; what is not ASCII, or has escapes, needs the fallback."""
+    data = content(strings)
+    fallback = np.zeros(len(strings), dtype=bool)
+    others = np.flatnonzero((data >= 0x80) | (data == 92))
+    if others.size:
+        fallback[np.searchsorted(bounds(strings)[1], others, side="right")] = True
+        strings = _keep_only(strings, np.asarray(strings.is_valid()) & ~fallback)
+    return strings.cast(pa.binary()), fallback
 
 
 def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:

@@ -31,6 +31,9 @@ class Dialect:
         images: The location of the rows: before and after a change; the row and the old values of its changed members;
             or lists of both.
         metadata: The metadata fields, by key.
+        table_id: The members that name the table, from the outermost in.
+        primary_key: The member with the names of the primary key; None if messages do not contain it.
+        ddl: The member that is true in messages of DDL statements, which have no rows.
     """
 
     name: str
@@ -43,6 +46,9 @@ class Dialect:
     skipped: tuple[str, ...] = ()
     truncate: str | None = None
     boundaries: tuple[str, ...] = ()
+    table_id: tuple[str, ...] = ("database", "table")
+    primary_key: str | None = None
+    ddl: str | None = None
 
     @property
     def types(self) -> Mapping[str, t.DataType]:
@@ -69,6 +75,7 @@ DEBEZIUM = Dialect(
     skipped=(events.MESSAGE,),
     truncate=events.TRUNCATE,
     boundaries=("BEGIN", "END"),
+    table_id=("source.db", "source.schema", "source.table"),
     images="before and after",
     metadata={
         "schema": MetadataField(t.STRING, "schema", t.STRING, beside_payload=True),
@@ -89,6 +96,8 @@ CANAL = Dialect(
     delete="DELETE",
     skipped=("CREATE",),
     images="lists of data and old",
+    primary_key="pkNames",
+    ddl="isDdl",
     metadata={
         "database": MetadataField(t.STRING, "database", t.STRING),
         "table": MetadataField(t.STRING, "table", t.STRING),
@@ -106,6 +115,7 @@ MAXWELL = Dialect(
     update="update",
     delete="delete",
     images="data and old",
+    primary_key="primary_key_columns",
     metadata={
         "database": MetadataField(t.STRING, "database", t.STRING),
         "table": MetadataField(t.STRING, "table", t.STRING),
@@ -121,6 +131,8 @@ OGG = Dialect(
     update="U",
     delete="D",
     images="before and after",
+    table_id=("table",),
+    primary_key="primary_keys",
     metadata={
         "table": MetadataField(t.STRING, "table", t.STRING),
         "primary-keys": MetadataField(t.Array(t.STRING), "primary_keys", t.Array(t.STRING)),

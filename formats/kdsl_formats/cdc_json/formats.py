@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
 from kdsl.errors import Problem
-from kdsl.formats import ALONE, READ_ONLY, Decoder, Direction, Encoder, Use
+from kdsl.formats import ALONE, MAX_COLUMNS, READ_ONLY, Decoder, Direction, Encoder, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
+from kdsl_formats._connect.wires import Modes
 from kdsl_formats._debezium import DebeziumFormat
 from kdsl_formats.cdc_json.decoder import ChangeDecoder
 from kdsl_formats.cdc_json.dialects import CANAL, DEBEZIUM, MAXWELL, OGG, Dialect
 from kdsl_formats.cdc_json.encoder import ChangeEncoder
+from kdsl_formats.cdc_json.metadata import metadata_type
+from kdsl_formats.cdc_json.observer import ChangeObserver
 from kdsl_formats.cdc_json.reference_decoder import ChangeReadingRules, Include
+from kdsl_formats.cdc_json.reference_observer import ChangeReader, DeclaredTypes, jdbc_code
+from kdsl_formats.cdc_json.source_types import MySqlTypes, type_of_jdbc
 from kdsl_formats.json.format import ConnectJson, JsonFormat
+from kdsl_formats.json.inference import InferenceOptions, InferenceRules, parse_fixed_types
+from kdsl_formats.json.lossy import LossCountingDecoder
+from kdsl_formats.json.reference_observer import ReferenceObserver
 
 
-class ChangeJson(JsonFormat):
+class ChangeJson(InferenceOptions, JsonFormat):
     """Changes of rows as JSON, with columns matched by name."""
 
     insert_only = False
@@ -28,7 +37,10 @@ class ChangeJson(JsonFormat):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return ChangeDecoder(self.change_rules(row, use))
+        decoder = ChangeDecoder(self.change_rules(row, use))
+        if self.inferred_columns:
+            return LossCountingDecoder(decoder, row, lambda of: ChangeDecoder(self.change_rules(of, use)))
+        return decoder
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -43,6 +55,30 @@ class ChangeJson(JsonFormat):
             standard=self.timestamp_format,
             metadata=use.metadata,
             keyed=use.keyed,
+            inferred=self.inferred_columns,
+        )
+
+    def reading_observed(self) -> Self:
+        """The format with columns that are inferred."""
+        return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
+
+    def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
+        """An observer of changes."""
+        rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
+        reader = ChangeReader(rules, self.type_declarations())
+        reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
+        return ChangeObserver(reference, reader)
+
+    def type_declarations(self) -> DeclaredTypes | None:
+        """How messages say the types of columns; None where these are inferred from values."""
+        return None
+
+    def inference_rules(self, *, max_columns: int) -> InferenceRules:
+        """What the options mean for the observer."""
+        return InferenceRules(
+            as_strings=self.infer_primitive_as_string,
+            fixed=parse_fixed_types(self.infer_fixed_types),
+            max_columns=max_columns,
         )
 
 
@@ -73,7 +109,18 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+        if not (self.schema_include and self.inferred_columns):
+            return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
+
+        def make(of: t.Row, modes: Modes) -> Decoder:
+            return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
+
+        metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
+        return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata)
+
+    def inference_rules(self, *, max_columns: int) -> InferenceRules:
+        """What the options mean for the observer; with a connector's setting of times, strings are not times."""
+        return attrs.evolve(super().inference_rules(max_columns=max_columns), times=self.modes.times is None)
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
         """The options in the form that the decoder uses."""
@@ -104,12 +151,48 @@ class CanalJson(ChangeJson):
         "Read: a regular expression; messages are read only if the whole name of their table matches it.",
         default=None,
     )
+    infer_strategy: Literal["AUTO", "SQL_TYPE", "MYSQL_TYPE"] = option(
+        "infer-schema.strategy",
+        "Read: what columns are inferred from: the values, where strings are all STRING (AUTO), or the types that each "
+        "message says in the member sqlType (SQL_TYPE) or mysqlType (MYSQL_TYPE).",
+        default="AUTO",
+        ignore_case=True,
+        side="read",
+    )
+    mysql_timestamp_as_datetime: bool = option(
+        "mysql.treat-mysql-timestamp-as-datetime-enabled",
+        "Read: whether the strategy MYSQL_TYPE infers TIMESTAMP for MySQL's TIMESTAMP; otherwise TIMESTAMP_LTZ.",
+        default=True,
+        side="read",
+    )
+    mysql_tinyint1_as_boolean: bool = option(
+        "mysql.treat-tinyint1-as-boolean.enabled",
+        "Read: whether the strategy MYSQL_TYPE infers BOOLEAN for MySQL's TINYINT(1); otherwise TINYINT.",
+        default=True,
+        side="read",
+    )
+
+    def type_declarations(self) -> DeclaredTypes | None:
+        """How messages say the types of columns."""
+        strategy = self.infer_strategy.upper()
+        if strategy == "SQL_TYPE":
+            return DeclaredTypes("sqlType", _type_of_code)
+        if strategy == "MYSQL_TYPE":
+            types = MySqlTypes(zoned=not self.mysql_timestamp_as_datetime, tiny_boolean=self.mysql_tinyint1_as_boolean)
+            return DeclaredTypes("mysqlType", lambda name: types.type_of(name) if type(name) is str else None)
+        return None
+
+    def inference_rules(self, *, max_columns: int) -> InferenceRules:
+        """What the options mean for the observer; Canal writes all values as strings."""
+        return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report maps whose keys are not strings (rule F-4), and invalid regular expressions (F-13)."""
+        """Report what rules F-4 and F-13 forbid, and warn of options that the chosen strategy ignores."""
         yield from super().check(row, direction)
         if direction == "write":
             return
+        if str(self.infer_strategy).upper() != "MYSQL_TYPE":
+            yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
                 re.compile(pattern or "")
@@ -121,7 +204,22 @@ class CanalJson(ChangeJson):
         """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
-        return attrs.evolve(super().change_rules(row, use), include=include)
+        return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
+
+    def _options_without_effect(self) -> Iterable[Problem]:
+        """A warning of each option of the strategy MYSQL_TYPE that is set without it."""
+        for name in ("mysql_timestamp_as_datetime", "mysql_tinyint1_as_boolean"):
+            if getattr(self, name) is False:
+                key = next(a.metadata["key"] for a in self.declarations() if a.name == name)
+                message = f"the format 'canal-json' has {key}, which only infer-schema.strategy 'MYSQL_TYPE' uses"
+                fix = "set the strategy, or leave the option out"
+                yield Problem("canal-json-strategy", message, fix, severity="warning")
+
+
+def _type_of_code(value: Any) -> t.DataType | None:
+    """The type of one of JDBC's numbers."""
+    code = jdbc_code(value)
+    return None if code is None else type_of_jdbc(code)
 
 
 class MaxwellJson(ChangeJson):

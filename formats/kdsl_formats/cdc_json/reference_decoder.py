@@ -55,6 +55,8 @@ class ChangeReadingRules:
         skip_truncate: Whether a message that empties the table produces no row, instead of an error.
         apply_truncate: Whether such a message produces the kind `TRUNCATE` without a row.
         placeholder: The placeholder of values that the writer does not have; None if there is none.
+        inferred: Whether columns were inferred (`ReadingRules.inferred`); then messages of DDL statements are skipped.
+        as_texts: See `ReadingRules.as_texts`.
     """
 
     dialect: Dialect
@@ -69,6 +71,8 @@ class ChangeReadingRules:
     skip_truncate: bool = False
     apply_truncate: bool = False
     placeholder: str | None = None
+    inferred: bool = False
+    as_texts: bool = False
 
     @property
     def deletes_need_row(self) -> bool:
@@ -90,7 +94,12 @@ class ChangeReadingRules:
     def value_rules(self) -> ReadingRules:
         """How values are read: always as by Flink's tree reader."""
         return ReadingRules(
-            ignore_parse_errors=self.ignore_parse_errors, standard=self.standard, streaming=False, modes=self.modes
+            ignore_parse_errors=self.ignore_parse_errors,
+            standard=self.standard,
+            streaming=False,
+            modes=self.modes,
+            inferred=self.inferred,
+            as_texts=self.as_texts,
         )
 
     @property
@@ -160,7 +169,7 @@ class ReferenceChangeDecoder:
         if not message:
             return changes_read
         try:
-            for kind, row, metadata in self._read_document(message):
+            for kind, row, metadata in self.read_document(parse(message)):
                 changes_read.kinds.append(kind)
                 changes_read.rows.append(row)
                 changes_read.metadata = metadata
@@ -169,18 +178,15 @@ class ReferenceChangeDecoder:
                 raise
         return changes_read
 
-    def _read_document(self, message: bytes) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
+    def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
-        Members that the table does not declare are counted.
-
         Raises:
-            FieldError: The message is not a change of the dialect.
+            ValueError: The message cannot be read, with the reason.
         """
-        document = parse(message)
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
-        spelled = self._single_element(document)
+        spelled = self.single_element(document)
         members = self._decoder.read_object(spelled)
         change = members
         if self.rules.payload:
@@ -196,6 +202,8 @@ class ReferenceChangeDecoder:
             if isinstance(spelled.get(PAYLOAD), dict):
                 reason += "; a message with its schema needs the option 'schema-include'"
             raise FieldError(reason)
+        if self._is_ddl(operation, spelled):
+            return
         metadata: tuple[Any, ...] | None = None
         for image in (spelled.get(member) for member in self.dialect.members):
             if isinstance(image, dict):
@@ -205,7 +213,14 @@ class ReferenceChangeDecoder:
                 metadata = self._read_metadata(members, change)
             yield kind, row, metadata
 
-    def _single_element(self, document: Any) -> Any:
+    def _is_ddl(self, operation: str, change: Row) -> bool:
+        """Whether a message is about a DDL statement, and therefore has no rows."""
+        dialect = self.dialect
+        if not self.rules.inferred or dialect.ddl is None:
+            return False
+        return change.get(dialect.ddl) is True and operation not in (*dialect.inserts, dialect.update, dialect.delete)
+
+    def single_element(self, document: Any) -> Any:
         """Return the document, or the only element of an array, which Flink accepts where it reads whole messages.
 
         Raises:

@@ -24,7 +24,8 @@ from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.validity import LONGEST_NUMBER, NUMBER, are_numbers
 
 _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b"null", b"true", b"false"))
-_FOUR_BYTES, _FIVE_BYTES = np.uint64(2**32 - 1), np.uint64(2**40 - 1)
+_ZERO, _ONE = (np.uint64(byte) for byte in b"01")
+_ONE_BYTE, _FOUR_BYTES, _FIVE_BYTES = (np.uint64(2**bits - 1) for bits in (8, 32, 40))
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
 
 _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
@@ -166,7 +167,7 @@ class ColumnReader:
         """Read strings as values of a type that is a string in JSON."""
         match self.kind:
             case t.Binary() | t.VarBinary():
-                return reading.base64(strings)
+                return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
             case t.Date():
                 return reading.dates(strings)
             case t.Time(precision=precision):
@@ -174,13 +175,20 @@ class ColumnReader:
                 unit = time_unit(precision)
                 return pc.multiply(pc.divide(values.view(pa.int64()), unit), unit).view(self.type), fallback
             case _:
-                return reading.timestamps(strings, self.rules.standard, zoned=isinstance(self.kind, t.TimestampLtz))
+                zoned = isinstance(self.kind, t.TimestampLtz)
+                if self.rules.inferred:
+                    return reading.moments(strings, zoned=zoned)
+                return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         """Read booleans; other values need the fallback."""
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
+        if self.rules.as_texts:
+            one = (size == 1) & (words & _ONE_BYTE == _ONE)
+            known |= present & (one | ((size == 1) & (words & _ONE_BYTE == _ZERO)))
+            true |= one
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
@@ -235,7 +243,7 @@ class ColumnReader:
         size, first = spans.end - spans.start, buffer.data[spans.start]
         words = buffer.words[spans.start]
         good: Mask = ((size == 4) & (words & _FOUR_BYTES == _TRUE)) | ((size == 5) & (words & _FIVE_BYTES == _FALSE))
-        if self.rules.streaming:
+        if self.rules.streaming or self.rules.inferred:
             good |= (size <= LONGEST_NUMBER) & np.asarray(pc.match_substring_regex(strings, NUMBER))
             indexes = np.flatnonzero((first == BRACE) | (first == BRACKET))
             valid = find_outline(buffer, spans.pick(indexes), b"{[")[0]

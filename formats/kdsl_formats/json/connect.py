@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from kdsl_formats._connect.schemas import SchemaTable, table_of_schema
+from kdsl_formats._connect.schemas import DECIMAL, PRECISION, SchemaTable, table_of_schema
 from kdsl_formats._connect.values import FIRST_DAY, MICROS, MILLIS, NANOS, infinite_of
 
-__all__ = ["FIRST_DAY", "MICROS", "MILLIS", "NANOS", "SchemaTable", "infinite_of", "table_of_schema"]
+__all__ = [
+    "DECIMAL",
+    "FIRST_DAY",
+    "MICROS",
+    "MILLIS",
+    "NANOS",
+    "PRECISION",
+    "SchemaTable",
+    "infinite_of",
+    "table_of_schema",
+]

@@ -16,6 +16,7 @@ from kdsl_formats._columns.fallback import FallbackRows, RowOrder, take_rows
 from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
 from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.documents import find_enclosed, trim_documents
+from kdsl_formats.json.flattening import FlatFinder
 from kdsl_formats.json.frames import FrameFinder
 from kdsl_formats.json.members import BARE, TEXT, split_arrays
 from kdsl_formats.json.objects import ObjectFinder, ValueSpans
@@ -59,10 +60,13 @@ class JsonDecoder:
         self.reader = ColumnReader(row, rules, min_batch=min_batch)
         self._scratch = Scratch()
         self._payload = rules.payload
+        self._together = rules.flat is None or not rules.fail_on_missing_field
+        flat = rules.flat
+        self._finder = self.reader.finder if flat is None else FlatFinder(row.names, flat, min_batch=min_batch)
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
         if count_undeclared:
-            self.reference.undeclared, self.reader.finder.undeclared = Counter(), Counter()
+            self.reference.undeclared, self._finder.undeclared = Counter(), Counter()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; null and empty messages produce no row."""
@@ -76,10 +80,10 @@ class JsonDecoder:
         if self.reference.undeclared:
             counted.update(self.reference.undeclared)
             self.reference.undeclared.clear()
-        if self.reader.finder.undeclared:
-            for name, count in self.reader.finder.undeclared.items():
+        if self._finder.undeclared:
+            for name, count in self._finder.undeclared.items():
                 counted[name.decode()] += count
-            self.reader.finder.undeclared.clear()
+            self._finder.undeclared.clear()
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
@@ -89,7 +93,7 @@ class JsonDecoder:
         if messages.null_count:
             present_messages &= np.asarray(messages.is_valid())
 
-        if len(messages) >= self.min_batch:
+        if len(messages) >= self.min_batch and self._together:
             buffer, objects = self._find(messages, present_messages)
             if len(objects.owner) >= self.min_batch:
                 decoded, infinite = self._decode_by_columns(messages, buffer, present_messages, objects)
@@ -145,7 +149,7 @@ class JsonDecoder:
         Returns:
             The rows, and the number of infinite values that became NULL in the rows read by columns.
         """
-        members = self.reader.finder.find(buffer, objects.spans)
+        members = self._finder.find(buffer, objects.spans)
         owner = objects.owner[members.which]
         remaining = present_messages.copy()
         remaining[objects.messages] = False

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 import sys
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 MAX_DEPTH = 1000
 MAX_NUMBER = 1000
 _BLANKS = " \t\n\r"
 _DEEP = 400  # with fewer brackets, no recursion limit is near
+_HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
 _MARKS = ((codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_BE, "utf-16-be"), (codecs.BOM_UTF16_LE, "utf-16-le"))
 _WIDE_MARKS = ((codecs.BOM_UTF32_BE, "utf-32-be"), (codecs.BOM_UTF32_LE, "utf-32-le"))
 
@@ -64,6 +67,49 @@ def parse(message: bytes) -> Any:
         Empty: The message is empty or blank.
         ValueError: The message is not JSON, with the reason.
     """
+    return _parse(message)[0]
+
+
+def parse_only(message: bytes) -> Any:
+    """Read the document of a message that is nothing else, and that UTF-8 can hold.
+
+    Raises:
+        Empty: The message is empty or blank.
+        ValueError: It is not JSON, something follows the document, or a string has half of a surrogate pair.
+    """
+    value, text, end = _parse(message)
+    if text[end:].strip(_BLANKS):
+        raise ValueError(f"something follows the document, at character {end + 1}")
+    if _HALF.search(text):
+        check_surrogates(value)
+    return value
+
+
+def check_surrogates(value: Any) -> None:
+    """Raise an error where a string inside a document has half of a surrogate pair."""
+    for text in _strings_in(value):
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"the string {text[:40]!a} has half of a surrogate pair") from None
+
+
+def _strings_in(value: Any) -> Iterator[str]:
+    """All strings of a document, also the keys."""
+    left = [value]
+    while left:
+        match left.pop():
+            case str() as text:
+                yield text
+            case list() as elements:
+                left += elements
+            case dict() as members:
+                yield from members
+                left += members.values()
+
+
+def _parse(message: bytes) -> tuple[Any, str, int]:
+    """The first document of a message, the whole text, and where in it the document ends."""
     text, broken = _decode_text(message)
     start = 0
     while text[start : start + 1] and text[start] in _BLANKS:
@@ -80,7 +126,7 @@ def parse(message: bytes) -> Any:
         raise ValueError(f"not JSON: {e.msg[0].lower()}{e.msg[1:]} {position}") from None
     if broken and any("\udc80" <= c <= "\udcff" for c in text[start:end]):
         raise ValueError(f"not JSON: {broken}")
-    return value
+    return value, text, end
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:

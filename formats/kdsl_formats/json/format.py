@@ -6,21 +6,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 import attrs
 
 from kdsl.errors import Problem, Where
-from kdsl.formats import ALONE, Decoder, Direction, Encoder, Format, Use
+from kdsl.formats import ALONE, MAX_COLUMNS, Decoder, Direction, Encoder, Format, Observer, Use
 from kdsl.options import option
 from kdsl.types import model as t
+from kdsl_formats._connect.by_schema import SchemaReadingDecoder
 from kdsl_formats._connect.schema_check import SchemaCheckingDecoder
 from kdsl_formats._connect.wires import NO_MODES, Modes
 from kdsl_formats._debezium import PlaceholderFormat
 from kdsl_formats.json.decoder import JsonDecoder
 from kdsl_formats.json.encoder import JsonEncoder, SchemaJsonEncoder
+from kdsl_formats.json.inference import InferenceRules, RowInferenceOptions, parse_fixed_types, split_id_fields
+from kdsl_formats.json.lossy import LossCountingDecoder
+from kdsl_formats.json.observer import JsonObserver
 from kdsl_formats.json.reference_decoder import ReadingRules
 from kdsl_formats.json.reference_encoder import WritingRules
+from kdsl_formats.json.reference_observer import ReferenceObserver, RowReader
 
 _MILLIS = 3  # digits of a second
 _DOUBLE = 15  # decimal digits that a double can represent
@@ -85,8 +90,8 @@ class JsonFormat(Format):
         )
 
 
-class ConnectJson(JsonFormat):
-    """Rows as JSON, optionally as Kafka Connect and Debezium's connectors write them.
+class ValueModesJson(JsonFormat):
+    """Rows as JSON, with decimals, times and bytes as Kafka Connect and Debezium's connectors may write them.
 
     Attributes:
         likely_times: The values of ``time.precision.mode`` that an error may recommend. The unit of numbers is not
@@ -95,12 +100,6 @@ class ConnectJson(JsonFormat):
 
     likely_times: ClassVar[tuple[str, ...]] = ("isostring",)
 
-    schema_include: bool = option(
-        "schema-include",
-        "Whether messages contain their schema, next to the row in the member payload, as Kafka Connect writes them "
-        "with value.converter.schemas.enable.",
-        default=False,
-    )
     decimal_handling_mode: Literal["precise", "string", "double"] | None = option(
         "decimal.handling.mode",
         "The form of DECIMAL values, as in the settings of a Debezium connector: base64 of their unscaled numbers "
@@ -129,8 +128,7 @@ class ConnectJson(JsonFormat):
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with or without the schema, with the other timestamp format, and with Debezium's values."""
-        yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
+        """Formats with the other timestamp format, and with Debezium's values."""
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
@@ -151,6 +149,26 @@ class ConnectJson(JsonFormat):
             _lower(self.binary_handling_mode),
         )
 
+    def writing_rules(self) -> WritingRules:
+        """The options in the form that the encoder uses."""
+        return attrs.evolve(super().writing_rules(), modes=self.modes)
+
+
+class ConnectJson(ValueModesJson):
+    """Rows as JSON, optionally with their schema, as Kafka Connect and Debezium's connectors write them."""
+
+    schema_include: bool = option(
+        "schema-include",
+        "Whether messages contain their schema, next to the row in the member payload, as Kafka Connect writes them "
+        "with value.converter.schemas.enable.",
+        default=False,
+    )
+
+    def alternatives(self) -> Iterable[Format]:
+        """Formats with or without the schema, and those of the base class."""
+        yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
+        yield from super().alternatives()
+
     def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
         """A decoder that checks the schemas inside messages, if messages have schemas and the options need it.
 
@@ -162,10 +180,6 @@ class ConnectJson(JsonFormat):
         if not self.schema_include or self.modes == NO_MODES:
             return decoder
         return SchemaCheckingDecoder(decoder, row, self.modes, members, ignore=self.ignore_parse_errors)
-
-    def writing_rules(self) -> WritingRules:
-        """The options in the form that the encoder uses."""
-        return attrs.evolve(super().writing_rules(), modes=self.modes)
 
 
 def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
@@ -217,7 +231,7 @@ def _key_problem(field: t.Field, kind: t.Map | t.Multiset) -> Problem:
     )
 
 
-class Json(PlaceholderFormat, ConnectJson):
+class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
     """One JSON object per message, with columns matched by name (Flink's format ``json``)."""
 
     identifier = "json"
@@ -261,8 +275,18 @@ class Json(PlaceholderFormat, ConnectJson):
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
         """A decoder for rows of this type."""
-        decoder = JsonDecoder(row, self.reading_rules(), count_undeclared=use.count_undeclared)
-        return self.check_schemas_of(self.replace_placeholders_of(decoder, row, use), row)
+        rules = self.reading_rules()
+
+        def make(of: t.Row, modes: Modes) -> Decoder:
+            decoder = JsonDecoder(of, attrs.evolve(rules, modes=modes), count_undeclared=use.count_undeclared)
+            return self.replace_placeholders_of(decoder, of, use)
+
+        if self.schema_include and self.inferred_columns:
+            return SchemaReadingDecoder(row, make)
+        decoder = make(row, self.modes)
+        if self.inferred_columns:
+            return LossCountingDecoder(decoder, row, lambda of: make(of, self.modes))
+        return self.check_schemas_of(decoder, row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
         """An encoder for rows of this type."""
@@ -278,4 +302,29 @@ class Json(PlaceholderFormat, ConnectJson):
             streaming=self.json_parser,
             modes=self.modes,
             payload=self.schema_include,
+            inferred=self.inferred_columns,
+            flat=frozenset(parse_fixed_types(self.infer_fixed_types)) if self.infer_flatten else None,
+        )
+
+    def reading_observed(self) -> Self:
+        """The format with columns that are inferred."""
+        return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
+
+    def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
+        """An observer of rows."""
+        inference = self.inference_rules(max_columns=max_columns)
+        if use.side == "value" and self.table_id_fields:
+            inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))
+        rules = attrs.evolve(self.reading_observed().reading_rules(), ignore_parse_errors=False)
+        read = RowReader(inference, rules, null_is_tombstone=self.null_is_tombstone)
+        return JsonObserver(ReferenceObserver(read, inference, rules))
+
+    def inference_rules(self, *, max_columns: int) -> InferenceRules:
+        """What the options mean for the observer."""
+        return InferenceRules(
+            as_strings=self.infer_primitive_as_string,
+            flatten=self.infer_flatten,
+            fixed=parse_fixed_types(self.infer_fixed_types),
+            times=self.modes.times is None,
+            max_columns=max_columns,
         )

@@ -21,6 +21,7 @@ _REMEMBERED = 16  # shapes
 _ATTEMPTS = 8  # new shapes per batch
 _RARE = 64  # if fewer than one object in 64 is left, the reference decoder reads the rest
 _SMALL = 16  # times as many, at most, are copied from the buffer before splitting
+_FEW = 32  # columns, each of which is looked for by itself; more are found together
 _WORTHWHILE = 16  # a new shape must fit one object in 16, or no more are learned from this batch
 
 
@@ -42,6 +43,13 @@ class ValueSpans:
     def pick(self, which: Indices | Mask) -> ValueSpans:
         """Some of the values."""
         return ValueSpans(self.spans.pick(which), self.form[which], None if self.first is None else self.first[which])
+
+    def spread(self, indexes: Indices, count: int) -> ValueSpans:
+        """A column of the given length with the values at the given indices, and absent values elsewhere."""
+        start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+        form = np.zeros(count, dtype=np.int8)
+        start[indexes], end[indexes], form[indexes] = self.spans.start, self.spans.end, self.form
+        return ValueSpans(Spans(start, end), form)
 
 
 @attrs.frozen(eq=False)
@@ -88,6 +96,7 @@ class ObjectFinder:
 
     def __init__(self, names: Sequence[str], *, all_needed: bool, min_batch: int, levels: int = 2) -> None:
         self.names = tuple(name.encode() for name in names)
+        self._columns = {name: i for i, name in enumerate(self.names)}
         self.all_needed = all_needed
         self.min_batch = min_batch
         self.levels = levels
@@ -143,7 +152,7 @@ class ObjectFinder:
         shape = learn_shape(message)
         if shape is None or any(known.shape == shape for known in self._layouts):
             return None
-        columns = {i: self.names.index(m.key) for i, m in enumerate(shape.members) if m.key in self.names}
+        columns = {i: self._columns[m.key] for i, m in enumerate(shape.members) if m.key in self._columns}
         has_repeats = len(set(columns.values())) < len(columns)
         if has_repeats or (self.all_needed and len(columns) < len(self.names)):
             return None
@@ -201,16 +210,12 @@ class ObjectFinder:
         assert parts.keys is not None
         valid = parts.valid
         valid[parts.owner[buffer.find_escaped(parts.keys)]] = False
-        size = parts.keys.end - parts.keys.start
-        known = np.zeros(len(size), dtype=bool)
-        member_indexes = []
-        for name in self.names:
-            indexes = np.flatnonzero(size == len(name))
-            indexes = indexes[buffer.starts_with(parts.keys.start[indexes], name)]
+        known = np.zeros(len(parts.owner), dtype=bool)
+        member_indexes = self._group_by_column(buffer, parts.keys, valid[parts.owner])
+        for indexes in member_indexes:
             known[indexes] = True
             times = np.bincount(parts.owner[indexes], minlength=count)
             valid &= times == 1 if self.all_needed else times <= 1
-            member_indexes.append(indexes)
         undeclared = np.flatnonzero(~known)
         for form in (TEXT, BARE):
             some = undeclared[parts.form[undeclared] == form]
@@ -230,6 +235,23 @@ class ObjectFinder:
             values.form[owner] = parts.form[indexes]
             columns.append(ValueSpans(values.spans.pick(valid), values.form[valid]))
         search.add(np.flatnonzero(valid), columns)
+
+    def _group_by_column(self, buffer: MessageBuffer, keys: Spans, needed: Mask) -> list[Indices]:
+        """For each column the members with its name, ascending; members that are not needed may be left out."""
+        size = keys.end - keys.start
+        if len(self.names) <= _FEW:
+            same_size = (np.flatnonzero(size == len(name)) for name in self.names)
+            return [
+                indexes[buffer.starts_with(keys.start[indexes], name)]
+                for name, indexes in zip(self.names, same_size, strict=True)
+            ]
+        some = np.flatnonzero(needed & (size >= 0) & (size <= max(map(len, self.names))))
+        coded = slices(buffer.data, keys.start[some], keys.end[some], None, pa.binary()).dictionary_encode()
+        columns = np.array([self._columns.get(key, -1) for key in coded.dictionary.to_pylist()], dtype=np.int64)
+        column = columns[np.asarray(coded.indices)]
+        order = np.argsort(column, kind="stable")
+        ends = np.searchsorted(column[order], np.arange(-1, len(self.names)), side="right")
+        return np.split(some[order], ends)[1:-1]
 
 
 class _Search:

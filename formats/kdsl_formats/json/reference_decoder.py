@@ -18,6 +18,7 @@ from kdsl.types.strings import numbers, temporal
 from kdsl_formats._connect.values import InfiniteCounter, InfiniteError
 from kdsl_formats._connect.wires import NO_MODES, Modes, Wire, wire_of
 from kdsl_formats._text.base64_text import parse_base64
+from kdsl_formats._text.inferred import parse_moment
 from kdsl_formats._text.shorten import shorten
 from kdsl_formats.json.document import (
     MAX_NUMBER,
@@ -30,6 +31,7 @@ from kdsl_formats.json.document import (
     replace_surrogates,
 )
 from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.flattening import flatten_members
 
 Convert = Callable[[Any], Any]
 
@@ -53,6 +55,10 @@ class ReadingRules:
         streaming: Whether to follow Flink's streaming parser, or its tree reader.
         modes: The form of values on the wire, if it is not the format's own.
         payload: Whether the row of a message is in `PAYLOAD`, beside its schema.
+        inferred: Whether columns were inferred: times have any form, and numbers keep their spelling in strings.
+        flat: The names of objects that stay whole if the members of all others are columns (`flatten_members`); None if
+            no members are.
+        as_texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes them.
     """
 
     fail_on_missing_field: bool = False
@@ -61,6 +67,9 @@ class ReadingRules:
     streaming: bool = True
     modes: Modes = NO_MODES
     payload: bool = False
+    inferred: bool = False
+    flat: frozenset[str] | None = None
+    as_texts: bool = False
 
 
 def missing_payload() -> FieldError:
@@ -80,12 +89,16 @@ class ReferenceDecoder:
 
     def __init__(self, row: t.Row, rules: ReadingRules) -> None:
         self.undeclared: Counter[str] | None = None
-        self._names = frozenset(row.names)
         self.row = row
         self.rules = rules
         self.infinite = InfiniteCounter()
         self._exact = any(isinstance(kind, t.Decimal) for kind in t.walk_types(row))
-        self._convert = self._converter(row)
+        convert = self.converter(row)
+        flat = rules.flat
+        names = frozenset(row.names)
+        outer = {name.partition(".")[0] for name in names if flat is not None and "." in name} - (flat or frozenset())
+        self._names = names | outer
+        self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat, names))
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """The rows of a message.
@@ -96,7 +109,7 @@ class ReferenceDecoder:
         if not message:
             return []
         try:
-            return self._read_rows(parse(message))
+            return self.read_document(parse(message))
         except Empty:
             if self.rules.streaming and not self.rules.ignore_parse_errors:
                 raise
@@ -117,11 +130,11 @@ class ReferenceDecoder:
         row: dict[str, Any] = self._convert(document)
         return row
 
-    def _read_rows(self, document: Any) -> list[dict[str, Any]]:
+    def read_document(self, document: Any) -> list[dict[str, Any]]:
         """Return the rows of a document, which may be an array of objects.
 
         Raises:
-            FieldError: It is neither an object nor an array of objects.
+            FieldError: It holds something else, or a value cannot be read.
         """
         if self.rules.payload:
             return self._payload_row(document)
@@ -172,7 +185,7 @@ class ReferenceDecoder:
 
     def _member_converter(self, kind: t.DataType) -> Convert:
         """A converter that returns NULL for a bad value if the options ignore errors."""
-        convert = self._converter(kind)
+        convert = self.converter(kind)
         if not self.rules.ignore_parse_errors:
             return lambda value: None if value is None else convert(value)
 
@@ -184,14 +197,14 @@ class ReferenceDecoder:
 
         return lenient
 
-    def _converter(self, kind: t.DataType) -> Convert:
+    def converter(self, kind: t.DataType) -> Convert:
         """The function that converts JSON values to a type; it raises `FieldError` for an invalid one."""
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
             return self._wire_converter(wire)
         match kind:
             case t.Boolean():
-                return _read_boolean
+                return _read_flag if self.rules.as_texts else _read_boolean
             case t.TinyInt():
                 return self._scalar_converter(kind, lambda v: numbers.parse_integer(numbers.trim(v), 8))
             case t.SmallInt():
@@ -217,6 +230,8 @@ class ReferenceDecoder:
                 return self._scalar_converter(kind, lambda v: temporal.parse_time(_require_string(v)) // unit * unit)
             case t.Timestamp() | t.TimestampLtz():
                 zoned, standard = isinstance(kind, t.TimestampLtz), self.rules.standard
+                if self.rules.inferred:
+                    return self._scalar_converter(kind, lambda v: parse_moment(_require_string(v), zoned=zoned))
                 return self._scalar_converter(
                     kind, lambda v: temporal.parse_timestamp(_require_string(v), standard, zoned=zoned)
                 )
@@ -319,7 +334,7 @@ class ReferenceDecoder:
                 return f"{{{','.join(members)}}}"
 
     def _number_to_string(self, value: str) -> str:
-        if self.rules.streaming:
+        if self.rules.streaming or self.rules.inferred:
             return str.__str__(value)
         if isinstance(value, Integer):
             return "0" if value == "-0" else str.__str__(value)
@@ -328,7 +343,7 @@ class ReferenceDecoder:
         return numbers.format_double(float(value))
 
     def _bytes_converter(self, kind: t.DataType) -> Convert:
-        name = kind.spelling
+        name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
             if type(value) is not str:
@@ -336,7 +351,7 @@ class ReferenceDecoder:
                     raise _mismatch_error(value, name)
                 return None
             try:
-                return parse_base64(value)
+                return parse_bytes(value)
             except ValueError as e:
                 raise _mismatch_error(value, name, str(e)) from None
 
@@ -379,7 +394,7 @@ class ReferenceDecoder:
 
     def _count_converter(self) -> Convert:
         """A converter of the counts of a multiset; if errors are ignored, invalid ones are dropped."""
-        convert, ignore = self._converter(t.Int()), self.rules.ignore_parse_errors
+        convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
             try:
@@ -430,6 +445,19 @@ def _read_boolean(value: Any) -> bool:
     if isinstance(value, bool):
         return value
     return type(value) is str and numbers.trim(value).isascii() and numbers.trim(value).lower() == "true"
+
+
+def _read_flag(value: Any) -> bool:
+    """A boolean that may be spelled as a number."""
+    return _read_boolean(value) or value == "1"
+
+
+def _latin_bytes(text: str) -> bytes:
+    """The bytes whose values are the characters of a string."""
+    try:
+        return text.encode("latin-1")
+    except UnicodeEncodeError:
+        raise ValueError("it has characters that stand for no byte") from None
 
 
 def _parse_whole(value: str, bits: int) -> int:

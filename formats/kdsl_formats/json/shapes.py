@@ -21,8 +21,8 @@ _KEY = re.compile(rb'"([^"\\]*)"[ \t\n\r]*:[ \t\n\r]*')
 _TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 _SCALAR = re.compile(rb'[^",:{}\[\] \t\n\r]+')
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}]', re.DOTALL)
-LONGEST_MESSAGE, LONGEST_LITERAL = 1 << 16, 512  # bytes; longer ones are not learned
-LARGEST = 1000  # members; wider objects are not learned
+LONGEST_MESSAGE, LONGEST_LITERAL = 1 << 18, 512  # bytes; longer ones are not learned
+LARGEST = 5000  # members; wider objects are not learned
 
 
 @attrs.frozen

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 
 from kdsl.types import model as t
+from kdsl.types.widening import join
 
 _LONG = 1 << 63
 
@@ -21,7 +22,12 @@ class Unknown(t.DataType):
 
 
 def infer_type(values: Iterable[Any]) -> t.DataType:
-    """Infer the type of some JSON values, widened until it holds all of them."""
+    """Infer the type of some JSON values, widened until it holds all of them.
+
+    Integers are BIGINT (beyond 64 bits DECIMAL(38, 0)), other numbers DOUBLE, objects ROW with the fields in the order
+    of their first occurrence; a field that some objects do not have is nullable. Other types are joined by
+    `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string.
+    """
     return replace_unknown(_common_type(values))
 
 
@@ -55,9 +61,6 @@ def widen(a: t.DataType, b: t.DataType) -> t.DataType:
     return _widen_non_null(a, b).as_nullable(a.nullable or b.nullable)
 
 
-_NUMBERS = (t.BigInt, t.Decimal, t.Double)
-
-
 def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
     """Return the type that holds the values of two types, which are not NULL."""
     match a, b:
@@ -69,12 +72,8 @@ def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
             return t.Array(widen(c, d))
         case t.Row(fields=c), t.Row(fields=d):
             return _widen_rows(c, d)
-        case _ if isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS):
-            return max(a, b, key=lambda kind: _NUMBERS.index(type(kind)))
-        case _ if type(a) is type(b):
-            return a
         case _:
-            return t.STRING
+            return join(a, b)
 
 
 def _widen_rows(a: tuple[t.Field, ...], b: tuple[t.Field, ...]) -> t.Row:

@@ -21,8 +21,10 @@ from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import MISSING, ColumnDef, TableDef
 from kdsl.declare.dsl.values import BadValueError, to_arrow
 from kdsl.errors import listing
+from kdsl.formats import Format
 from kdsl.types import model as t
 from kdsl_formats.json import Json
+from kdsl_formats.json.connect import DECIMAL, PRECISION
 
 _SCALARS: Mapping[str, t.DataType] = {
     "string": t.STRING,
@@ -42,7 +44,12 @@ _CHOICES = ("oneOf", "anyOf", "allOf")
 
 @catch_recursion()
 def json_schema_draft(
-    schema: Mapping[str, Any], *, topic: str = "", name: str = "", others: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any],
+    *,
+    topic: str = "",
+    name: str = "",
+    others: Mapping[str, Any] | None = None,
+    chosen: Format | None = None,
 ) -> TableDraft:
     """Draft a table of the objects of a JSON Schema.
 
@@ -51,6 +58,7 @@ def json_schema_draft(
         topic: The topic; by default the schema's title.
         name: The table's name; by default the schema's title.
         others: The schemas that it references, by the names that it uses for them.
+        chosen: The format of the messages; by default plain JSON.
 
     Raises:
         CodegenError: The schema does not describe objects, or an object contains itself.
@@ -68,7 +76,7 @@ def json_schema_draft(
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
     ]
-    chosen = Json(timestamp_format="ISO-8601") if _has_time(row) else Json()
+    chosen = chosen or (Json(timestamp_format="ISO-8601") if _has_time(row) else Json())
     table = TableDef(
         name or title,
         tuple(columns),
@@ -77,6 +85,15 @@ def json_schema_draft(
         comment=_string_of(schema, "description"),
     )
     return TableDraft(table, reader.hints, tuple(reader.notes))
+
+
+def _decimal(parameters: Any) -> t.DataType | None:
+    """The type of Kafka Connect's decimals that are written as numbers; None if it has no digits."""
+    try:
+        scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
+        return t.Decimal(precision, scale) if 0 <= scale <= precision <= t.MAX_DECIMAL else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _string_of(schema: Any, name: str) -> str | None:
@@ -155,6 +172,8 @@ class _Reader:
             return t.Array(self.type(schema.get("items"), (*path, ITEMS), around), nullable=False)
         connect = schema.get("connect.type")
         scalar = _CONNECT.get(connect) if isinstance(connect, str) else None
+        if kind == "number" and schema.get("title") == DECIMAL:
+            scalar = _decimal(schema.get("connect.parameters")) or scalar
         if kind == "string":
             scalar = scalar or _FORMATS.get(str(schema.get("format")))
         scalar = scalar or _SCALARS.get(kind)

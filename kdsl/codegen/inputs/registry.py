@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import attrs
-
 from kdsl.cluster import Registry
 from kdsl.codegen.inputs.avro import avro_draft, is_envelope
 from kdsl.codegen.inputs.json_schema import json_schema_draft
@@ -19,10 +17,7 @@ from kdsl.registry.model import RegisteredSchema
 from kdsl_formats.avro.schemas import AvroTypeError, whole_schema
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.debezium_avro_confluent import DebeziumAvroConfluent
-
-_FRAMED = (
-    "messages of the registry begin with five bytes, a zero and the schema's id, which the format 'json' does not read"
-)
+from kdsl_formats.json_schema_confluent import JsonSchemaConfluent
 
 
 def registry_draft(
@@ -117,8 +112,8 @@ def draft_registered_schema(
             return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)
         case "JSON":
             others = {called: _parse_json(one) for called, one in client.references(schema).items()}
-            draft = json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others)
-            return attrs.evolve(draft, notes=(*draft.notes, _FRAMED))
+            chosen = JsonSchemaConfluent(url=url)
+            return json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others, chosen=chosen)
         case other:
             raise CodegenError(f"the subject's schema has the type {other!r}; kdsl reads AVRO, PROTOBUF and JSON")
 

@@ -36,7 +36,7 @@ from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
 from kdsl_formats.raw import Raw
 
-_REGISTERED = ("avro-confluent", "protobuf-confluent", "debezium-avro-confluent")
+_REGISTERED = ("avro-confluent", "protobuf-confluent", "json-schema-confluent", "debezium-avro-confluent")
 _CHANGES = ("debezium-json", "canal-json", "maxwell-json", "ogg-json")
 _JSON_NULL = b"null"
 _HEAD = 5  # a zero byte, and the four bytes of the schema's id

@@ -14,14 +14,16 @@ import attrs
 from kdsl.callbacks import FunctionError, import_name
 from kdsl.client_settings.properties import check_property_type
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
+from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import start_or_end_options
 from kdsl.durations import parse_duration
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.formats import Format, UnknownFormatError, format_class
 
-# One argument sets three options.
+# One argument sets three options; `dead_letters` the last three.
 STARTUP = ("startup", "startup_timestamp", "startup_offsets")
 BOUNDED = ("bounded", "bounded_timestamp", "bounded_offsets")
+DEAD_LETTERS = ("dead_letter_topic", "dead_letter_max_count", "dead_letter_properties")
 OTHER = ("name", "comment", "key", "value", "key_fields", "primary_key", "group_id", "properties")
 OWN = ("name", "comment")
 """Arguments that a table class does not inherit."""
@@ -33,6 +35,7 @@ _FIXES = {
     "startup_offsets": "set startup= to the offsets, such as {0: 42, 1: 300}",
     "bounded_timestamp": "set bounded= to an aware datetime",
     "bounded_offsets": "set bounded= to the offsets, such as {0: 42, 1: 300}",
+    **dict.fromkeys(DEAD_LETTERS, "use dead_letters=DeadLetters('orders.dead', max_count=1000)"),
     "semantic": "use delivery=",
     "format": "use value=",
     "bootstrap_servers": "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
@@ -93,8 +96,8 @@ class Arguments:
 def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
     """The names of the arguments that the class statement of a connector's table accepts."""
     keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
-    options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:]))
-    return (*options, *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
+    options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS))
+    return (*options, "dead_letters", *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
@@ -141,7 +144,7 @@ class _StatementError(Exception):
 
 def _options_of(name: str) -> tuple[str, ...]:
     """Return the options that an argument sets."""
-    return {"startup": STARTUP, "bounded": BOUNDED}.get(name, (name,))
+    return {"startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS}.get(name, (name,))
 
 
 def _unknown(name: str, valid: Collection[str]) -> _StatementError:
@@ -253,6 +256,11 @@ def _option(name: str, value: Any) -> dict[str, Any]:
             return {"topic": _topics(value)}
         case "partitioner" if callable(value):
             return {"partitioner": _partitioner(value)}
+        case "dead_letters":
+            if not isinstance(value, DeadLetters):
+                message = f"dead_letters= is {value!r}, which is not DeadLetters"
+                raise _StatementError("argument-value", message, "write dead_letters=DeadLetters('orders.dead')")
+            return value.options()
         case "startup" | "bounded":
             read = start_or_end_options(value, name)
             if isinstance(read, Problem):

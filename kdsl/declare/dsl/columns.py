@@ -7,12 +7,14 @@ recorded here; `kdsl.declare.dsl.declaration` makes the `TableDef`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, Literal, NamedTuple, Never, TypeAlias, TypeVar, overload
 
 import attrs
 
 from kdsl.declare.definition import MISSING
+from kdsl.declare.dsl.expectations import Expectation, as_expectations
 from kdsl.declare.dsl.ref import Ref, use_session_columns
 from kdsl.declare.dsl.relation import relation_of
 from kdsl.types.python import SqlType
@@ -83,6 +85,7 @@ class ColumnDescriptor(Generic[T]):
         name: The column's name, if it is not the attribute's.
         mark: The metadata that it shows.
         key: Its mark as a key column.
+        expect: Its row rules.
         uses: The number of attributes that share this object.
     """
 
@@ -96,10 +99,12 @@ class ColumnDescriptor(Generic[T]):
         name: str | None = None,
         mark: MetadataMark | None = None,
         key: KeyField | None = None,
+        expect: Expectation | Sequence[Expectation] | None = None,
     ) -> None:
         self.attribute, self.uses = "", 0
         self.default, self.type, self.watermark = default, type, watermark
         self.comment, self.name, self.mark, self.key = comment, name, mark, key
+        self.expect = as_expectations(expect)
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         self.attribute = name
@@ -179,10 +184,16 @@ def col(
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
+    expect: Expectation | Sequence[Expectation] | None = None,
 ) -> Col[T]: ...
 @overload
 def col(
-    *, type: SqlType | None = None, watermark: str | None = None, comment: str | None = None, name: str | None = None
+    *,
+    type: SqlType | None = None,
+    watermark: str | None = None,
+    comment: str | None = None,
+    name: str | None = None,
+    expect: Expectation | Sequence[Expectation] | None = None,
 ) -> Any: ...
 def col(
     *,
@@ -191,6 +202,7 @@ def col(
     watermark: str | None = None,
     comment: str | None = None,
     name: str | None = None,
+    expect: Expectation | Sequence[Expectation] | None = None,
 ) -> Any:
     """Declare more about a column than its annotation does.
 
@@ -205,8 +217,10 @@ def col(
         watermark: Makes this the column of event time: how late a row may be, as ``5 seconds``.
         comment: What the column means; a string under the column in the class body means the same.
         name: The column's name, if it cannot be the attribute's, such as ``timestamp-type`` or ``schema``.
+        expect: A rule that the rows should meet, or several: ``expect("amount > 0", on_fail="drop")``
+            (`kdsl.declare.dsl.expectations.expect`). A rule without a name has the column's.
     """
-    return Col(default=default, type=type, watermark=watermark, comment=comment, name=name)
+    return Col(default=default, type=type, watermark=watermark, comment=comment, name=name, expect=expect)
 
 
 Raw: TypeAlias = Literal["__raw_key__", "__raw_value__"]

@@ -16,6 +16,7 @@ import attrs
 from kdsl.declare.dsl.arguments import Argument
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, KeyField, MetadataMark
 from kdsl.declare.dsl.computed import Computed
+from kdsl.declare.dsl.expectations import Expectation
 from kdsl.declare.dsl.source import ClassSource, class_source
 from kdsl.errors import Problem, Where
 
@@ -58,6 +59,7 @@ class ClassDeclaration:
         line: The line where the class begins, as Python reports it.
         columns: The columns by attribute, in order.
         annotations: Their annotations, not evaluated.
+        rules: The row rules in the body of the class, by attribute.
         name_problems: Attributes whose names cannot be used, each with its problem.
     """
 
@@ -68,6 +70,7 @@ class ClassDeclaration:
     line: int
     columns: dict[str, ColumnDescriptor[Any]] = attrs.field(factory=dict)
     annotations: dict[str, Any] = attrs.field(factory=dict)
+    rules: dict[str, Expectation] = attrs.field(factory=dict)
     name_problems: list[tuple[str, Problem]] = attrs.field(factory=list)
     _source: ClassSource | None = None
 
@@ -114,10 +117,12 @@ def record_declaration(
         return declaration
     annotations: dict[str, Any] = vars(cls).get("__annotations__", {})
     for name, annotation in annotations.items():
-        if not _is_class_variable(annotation):
+        if not _is_class_variable(annotation) and not isinstance(vars(cls).get(name), Expectation):
             _record_column(cls, declaration, name, vars(cls).get(name, _ABSENT), reserved)
             declaration.annotations[name] = annotation
     for name, value in list(vars(cls).items()):
+        if isinstance(value, Expectation):
+            _record_rule(cls, declaration, name, value, reserved)
         if name in annotations or not isinstance(value, ColumnDescriptor | MetadataMark):
             continue
         if isinstance(value, Computed):
@@ -126,6 +131,18 @@ def record_declaration(
             message, fix = f"{name} has no annotation, so its type is unknown", f"write {name}: Col[...] = ..."
             declaration.name_problems.append((name, Problem("column-annotation", message, fix)))
     return declaration
+
+
+def _record_rule(
+    cls: type, declaration: ClassDeclaration, name: str, value: Expectation, reserved: Collection[str]
+) -> None:
+    if name in reserved:
+        message = f"every table class has its own {name!r}, so an attribute for a row rule cannot have this name"
+        fix = f"write {name}_ = expect(..., name={name!r})"
+        declaration.name_problems.append((name, Problem("row-rule", message, fix)))
+        delattr(cls, name)
+        return
+    declaration.rules[name] = value
 
 
 def _is_class_variable(annotation: Any) -> bool:

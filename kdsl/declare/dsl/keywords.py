@@ -11,9 +11,11 @@ from kdsl.declare.connector import (
     Delivery,
     ExactlyOnce,
     Latency,
+    NotNullEnforcer,
     Transport,
     ValueFields,
 )
+from kdsl.declare.dead_letters import DeadLetters
 from kdsl.declare.start_and_end import Bounded, Startup
 from kdsl.formats import Format
 
@@ -35,6 +37,8 @@ class CommonKeywords(TypedDict, total=False):
         primary_key: The columns of the primary key in order, if ``PrimaryKey`` does not mark them.
         bounded: Where a read ends: a mode, an aware datetime, or for each partition the first offset that is not read.
         group_id: The consumer group; by default ``KafkaSource-<table>``.
+        dead_letters: The topic for records that cannot be read, which are then left out; without it such a record is an
+            error.
         properties: Settings of the Kafka client, by the names that Kafka's Java client uses.
     """
 
@@ -52,6 +56,8 @@ class CommonKeywords(TypedDict, total=False):
     group_id: str
     check_group: bool
     header_filter: str
+    scan_not_null_enforcer: NotNullEnforcer
+    dead_letters: DeadLetters
     scan_parallelism: int
     discovery: timedelta | str
     max_records_per_trigger: int
@@ -61,6 +67,7 @@ class CommonKeywords(TypedDict, total=False):
     changelog: ChangelogMode
     changelog_buckets: int
     sink_parallelism: int
+    sink_not_null_enforcer: NotNullEnforcer
     delivery: Delivery
     transactional_id_prefix: str
     exactly_once: ExactlyOnce

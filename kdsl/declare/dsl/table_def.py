@@ -14,9 +14,11 @@ from kdsl.declare.dsl.column_reader import COLUMN_ANNOTATION, ClassColumn, Class
 from kdsl.declare.dsl.columns import Col, ColumnDescriptor, Virtual
 from kdsl.declare.dsl.computed import Computed
 from kdsl.declare.dsl.declaration import ClassDeclaration
+from kdsl.declare.dsl.expectations import Expectation
 from kdsl.declare.dsl.expression_recorder import BodyColumn, record_expression
 from kdsl.declare.dsl.relation import DECLARATION
 from kdsl.declare.dsl.sql_expression import BodyError
+from kdsl.declare.row_rules import RowRuleDef, rule_problems
 from kdsl.errors import Problem, Where, listing
 from kdsl.types.python import unwrap
 
@@ -67,6 +69,7 @@ def define_table(cls: type) -> TableDef:
     arguments = read_arguments(merged, cls.__kdsl_options__)  # type: ignore[attr-defined]  # of `KafkaTable`
     columns = [_in_table(c.column, cls.__name__) for c in class_columns.values()]
     expressions, expression_problems = _record_expressions(cls, class_columns)
+    rules = tuple(_read_rules(cls, class_columns))
     marked = {
         "key_fields": tuple(c.column.name for c in class_columns.values() if c.column.key),
         "primary_key": tuple(c.column.name for c in class_columns.values() if c.primary),
@@ -75,6 +78,8 @@ def define_table(cls: type) -> TableDef:
         *arguments.problems,
         *column_problems,
         *expression_problems,
+        *_find_wrong_rules(class_columns),
+        *rule_problems(rules),
         *_columns_outside_tables(cls),
         *_conflicting_keys(arguments, marked, merged),
     ]
@@ -92,6 +97,7 @@ def define_table(cls: type) -> TableDef:
             for c in class_columns.values()
             if c.descriptor.watermark is not None
         ),
+        rules=rules,
         properties=arguments.properties,
         comment=arguments.comment or (inspect.cleandoc(docstring) if docstring else None),
         where=Where(cls.__name__, None, own.file, own.source().line),
@@ -135,6 +141,31 @@ def _in_table(column: ColumnDef, table: str) -> ColumnDef:
     if column.where.table == table:
         return column
     return attrs.evolve(column, where=attrs.evolve(column.where, table=table))
+
+
+def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRuleDef]:
+    """The row rules of a table class: those of its columns, then those in its body, with inherited ones."""
+    for column in columns.values():
+        where = attrs.evolve(column.column.where, table=cls.__name__)
+        for rule in column.descriptor.expect:
+            if isinstance(rule, Expectation):
+                yield RowRuleDef(rule.name or column.column.name, rule.condition, rule.on_fail, where)
+    for base in _table_bases(cls):
+        declaration: ClassDeclaration = vars(base)[DECLARATION]
+        for name, rule in declaration.rules.items():
+            if _attribute_value(cls, name) is rule:
+                where = attrs.evolve(declaration.where(name), table=cls.__name__, column=None)
+                yield RowRuleDef(rule.name or name, rule.condition, rule.on_fail, where)
+
+
+def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
+    """Problems of arguments ``expect=`` that are not row rules."""
+    for column in columns.values():
+        for value in column.descriptor.expect:
+            if not isinstance(value, Expectation):
+                condition = value if isinstance(value, str) else "amount > 0"
+                message = f"expect= is {value!r}, which is not a row rule"
+                yield Problem("row-rule", message, f"write expect=expect({condition!r})", column.column.where)
 
 
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:

@@ -15,22 +15,30 @@ from kdsl.flink_sql.ddl.create_table import CLAUSES, read_create_table, read_opt
 from kdsl.flink_sql.ddl.statement_reader import StatementError, StatementReader
 from kdsl.flink_sql.ddl.statements import (
     AnyStatement,
+    CreateCatalog,
     CreateView,
+    Describe,
     Drop,
+    DropCatalog,
     Explain,
     Fragment,
     Insert,
+    LikePattern,
+    Name,
     Option,
     Query,
     ResetOption,
     SetOption,
+    Show,
     StatementSet,
+    Use,
 )
 from kdsl.flink_sql.syntax.script_text import ScriptText
 from kdsl.sql_tokens import Token, tokenize
 
 STATEMENTS = (
     *("CREATE TABLE", "CREATE TEMPORARY TABLE", "CREATE VIEW", "CREATE TEMPORARY VIEW", "DROP TABLE", "DROP VIEW"),
+    *("CREATE CATALOG", "DROP CATALOG", "USE CATALOG", "USE", "SHOW", "DESCRIBE"),
     *("INSERT INTO", "INSERT OVERWRITE", "EXECUTE STATEMENT SET", "BEGIN STATEMENT SET", "SELECT", "EXPLAIN"),
     *("SET", "RESET"),
 )
@@ -38,10 +46,6 @@ _QUERY = ("SELECT", "WITH", "VALUES", "TABLE")
 _BEFORE_NAME = ("OR", "REPLACE", "TEMPORARY", "SYSTEM", "MATERIALIZED", "TABLE", "VIEW", "IF", "NOT", "EXISTS")
 _FOREIGN = {
     "ALTER": "change the CREATE statement of the table",
-    "USE": "write the name of the catalog or the database before the table's name",
-    "SHOW": "remove it; `kdsl check` lists the tables of a file",
-    "DESCRIBE": "remove it; `kdsl schema` shows the columns of a table",
-    "DESC": "remove it; `kdsl schema` shows the columns of a table",
     "LOAD": "remove it; formats and functions are Python packages here",
     "UNLOAD": "remove it; formats and functions are Python packages here",
     "ADD": "remove it; no jar is needed",
@@ -57,7 +61,6 @@ _FOREIGN = {
     "REPLACE": "write CREATE TABLE, and INSERT INTO … SELECT to fill it",
 }
 _CREATED = {
-    "CATALOG": "tables of a file need no catalog: remove it",
     "DATABASE": "tables of a file need no database: remove it",
     "FUNCTION": "write a function in Python and use it in PySpark",
     "MODEL": "remove it",
@@ -177,6 +180,13 @@ class _ScriptReader(StatementReader):
             return ResetOption(where=self.locate(first), key=None if self.at_end else self.read_setting_key())
         if self.accept("EXPLAIN"):
             return self.read_explain(first)
+        if self.accept("USE"):
+            return self.read_use(first)
+        if self.accept("SHOW"):
+            return self.read_show(first)
+        if self.accept("DESCRIBE") or self.accept("DESC"):
+            self.accept("EXTENDED")
+            return Describe(where=self.locate(first), table=self.read_path())
         return self.read_runnable(first)
 
     def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
@@ -226,10 +236,64 @@ class _ScriptReader(StatementReader):
             return read_create_table(self, first, temporary=temporary)
         if self.accept("VIEW"):
             return self.read_view(first, temporary=temporary)
+        if not temporary and self.accept("CATALOG"):
+            return self.read_create_catalog(first)
         word = self.token.upper
         if word in _CREATED:
             self.fail(f"kdsl has no CREATE {word} statement", _CREATED[word], self.token, code="sql-statement")
-        return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY"])])
+        return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG"])])
+
+    def read_create_catalog(self, first: Token) -> CreateCatalog:
+        if_not_exists = self.accept("IF")
+        if if_not_exists:
+            self.expect("NOT", "EXISTS")
+        name = self.read_single_name("the name of a catalog")
+        comment = self.read_string("a comment in quotes").value if self.accept("COMMENT") else None
+        self.expect("WITH", also=[] if comment else ["COMMENT"])
+        options = read_options(self)
+        return CreateCatalog(
+            where=self.locate(first), name=name, options=options, if_not_exists=if_not_exists, comment=comment
+        )
+
+    def read_single_name(self, what: str) -> Name:
+        """Read a name of one part."""
+        token = self.read_name(what)
+        return Name((token.value,), self.source.where(token.start, len(token.text)))
+
+    def read_use(self, first: Token) -> Use:
+        if self.at("MODULES"):
+            self.fail("kdsl has no USE MODULES statement", "remove it", self.token, code="sql-statement")
+        if self.accept("CATALOG"):
+            return Use(where=self.locate(first), kind="CATALOG", name=self.read_single_name("the name of a catalog"))
+        return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
+
+    def read_database(self) -> Name:
+        """Read ``database`` or ``catalog.database``."""
+        name = self.read_path("the name of a database")
+        if len(name.parts) > 2:
+            message = f"the name {name} has {len(name.parts)} parts"
+            self.problems.append(Problem("sql", message, "write database or catalog.database", name.where))
+        return name
+
+    def read_show(self, first: Token) -> Show:
+        kinds = ("CATALOGS", "DATABASES", "TABLES")
+        kind = self.token.upper
+        if kind not in kinds:
+            self.fail_unexpected(kinds)
+        self.take()
+        within = None
+        if kind != "CATALOGS" and (self.accept("IN") or self.accept("FROM")):
+            within = self.read_single_name("the name of a catalog") if kind == "DATABASES" else self.read_database()
+        like = None
+        if not self.at_end:
+            negated = self.accept("NOT")
+            ignore_case = self.accept("ILIKE")
+            if not ignore_case:
+                places = [] if within or negated or kind == "CATALOGS" else ["IN", "FROM"]
+                self.expect("LIKE", also=["ILIKE", *places, *([] if negated else ["NOT"])])
+            like = LikePattern(self.read_string("a pattern in quotes").value, negated, ignore_case)
+        chosen = cast('Literal["CATALOGS", "DATABASES", "TABLES"]', kind)
+        return Show(where=self.locate(first), kind=chosen, within=within, like=like)
 
     def read_view(self, first: Token, *, temporary: bool) -> CreateView:
         if_not_exists = self.accept("IF")
@@ -249,11 +313,17 @@ class _ScriptReader(StatementReader):
             comment=comment,
         )
 
-    def read_drop(self, first: Token) -> Drop:
+    def read_drop(self, first: Token) -> Drop | DropCatalog:
+        if self.accept("CATALOG"):
+            if_exists = self.accept("IF")
+            if if_exists:
+                self.expect("EXISTS")
+            name = self.read_single_name("the name of a catalog")
+            return DropCatalog(where=self.locate(first), name=name, if_exists=if_exists)
         temporary = self.accept("TEMPORARY")
         kind = self.token.upper
         if kind not in ("TABLE", "VIEW"):
-            self.fail_unexpected(["TABLE", "VIEW"])
+            self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["CATALOG"])])
         self.take()
         if_exists = self.accept("IF")
         if if_exists:

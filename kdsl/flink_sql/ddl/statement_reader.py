@@ -160,13 +160,13 @@ class StatementReader(Cursor):
             self.fail_unexpected([what, *also], hint=hint)
         return self.take()
 
-    def read_path(self) -> Name:
-        """Read the name of a table: names with dots between them; more than three are recorded as a problem.
+    def read_path(self, what: str = "the name of a table") -> Name:
+        """Read the name of a table, or of something else: up to three names with dots between them.
 
         Raises:
             StatementError: No name comes next.
         """
-        first = last = self.read_name("the name of a table")
+        first = last = self.read_name(what)
         parts = [first.value]
         while self.accept("."):
             last = self.read_name("a name after '.'")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 from typing import Literal
 
@@ -227,6 +228,72 @@ class Drop(Statement):
 
 
 @attrs.frozen(kw_only=True)
+class CreateCatalog(Statement):
+    """``CREATE CATALOG [IF NOT EXISTS] name [COMMENT '…'] WITH (…)``."""
+
+    name: Name
+    options: tuple[Option, ...] = ()
+    if_not_exists: bool = False
+    comment: str | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DropCatalog(Statement):
+    """``DROP CATALOG [IF EXISTS] name``."""
+
+    name: Name
+    if_exists: bool = False
+
+
+@attrs.frozen(kw_only=True)
+class Use(Statement):
+    """``USE CATALOG name``, or ``USE [catalog.]database``."""
+
+    kind: Literal["CATALOG", "DATABASE"]
+    name: Name
+
+
+@attrs.frozen
+class LikePattern:
+    """``[NOT] LIKE | ILIKE 'pattern'`` of a ``SHOW`` statement.
+
+    Attributes:
+        pattern: The pattern: ``%`` is any text, ``_`` any character, and a backslash escapes both.
+        negated: Whether names that match are left out.
+        ignore_case: Whether letter case does not matter (``ILIKE``).
+    """
+
+    pattern: str
+    negated: bool = False
+    ignore_case: bool = False
+
+    def matches(self, name: str) -> bool:
+        """Whether a name is shown."""
+        parts = re.split(r"(\\.|%|_)", self.pattern)
+        regex = "".join(
+            {"%": ".*", "_": "."}.get(p) or re.escape(p[1:] if p[:1] == "\\" and p[1:] else p) for p in parts
+        )
+        flags = re.DOTALL | (re.IGNORECASE if self.ignore_case else 0)
+        return (re.fullmatch(regex, name, flags) is not None) != self.negated
+
+
+@attrs.frozen(kw_only=True)
+class Show(Statement):
+    """``SHOW CATALOGS``, ``SHOW DATABASES [IN catalog]``, ``SHOW TABLES [IN [catalog.]database]``, ``[LIKE '…']``."""
+
+    kind: Literal["CATALOGS", "DATABASES", "TABLES"]
+    within: Name | None = None
+    like: LikePattern | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Describe(Statement):
+    """``DESCRIBE [EXTENDED] table``."""
+
+    table: Name
+
+
+@attrs.frozen(kw_only=True)
 class SetOption(Statement):
     """``SET 'key' = 'value'``; ``SET`` alone has neither."""
 
@@ -284,4 +351,19 @@ class Explain(Statement):
     details: tuple[str, ...] = ()
 
 
-AnyStatement = CreateTable | CreateView | Drop | SetOption | ResetOption | Insert | StatementSet | Query | Explain
+AnyStatement = (
+    CreateTable
+    | CreateView
+    | Drop
+    | CreateCatalog
+    | DropCatalog
+    | Use
+    | Show
+    | Describe
+    | SetOption
+    | ResetOption
+    | Insert
+    | StatementSet
+    | Query
+    | Explain
+)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 import attrs
 
 from kdsl.declare.connector_names import CONNECTORS, Connector
-from kdsl.declare.definition import ColumnDef, Expression, TableDef, WatermarkDef
+from kdsl.declare.definition import ColumnDef, Expression, Inferred, TableDef, WatermarkDef
 from kdsl.declare.with_clause import read_with_clause
 from kdsl.errors import Problem, Where, listing, nearest
 from kdsl.flink_sql.ddl.like import merge_like
@@ -16,6 +16,7 @@ from kdsl.flink_sql.ddl.script_reader import Script
 from kdsl.flink_sql.ddl.statements import (
     Column,
     ComputedColumn,
+    CreateCatalog,
     CreateTable,
     Drop,
     MetadataColumn,
@@ -31,6 +32,8 @@ from kdsl.options import Spelling
 from kdsl.types import model as t
 from kdsl.types.model import STRING
 
+OF_COLUMNS = ("computed", "watermark-expression")
+"""The problems of expressions, which use columns that may not be known."""
 LATER = "a statement that both creates and fills a table is not supported"
 
 
@@ -43,12 +46,14 @@ class DeclaredTable:
         columns: The columns.
         watermarks: The watermarks.
         problems: The problems of the statement, except those of its options.
+        inferred: What was inferred, where the statement does not declare all columns.
     """
 
     statement: CreateTable
     columns: tuple[ColumnDef, ...]
     watermarks: tuple[WatermarkDef, ...] = ()
     problems: tuple[Problem, ...] = ()
+    inferred: Inferred | None = None
 
     @property
     def name(self) -> str:
@@ -97,6 +102,7 @@ class DeclaredTable:
             key_fields=clause.key_fields or (),
             primary_key=() if key is None else key.columns,
             watermarks=self.watermarks,
+            rules=clause.rules,
             properties=clause.properties,
             comment=statement.comment,
             spelling=Spelling.DDL,
@@ -106,6 +112,7 @@ class DeclaredTable:
             complete=statement.complete,
             option_locations=self.locations,
             layout=self._layout_clauses(),
+            inferred=self.inferred,
         )
 
     def _layout_clauses(self) -> dict[str, Where]:
@@ -125,10 +132,17 @@ class Catalog:
 
     Args:
         unread_names: The tables and views whose statement could not be read; tables ``LIKE`` one of them are added.
+        find_elsewhere: Finds a table that the script does not declare, such as that of a catalog.
+        infer: Adds the columns that a table leaves out; None where they are not known.
     """
 
-    def __init__(self, unread_names: set[str]) -> None:
-        self.unread_names = unread_names
+    def __init__(
+        self,
+        unread_names: set[str],
+        find_elsewhere: Callable[[Name], DeclaredTable | None] = lambda _: None,
+        infer: Callable[[DeclaredTable], DeclaredTable | None] = lambda table: table,
+    ) -> None:
+        self.unread_names, self.find_elsewhere, self.infer = unread_names, find_elsewhere, infer
         self.tables: list[DeclaredTable] = []
         self.problems: list[Problem] = []
 
@@ -141,6 +155,8 @@ class Catalog:
         problems: list[Problem] = []
         if statement.like is not None:
             base = self.find(statement.like.table)
+            if base is None:
+                base = self._other_base(statement)
             if base is None and statement.like.table.last in self.unread_names:
                 self.unread_names.add(statement.name.last)
                 return None
@@ -165,7 +181,14 @@ class Catalog:
         if statement.source is not None:
             fix = "write CREATE TABLE with its columns, and INSERT INTO … SELECT to fill it"
             problems.append(Problem("sql-not-yet", LATER, fix, statement.source.where()))
-        table = _declare(_with_not_null_key(statement), problems)
+        declared = _declare(_with_not_null_key(statement), problems)
+        table = self.infer(declared)
+        if table is None:
+            self.unread_names.add(statement.name.last)
+            table = attrs.evolve(declared, problems=tuple(p for p in declared.problems if p.code not in OF_COLUMNS))
+        else:
+            own = [p for p in problems if p not in table.problems]
+            table = attrs.evolve(table, problems=(*own, *table.problems))
         before = self.find(statement.name)
         if before is not None and statement.name.parts[-1] == before.name:
             if statement.if_not_exists:
@@ -176,6 +199,16 @@ class Catalog:
             self.problems.append(Problem("table-twice", message, fix, table.where))
         self.tables.append(table)
         return table
+
+    def _other_base(self, statement: CreateTable) -> DeclaredTable | None:
+        """The table of a catalog that a statement is ``LIKE``, without the columns that the statement declares anew."""
+        assert statement.like is not None
+        base = self.find_elsewhere(statement.like.table)
+        if base is None:
+            return None
+        own = {c.name for c in statement.columns}
+        columns = tuple(c for c in base.statement.columns if not (isinstance(c, PhysicalColumn) and c.name in own))
+        return attrs.evolve(base, statement=attrs.evolve(base.statement, columns=columns))
 
     def drop(self, statement: Drop) -> None:
         """Remove a table; a missing one is recorded as a problem of the catalog."""
@@ -195,8 +228,11 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
         script: The script.
     """
     catalog, tables = Catalog(set(script.unread_names)), list[DeclaredTable]()
+    elsewhere = {one.name.last for one in script.statements if isinstance(one, CreateCatalog)}
     for statement in script.statements:
         if isinstance(statement, CreateTable):
+            if statement.like is not None and statement.like.table.parts[0] in elsewhere:
+                continue  # its columns are those of a topic
             table = catalog.create(statement)
             if table is not None and not any(table is known for known in tables):
                 tables.append(table)
@@ -215,6 +251,11 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
         return attrs.evolve(one, type=one.type.as_nullable(False))
 
     return attrs.evolve(statement, columns=tuple(column(one) for one in statement.columns))
+
+
+def declare_table(statement: CreateTable) -> DeclaredTable:
+    """The table of a statement whose ``LIKE`` clause is expanded."""
+    return _declare(_with_not_null_key(statement), [])
 
 
 def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:

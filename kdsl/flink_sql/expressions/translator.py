@@ -471,7 +471,7 @@ class ExpressionTranslator:
             condition = self(when)
             if operand is None:
                 self.require_family(when, condition, "boolean", "WHEN")
-                conditions.append(condition.text)
+                conditions.append(condition.text if condition.type is not None else cast(condition, t.Boolean()).text)
             else:
                 a, b = self.make_comparable(when, operand, condition, "CASE")
                 conditions.append(f"{a} = {b}")

@@ -180,7 +180,7 @@ class FromClause:
             UntranslatableError: It is a changelog, its time column is unknown, or its lengths are invalid.
         """
         row = self.table_columns(node.table, node.table.name)
-        alias = node.alias or node.table.name[-1]
+        alias = node.alias or node.table.alias or node.table.name[-1]
         if isinstance(row, Changelog):
             fix = "use its current rows, in Python (snapshot)"
             self.fail(node, node.kind, "windows of a changelog cannot be translated", fix)
@@ -210,7 +210,7 @@ class FromClause:
             spans = [spans[0], spans[0], *spans[1:]] if len(spans) > 1 else spans
         if node.kind != "SESSION" and len(spans) == 3:  # windows begin alike when they are moved by a whole one
             spans[2] %= spans[0] if node.kind == "CUMULATE" else spans[1]
-        shown = attrs.evolve(time, text=f"{node.table.name[-1]}.{node.time}")
+        shown = attrs.evolve(time, text=f"{alias}.{node.time}")
         watermarked = node.time in base.event_times
         self.facts.add_window(node.kind, node.at, shown, spans[0], watermarked=watermarked)
         text, windows = window_table(node, self.view_name(node.table), base, time, spans)

@@ -62,13 +62,20 @@ class TranslatedQuery:
         return isinstance(self.columns, Changelog)
 
 
-def translate_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool = False) -> TranslatedQuery:
+def translate_query(
+    text: str,
+    tables: Mapping[str, t.Row],
+    *,
+    streaming: bool = False,
+    names: Mapping[tuple[str, ...], str] | None = None,
+) -> TranslatedQuery:
     """Translate a query of Flink SQL to Spark SQL; its tables are temporary views of the same names.
 
     Args:
         text: ``SELECT …``, also with ``WITH``, ``UNION ALL``, joins, groups and windows.
         tables: The columns of each table that it may use, a `Changelog` where its rows change.
         streaming: Whether it runs as a stream: a group that no longer exists is then written as a delete.
+        names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
 
     Raises:
         UntranslatableError: It is not a query, uses unknown names, or has no equivalent in Spark.
@@ -76,6 +83,7 @@ def translate_query(text: str, tables: Mapping[str, t.Row], *, streaming: bool =
     tree = read_query(text)
     facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree))
     try:
+        tree = n.rename_tables(tree, names) if names else tree
         sql, row = _QueryTranslator(text, tables, facts).translate_query(tree, Relations())
     except RecursionError:
         raise nesting_error("", text, n.deepest_node(tree).at) from None

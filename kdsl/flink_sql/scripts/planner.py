@@ -7,15 +7,19 @@ from collections.abc import Collection, Mapping, Sequence
 
 import attrs
 
+from kdsl.catalog.stored import Inference
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef
 from kdsl.errors import Problem, ResolveError, Where, fail_on, file_position, listing, nearest
 from kdsl.flink_sql.ddl.script_reader import Script, read_hint_options
 from kdsl.flink_sql.ddl.statement_reader import StatementError
 from kdsl.flink_sql.ddl.statements import (
+    CreateCatalog,
     CreateTable,
     CreateView,
+    Describe,
     Drop,
+    DropCatalog,
     Explain,
     Fragment,
     Insert,
@@ -24,21 +28,27 @@ from kdsl.flink_sql.ddl.statements import (
     Query,
     ResetOption,
     SetOption,
+    Show,
     StatementSet,
+    Use,
 )
 from kdsl.flink_sql.ddl.tables import Catalog, DeclaredTable
 from kdsl.flink_sql.expressions.translator import translate_expression
 from kdsl.flink_sql.queries.facts import Hint
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated, translate_query
+from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs, has_unknown_columns
 from kdsl.flink_sql.scripts.datagen import plan_generated_rows
+from kdsl.flink_sql.scripts.listings import Listing, describe_row, describe_table, show_names
 from kdsl.flink_sql.scripts.options import script_options
 from kdsl.flink_sql.scripts.query_keys import QueryKey, find_query_key, key_mismatch
 from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
 from kdsl.flink_sql.scripts.settings import SessionSettings
 from kdsl.flink_sql.scripts.sink_columns import SinkColumn, match_columns
 from kdsl.flink_sql.scripts.stream_checks import stream_problems
+from kdsl.flink_sql.syntax import tree as n
 from kdsl.flink_sql.syntax.errors import UntranslatableError
+from kdsl.flink_sql.syntax.query_reader import read_query
 from kdsl.formats import keeps_unavailable
 from kdsl.resolve import NO_TOPIC, problems as judged
 from kdsl.resolve.patterns import PatternError
@@ -46,6 +56,8 @@ from kdsl.resolve.topics import topics_of
 from kdsl.table import Table
 from kdsl.types import model as t
 
+UNCHECKED = "inferred-unchecked"
+"""The code of the warning that the columns of a table are inferred, and what uses them was not checked."""
 DUPLICATE = "cdc-events-duplicate"
 """The option of change-data tables that store the last row of each key; Flink's setting for all tables ends with it."""
 
@@ -56,6 +68,7 @@ def plan_script(
     settings: Mapping[str, str] | None = None,
     *,
     checkpoint: str | None = None,
+    inference: Inference | None = None,
 ) -> ScriptPlan:
     """Plan a script.
 
@@ -64,11 +77,13 @@ def plan_script(
         cluster: The Kafka cluster; not needed by tables that name their brokers.
         settings: The settings before the first ``SET``, under Flink's keys.
         checkpoint: The folder of the checkpoints instead of the script's; streams that end are then not read at once.
+        inference: Infers the columns that tables leave out, for which the cluster is asked; None leaves statements
+            unplanned that use such tables, with a warning.
 
     Raises:
         ResolveError: The script has problems; all of them are reported, each with its location.
     """
-    plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint)
+    plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint, inference=inference)
     fail_on(problems, script.subject)
     return plan
 
@@ -79,6 +94,7 @@ def check_script(
     settings: Mapping[str, str] | None = None,
     *,
     checkpoint: str | None = None,
+    inference: Inference | None = None,
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
     """Plan a script as far as it can be planned, and return the plan with all its problems.
 
@@ -87,14 +103,21 @@ def check_script(
         cluster: As for `plan_script`.
         settings: As for `plan_script`.
         checkpoint: As for `plan_script`.
+        inference: As for `plan_script`.
     """
-    planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint)
+    planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
+    if inference is None:
+        planner.warn_about_unchecked()
     all_problems = [*script.problems, *planner.problems, *planner.catalog.problems, *planner.settings.problems]
+    all_problems += planner.catalogs.problems
     problems = tuple(sorted(dict.fromkeys(all_problems), key=file_position))
     warnings = tuple(p for p in problems if p.severity == "warning")
-    return ScriptPlan(tuple(planner.jobs), warnings, tuple(planner.planned.values())), problems
+    inferred = {} if inference is None else dict(inference.inferred)
+    tables = tuple(table for table in planner.planned.values() if not has_unknown_columns(table.declared))
+    folder = checkpoint or planner.settings.current.folder
+    return ScriptPlan(tuple(planner.jobs), warnings, tables, tuple(planner.listings), inferred, folder), problems
 
 
 @attrs.frozen
@@ -116,11 +139,20 @@ class DeclaredView:
 
 class _Planner:
     def __init__(
-        self, cluster: Cluster | None, settings: SessionSettings, unread_names: Collection[str], checkpoint: str | None
+        self,
+        cluster: Cluster | None,
+        settings: SessionSettings,
+        unread_names: Collection[str],
+        checkpoint: str | None,
+        inference: Inference | None,
     ) -> None:
         self.cluster, self.settings, self.checkpoint = cluster, settings, checkpoint
         self.unread_names = set(unread_names)
-        self.catalog = Catalog(self.unread_names)
+        self.catalogs = ScriptCatalogs(cluster, inference)
+        self.catalog = Catalog(self.unread_names, self.find_in_catalogs, self.catalogs.infer)
+        self.created_in: dict[int, str] = {}
+        self.of_catalogs: dict[str, DeclaredTable] = {}
+        self.listings: list[Listing] = []
         self.views: dict[str, DeclaredView] = {}
         self.planned: dict[int, ScriptTable] = {}
         self.normalized: dict[int, ScriptTable] = {}
@@ -148,7 +180,17 @@ class _Planner:
                     message = f"there is no view {statement.name.last!r} to drop{hint}"
                     self.add_problem("view-unknown", message, "write DROP VIEW IF EXISTS", statement.name.where)
             case Drop():
-                self.catalog.drop(statement)
+                self.drop_table(statement)
+            case CreateCatalog():
+                self.catalogs.create(statement)
+            case DropCatalog():
+                self.catalogs.drop(statement)
+            case Use():
+                self.catalogs.use(statement)
+            case Show():
+                self.add_listing(show_names(statement, self.catalogs, self.own_names()))
+            case Describe():
+                self.add_description(statement)
             case SetOption() | ResetOption():
                 self.settings.apply(statement)
             case Insert():
@@ -167,11 +209,111 @@ class _Planner:
                     "sql-explain", message, "remove it; kdsl run --dry-run shows the plans", statement.where
                 )
 
+    # names
+
+    def find(self, name: Name) -> DeclaredTable | None:
+        """The table that a name means: one of the script, or one of a catalog.
+
+        Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
+        catalog, then any table of the script.
+        """
+        own = self.catalog.find(name)
+        path = self.catalogs.path(name)
+        if own is not None and (path is None or self.created_in.get(id(own)) == path[0]):
+            return own if path is not None or self.may_be_own(name, own) else None
+        return self.find_in_catalogs(name) or own
+
+    def may_be_own(self, name: Name, own: DeclaredTable) -> bool:
+        """Whether a name of three parts can mean a table of the script."""
+        parts, declared = name.parts, own.statement.name.parts
+        return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
+
+    def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
+        """The table that a name means in a catalog."""
+        before = len(self.catalogs.unchecked)
+        table = self.catalogs.find(name)
+        self.unread_names.update(one.last for one in self.catalogs.unchecked[before:])
+        if table is not None:
+            self.of_catalogs[str(table.statement.name)] = table
+            self.planned.setdefault(id(table), self.plan_table(table))
+        return table
+
+    def table_of_key(self, key: str) -> DeclaredTable | None:
+        """The table of a name that queries have after their names were resolved (`resolve_names`)."""
+        return self.of_catalogs.get(key) or self.catalog.find(Name((key,)))
+
+    def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
+        """What the names of tables in a query mean, where it is not the table of the script of that name."""
+        if not self.catalogs.catalogs:
+            return {}
+        text, shift = _query_text(fragment)
+        try:
+            tree = read_query(text)
+        except UntranslatableError:
+            return {}  # reported when the query is translated
+        names: dict[tuple[str, ...], str] = {}
+        for node in n.walk(tree):
+            if not isinstance(node, n.Table) or node.name in names or node.name[-1] in self.views:
+                continue
+            table = self.find(Name(node.name, fragment.where(max(0, node.at - shift), len(".".join(node.name)))))
+            if table is None:
+                names |= {node.name: ".".join(node.name)} if len(node.name) > 1 else {}
+            elif str(table.statement.name) in self.of_catalogs and table is self.of_catalogs[str(table.statement.name)]:
+                names[node.name] = str(table.statement.name)
+        return names
+
+    def own_names(self) -> list[str]:
+        """The names of the tables and views of the script."""
+        return sorted({*(table.name for table in self.catalog.tables), *self.views})
+
+    def warn_about_unchecked(self) -> None:
+        """Warn of tables whose columns only the cluster knows: what uses them was not checked."""
+        for name in self.catalogs.unchecked:
+            message = f"the columns of {name} are inferred when the script runs, and what uses them is not checked here"
+            fix = "`kdsl run --dry-run` asks the cluster, and checks it"
+            self.problems.append(Problem(UNCHECKED, message, fix, name.where, "warning"))
+
+    # listings
+
+    def add_listing(self, listing_: Listing | None) -> None:
+        """Add what a statement shows, after the jobs so far."""
+        if listing_ is not None:
+            self.listings.append(attrs.evolve(listing_, after=len(self.jobs)))
+
+    def add_description(self, statement: Describe) -> None:
+        """Add the columns of a table or a view."""
+        name = statement.table
+        view = self.views.get(name.last)
+        if view is not None and len(name.parts) == 1:
+            self.add_listing(describe_row(next(iter(view.by_mode.values())).columns))
+            return
+        table = self.find(name)
+        if table is not None:
+            self.add_listing(describe_table(table))
+        elif name.last not in self.unread_names:
+            names = self.own_names()
+            message = f"there is no table {str(name)!r}{nearest(name.last, names)}"
+            fix = f"use one of {listing(names)}" if names else "declare it with CREATE TABLE first"
+            self.add_problem("table-unknown", message, fix, name.where)
+
     # tables and views
+
+    def drop_table(self, statement: Drop) -> None:
+        """Drop a table of the script; tables of catalogs are topics."""
+        path = self.catalogs.path(statement.name)
+        if path is None or self.catalog.find(statement.name) is not None:
+            self.catalog.drop(statement)
+            return
+        message = f"{'.'.join(path)} is a topic, which a script does not delete"
+        self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)
 
     def add_table(self, statement: CreateTable) -> None:
         """Declare and plan a table; a name that is taken, or differs in letter case only, is recorded as a problem."""
         name = statement.name.last
+        if len(statement.name.parts) == 3 and self.catalogs.path(statement.name) and not statement.temporary:
+            message = f"the tables of the catalog {statement.name.parts[0]!r} are its topics, and are not declared"
+            fix = "write CREATE TEMPORARY TABLE, or give the table a name without the catalog"
+            self.add_problem("catalog-create", message, fix, statement.name.where)
         if name in self.views:
             self.add_problem(
                 "table-twice", f"the view {name!r} exists already", "give the table another name", statement.where
@@ -182,6 +324,7 @@ class _Planner:
             self.add_problem("table-case", message, "give one of them another name", statement.name.where)
         table = self.catalog.create(statement)
         if table is not None:
+            self.created_in.setdefault(id(table), self.catalogs.current[0])
             self.planned.setdefault(id(table), self.plan_table(table))
             if not table.statement.complete:
                 self.unread_names.add(name)
@@ -243,11 +386,15 @@ class _Planner:
             self.add_problem("view-columns", message, "name each column", statement.where)
             self.unread_names.add(name)
             return
-        named = find_query_key(_query_text(statement.query)[0], self.query_keys())
+        names = self.resolve_names(statement.query)
+        named = find_query_key(_query_text(statement.query)[0], self.query_keys(), names)
         by_mode = {streaming: self.make_view(statement, query, named)}
         try:
             other = translate_query(
-                _query_text(statement.query)[0], self.readable_rows(not streaming), streaming=not streaming
+                _query_text(statement.query)[0],
+                self.readable_rows(not streaming),
+                streaming=not streaming,
+                names=names,
             )
             by_mode[not streaming] = self.make_view(statement, other, named)
             refused = None
@@ -271,6 +418,7 @@ class _Planner:
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             rows[declared.name] = self.table_as_read(declared).row
+        rows |= {key: self.table_as_read(declared).row for key, declared in self.of_catalogs.items()}
         views = {name: view.by_mode[streaming] for name, view in self.views.items() if streaming in view.by_mode}
         return {**rows, **{name: view.columns for name, view in views.items()}}
 
@@ -292,8 +440,9 @@ class _Planner:
         None if it is wrong, which is recorded unless it refers to a mistake that is recorded already.
         """
         text, shift = _query_text(fragment)
+        names = self.resolve_names(fragment)
         try:
-            query = translate_query(text, self.readable_rows(streaming), streaming=streaming)
+            query = translate_query(text, self.readable_rows(streaming), streaming=streaming, names=names)
         except UntranslatableError as e:
             if fragment.contains_any(self.unread_names) or fragment.contains_any(self.columns_of_unknown_type()):
                 return None
@@ -323,7 +472,7 @@ class _Planner:
             message = f"{hint.table!r} is a view and has no options"
             self.add_problem("hint-view", message, "write the hint after the tables in its query", where)
             return False
-        declared = self.catalog.find(Name((hint.table,)))
+        declared = self.table_of_key(hint.table)
         token = next((x for x in fragment.source.tokens if x.start == fragment.start + position), None)
         if declared is None or token is None or token.kind != "hint":
             self.add_problem("hint", "the hint cannot be read here", "set the options in CREATE TABLE", where)
@@ -361,7 +510,7 @@ class _Planner:
                 tables[name] = self.hinted[name]
                 continue
             if view is None:
-                declared = self.catalog.find(Name((name,)))
+                declared = self.table_of_key(name)
                 assert declared is not None
                 tables[name] = self.table_as_read(declared)
                 continue
@@ -409,7 +558,8 @@ class _Planner:
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
             return
-        query_key = find_query_key(_query_text(statement.query)[0], self.query_keys())
+        resolved = self.resolve_names(statement.query)
+        query_key = find_query_key(_query_text(statement.query)[0], self.query_keys(), resolved)
         if query_key is None:
             return
         primary = job.sink.topic.definition.primary_key  # type: ignore[union-attr]
@@ -418,29 +568,30 @@ class _Planner:
         lacking, changed = key_mismatch(query_key, indices, images=images)
         shown, where = listing(primary), statement.table.where
         if lacking:
-            names = [query_key.columns[p] for p in lacking if p >= 0]
-            more = f" (which lacks {listing(names)})" if names else ""
+            missing = [query_key.columns[p] for p in lacking if p >= 0]
+            more = f" (which lacks {listing(missing)})" if missing else ""
             message = f"several rows of the query can have the same primary key {shown} of {job.sink.name}{more}, and "
             message += "would replace and delete each other"
             fix = "select all columns that the query groups by, or the primary key of the table that it reads, and "
             self.add_problem("upsert-key-query", message, f"{fix}declare them as PRIMARY KEY", where)
         elif changed:
-            names = [c.name for c in job.columns if c.index in changed and c.name in primary]
-            message = f"an update of the query may change {listing(names)} in the primary key {shown} of "
+            updated = [c.name for c in job.columns if c.index in changed and c.name in primary]
+            message = f"an update of the query may change {listing(updated)} in the primary key {shown} of "
             message += (
                 f"{job.sink.name}, and the row under the old key would remain, because the query does not return it"
             )
-            fix = f"remove {listing(names)} from the PRIMARY KEY"
+            fix = f"remove {listing(updated)} from the PRIMARY KEY"
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
         """Collect the keys of all tables and views that a query can read."""
         keys = {}
-        for declared in self.catalog.tables:
+        own = {declared.name: declared for declared in self.catalog.tables}
+        for name, declared in {**own, **self.of_catalogs}.items():
             table = self.table_as_read(declared)
             changes = isinstance(table.row, Changelog)
             key = table.topic.definition.primary_key if table.topic is not None and changes else ()
-            keys[declared.name] = QueryKey.table((c.name for c in declared.columns), key)
+            keys[name] = QueryKey.table((c.name for c in declared.columns), key)
         for view in self.views.values():
             keys.pop(view.name, None)
             if view.keyed is not None:
@@ -450,7 +601,7 @@ class _Planner:
     def find_sink(self, statement: Insert) -> ScriptTable | None:
         """Return the table that an INSERT writes to; None, and a problem, if it cannot be written."""
         name, where = statement.table, statement.table.where
-        declared = self.catalog.find(name)
+        declared = self.find(name)
         if declared is None and name.last in self.unread_names:
             return None
         if declared is None:
@@ -631,7 +782,9 @@ class _Planner:
         """Record a problem if updated rows that no longer pass a filter would remain in the sink."""
         last = job.query.changelog and not all(table.has_images for table in job.tables.values())
         groups = job.streaming and job.aggregates and job.sink is not None and job.sink.connector == "upsert-kafka"
-        query_key = find_query_key(_query_text(fragment)[0], self.query_keys()) if last or groups else None
+        query_key = None
+        if last or groups:
+            query_key = find_query_key(_query_text(fragment)[0], self.query_keys(), self.resolve_names(fragment))
         if query_key is None or not query_key.filtered:
             return
         message = "an updated row that no longer passes the filter would remain in the sink"

@@ -44,17 +44,21 @@ class QueryKey:
         return cls(names, tuple(names.index(c) for c in key if c in names) or None, tuple(plain for _ in names))
 
 
-def find_query_key(text: str, tables: Mapping[str, QueryKey]) -> QueryKey | None:
+def find_query_key(
+    text: str, tables: Mapping[str, QueryKey], names: Mapping[tuple[str, ...], str] | None = None
+) -> QueryKey | None:
     """Find the columns of a query and the key of its rows.
 
     Args:
         text: A valid query.
         tables: The keys of the tables and views that it may read.
+        names: The names in ``tables`` of paths that are written otherwise.
 
     Returns:
         None if the query cannot be analyzed.
     """
-    return _key_of_query(read_query(text), dict(tables))
+    tree = read_query(text)
+    return _key_of_query(n.rename_tables(tree, names) if names else tree, dict(tables))
 
 
 def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tuple[list[int], list[int]]:

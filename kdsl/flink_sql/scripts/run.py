@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import attrs
 
+from kdsl.catalog.stored import store
 from kdsl.cluster import Cluster
 from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError
@@ -20,10 +21,12 @@ from kdsl.flink_sql.queries.scopes import Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
 from kdsl.flink_sql.scripts.checkpoint_folders import open_folders
 from kdsl.flink_sql.scripts.datagen import NUMBER
+from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
 from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable, View
 from kdsl.formats import ROW_KIND
 from kdsl.plan.model import Watermark
+from kdsl.run.checkpoint.folder import open_folder
 from kdsl.run.dataframes.changelog_text import changelog_lines
 from kdsl.run.dataframes.watermark import delay_of, mark_instants, with_instants, with_watermark
 from kdsl.run.listeners.watch import error_of
@@ -58,6 +61,7 @@ class RunOptions:
         stopping: Set to stop the streams.
         starts: The startup positions of tables without a checkpoint, by name; the others start as declared.
         on_end: Called with each stream that has ended or was stopped, while the session still runs.
+        show_listing: Called with what ``SHOW`` and ``DESCRIBE`` show; by default it is printed.
     """
 
     cluster: Cluster | None = None
@@ -68,6 +72,7 @@ class RunOptions:
     stopping: threading.Event = attrs.field(factory=threading.Event)
     starts: Mapping[str, Startup] = attrs.field(factory=dict, kw_only=True)
     on_end: Callable[[Job, StreamingQuery], None] | None = attrs.field(default=None, kw_only=True)
+    show_listing: Callable[[Listing], None] | None = attrs.field(default=None, kw_only=True)
 
 
 def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None = None) -> None:
@@ -108,18 +113,32 @@ class _ScriptRun:
 
     def run(self) -> None:
         """Start all jobs and wait for their end; running streams are stopped at the end."""
+        self.store_inferred()
         try:
             self.assign_checkpoints()
             for i, job in enumerate(self.plan.jobs):
                 if self.options.stopping.is_set():
                     return
+                self.show_listings(i)
                 self.start_job(job)
                 later = self.plan.jobs[i + 1 :]
                 if (self.options.once or job.settings.wait) and not (later and later[0].group == job.group):
                     self.wait_for_streams()
+            self.show_listings(len(self.plan.jobs))
             self.wait_for_streams()
         finally:
             self.stop_streams()
+
+    def store_inferred(self) -> None:
+        """Keep what was inferred with the checkpoints."""
+        locations = {self.options.checkpoint or job.settings.folder for job in self.plan.jobs if job.streaming}
+        for location in locations if self.plan.inferred else ():
+            if location is not None:
+                store(open_folder(self.spark, location), self.plan.inferred)
+
+    def show_listings(self, after: int) -> None:
+        for one in self.plan.listings_after(after):
+            show_listing(one, self.options)
 
     def start_job(self, job: Job) -> None:
         """Create the views of a job, and start its stream or write its batch."""
@@ -353,6 +372,19 @@ class _ScriptRun:
         """Call the function for the end of a stream, if there is one."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)
+
+
+def show_listing(listing: Listing, options: RunOptions) -> None:
+    """Show what a statement shows.
+
+    Args:
+        listing: What it shows.
+        options: How the script runs.
+    """
+    if options.show_listing is not None:
+        options.show_listing(listing)
+    else:
+        _write_lines(listing.lines(), "", sys.stdout)
 
 
 def print_rows(df: DataFrame, sink: ScriptTable) -> None:

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 
 import attrs
 
+from kdsl.catalog.stored import StoredSchema
 from kdsl.errors import Problem, Where
 from kdsl.flink_sql.ddl.tables import DeclaredTable
 from kdsl.flink_sql.queries.scopes import Changelog, Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
 from kdsl.flink_sql.scripts.datagen import GeneratedRows
+from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import ScriptOptions
 from kdsl.flink_sql.scripts.query_keys import QueryKey
 from kdsl.flink_sql.scripts.settings import Settings
@@ -168,9 +170,19 @@ class ScriptPlan:
     Attributes:
         jobs: The jobs in order.
         warnings: The problems that do not prevent a run.
-        tables: Every table that the script declares.
+        tables: Every table that the script declares, and those of catalogs that it uses.
+        listings: What ``SHOW`` and ``DESCRIBE`` show, in order.
+        inferred: What was inferred, by the names of the tables.
+        checkpoint: The folder of the checkpoints; None where progress is not stored.
     """
 
     jobs: tuple[Job, ...]
     warnings: tuple[Problem, ...] = ()
     tables: tuple[ScriptTable, ...] = ()
+    listings: tuple[Listing, ...] = ()
+    inferred: Mapping[str, StoredSchema] = attrs.field(factory=dict)
+    checkpoint: str | None = None
+
+    def listings_after(self, jobs: int) -> tuple[Listing, ...]:
+        """What is shown after a number of jobs, and before the next one."""
+        return tuple(one for one in self.listings if one.after == jobs)

@@ -6,18 +6,27 @@ from collections.abc import Iterator
 
 from kdsl.durations import duration_text
 from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable
+from kdsl.plan.show import lines_of_inference
 from kdsl.resolve.transport import transport_of
 
 
 def show_script(plan: ScriptPlan) -> str:
-    """Describe the plan of a script, one paragraph for each job."""
-    return "\n\n".join("\n".join(_job_lines(job)) for job in plan.jobs)
+    """Describe the plan of a script, one paragraph for each job and for each statement that shows something."""
+    paragraphs: list[str] = []
+    for i in range(len(plan.jobs) + 1):
+        paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
+        paragraphs += ["\n".join(_job_lines(plan.jobs[i]))] if i < len(plan.jobs) else []
+    return "\n\n".join(paragraphs)
 
 
 def _job_lines(job: Job) -> Iterator[str]:
     yield f"{job.name} ({'streaming' if job.streaming else 'batch'})"
     for table in job.tables.values():
         yield f"  reads     {_describe_table(table)}"
+        if table.declared.inferred is not None:
+            yield from (
+                f"            {line}" for line in lines_of_inference(table.declared.inferred, table.declared.row)
+            )
     for view in job.views:
         yield f"  view      {view.name}: {view.query.text}"
     yield f"  query     {job.query.text}"

@@ -45,6 +45,31 @@ def walk(root: object) -> Iterator[Node]:
             waiting += reversed(node)
 
 
+def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
+    """The tree of a query whose tables have other names; what they are called in the query does not change.
+
+    Args:
+        root: The tree.
+        names: The new name of each path as it is written. A name of ``WITH`` keeps its meaning.
+    """
+    named = {(name,) for node in walk(root) if isinstance(node, Finished) for name, _, _ in node.named}
+    renamed: Node = _with_renamed_tables(root, {path: name for path, name in names.items() if path not in named})
+    return renamed
+
+
+def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any:
+    if isinstance(node, tuple):
+        return tuple(_with_renamed_tables(one, names) for one in node)
+    if isinstance(node, Table):
+        new = names.get(node.name)
+        return node if new is None else attrs.evolve(node, name=(new,), alias=node.alias or node.name[-1])
+    if not isinstance(node, Node):
+        return node
+    fields = {a.name: getattr(node, a.name) for a in attrs.fields(type(node)) if a.name != "at"}
+    changed = {name: _with_renamed_tables(value, names) for name, value in fields.items()}
+    return attrs.evolve(node, **{name: value for name, value in changed.items() if value is not fields[name]})
+
+
 def names(root: object) -> Iterator[Name]:
     """Yield all column names in a tree."""
     return (node for node in walk(root) if isinstance(node, Name))

@@ -15,6 +15,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import ExactlyOnceError, KdslError, listing
 from kdsl.plan.model import WritePlan
 from kdsl.run.checkpoint.checkpoint import Checkpoint
+from kdsl.run.dead_letters.report import REFUSALS, refusals
 from kdsl.run.exactly_once.acquire import (
     TokenRefresh,
     abort_transactions,
@@ -37,6 +38,7 @@ from kdsl.run.librdkafka.transactions.spec import (
 )
 from kdsl.run.librdkafka.transactions.task import take_id, token_admin_of
 from kdsl.run.librdkafka.transactions.token import MAX_WRITE_ID_BYTES, LogProgress, Token, Writer, other_records_error
+from kdsl.run.metrics.sink_reports import log_violations
 from kdsl.run.session import available_cores
 from kdsl.spark_internals.queries import RunningQuery, belongs_to_stream
 from kdsl.spark_internals.session import is_connect
@@ -358,8 +360,10 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
     from kdsl.run.librdkafka.options import write_options
 
     writer = rows.write.format(FORMAT).mode("append")
+    more = {TRANSACTION: write_spec(spec), REFUSALS: str(refusals())}
     try:
-        writer.options(**write_options(plan, cluster), **{TRANSACTION: write_spec(spec)}).save()
+        with log_violations(plan) as reporting:
+            writer.options(**write_options(plan, cluster), **reporting, **more).save()
     except BaseException:
         abort_transactions(spec, cluster)
         raise

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,13 @@ from kdsl.plan.model import WritePlan
 from kdsl.plan.text import plan_text, read_plan_text
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
 from kdsl.run.dataframes.match_columns import match_columns
+from kdsl.run.dead_letters.counts import check_letters
 from kdsl.run.exactly_once.row_routing import ROW_BY_ROW
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, write_spec
 from kdsl.run.librdkafka.transactions.task import check_no_later_run
 from kdsl.run.records.encode import RecordEncoder
 from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.spark_internals.plans import plan_of
 from kdsl.types.spark import spark_type
 from kdsl.types.sql import quote_name
@@ -91,10 +94,12 @@ def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.Recor
     Raises:
         RecordError: A row cannot be encoded.
     """
-    encoder = RecordEncoder(read_plan_text(text, WritePlan), registry)
+    plan = read_plan_text(text, WritePlan)
+    encoder = RecordEncoder(plan, registry)
     rows = 0
     for batch in batches:
-        encoder.encode(batch, rows)
+        for valid in keep_valid_rows([batch], plan, Counter(), rows):  # the task that sends them counts
+            encoder.encode(valid, rows)
         rows += batch.num_rows
         yield batch
 
@@ -136,6 +141,7 @@ def _stage_and_send(
         folder.write(marker, marker_text(numbered, rows_folder))
     elif keeps_state:  # Spark stores the state as rows are computed, and the next batch continues from it
         batch.write.format("noop").mode("overwrite").save()
+    check_letters(batch)
     rows = spark.read.parquet(folder.path(f"{STAGED}/{rows_folder}")).repartitionById(spec.writers, F.col(_WRITER))
     rows = _match_current_plan(rows.sortWithinPartitions(_ORDER), plan)
     rows.write.format(FORMAT).mode("append").options(**options, **{TRANSACTION: write_spec(numbered)}).save()

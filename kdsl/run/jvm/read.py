@@ -101,7 +101,7 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
         options["kafka.group.id"] = settings.group_id
     else:
         options["groupIdPrefix"] = f"kdsl-{plan.table}"
-    if "headers" in RecordDecoder(plan).needs or plan.headers:
+    if "headers" in RecordDecoder(plan).needs or plan.headers or plan.dead_letters is not None:
         options["includeHeaders"] = "true"
     if plan.max_records is not None:
         options["maxOffsetsPerTrigger"] = str(plan.max_records)

@@ -7,7 +7,8 @@ Java's producer distributes records by key as kdsl's other transport does, and w
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +28,13 @@ from kdsl.run.java_clients.system_properties import set_system_properties
 from kdsl.run.jvm.catalyst import encode_columns
 from kdsl.run.jvm.realtime import check_query, trigger_of
 from kdsl.run.listeners.start import start_query
+from kdsl.run.metrics import accumulated
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser, check_partitioner
 from kdsl.run.records.registry import registry_of, without_literal_secrets
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
+from kdsl.spark_internals.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,7 +160,11 @@ def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], regist
         return encode_columns(rows, plan)
     names = _names(plan)
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
-    run = partial(_encode_batches, plan_text(plan), json.dumps(counts), without_literal_secrets(plan, registry))
+    spark = rows.sparkSession
+    accumulator = None if is_connect(spark) else accumulated.accumulator(spark)
+    report = partial(accumulated.report_written, accumulator, plan.table, of_query=rows.isStreaming)
+    sent = without_literal_secrets(plan, registry)
+    run = partial(_encode_batches, plan_text(plan), json.dumps(counts), sent, report)
     return rows.mapInArrow(run, schema)
 
 
@@ -167,7 +175,11 @@ def _names(plan: WritePlan) -> list[str]:
 
 
 def _encode_batches(
-    text: str, counted: str, registry: Registry | None, batches: Iterator[pa.RecordBatch]
+    text: str,
+    counted: str,
+    registry: Registry | None,
+    report: Callable[[int, Mapping[str, int]], None],
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
     """Encode the rows of a task as raw records, in each task (``mapInArrow``).
 
@@ -183,7 +195,8 @@ def _encode_batches(
     chooser = PartitionChooser(plan, context.partitionId() if context else 0)
     names = _names(plan)
     rows = 0
-    for batch in convert_to_upserts(batches, plan):
+    violations: Counter[str] = Counter()
+    for batch in convert_to_upserts(keep_valid_rows(batches, plan, violations), plan):
         records = encoder.encode(batch, rows)
         arrays = dict(zip(records.schema.names, records.columns, strict=True))
         if not names_topics(plan.topics):
@@ -192,6 +205,7 @@ def _encode_batches(
             arrays["partition"] = _partitions(plan, chooser, counts, arrays["topic"], records, batch, rows)
         rows += batch.num_rows
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
+    report(rows, violations)
 
 
 def _partitions(

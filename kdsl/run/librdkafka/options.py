@@ -14,6 +14,7 @@ from kdsl.cluster import Cluster, Registry
 from kdsl.errors import fail_on
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.plan.text import plan_text, read_plan_text, split_secrets, with_secrets
+from kdsl.run.dead_letters.cluster import letter_cluster
 from kdsl.run.records.registry import format_problems, registry_of
 
 P = TypeVar("P", ReadPlan, WritePlan)
@@ -21,6 +22,8 @@ P = TypeVar("P", ReadPlan, WritePlan)
 PLAN = "plan"
 CLUSTER = "cluster"
 LITERALS = "cluster.secret"  # Spark redacts the values of options whose names contain "secret"
+LETTERS = "deadletters.cluster"
+LETTERS_LITERALS = "deadletters.secret"
 
 
 def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
@@ -33,7 +36,22 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
     without_literals, literals = cluster.split_literals()
     literals |= split_secrets(plan)[1]
     written = {PLAN: plan_text(plan), CLUSTER: json.dumps(_cluster_document(without_literals), separators=(",", ":"))}
+    if isinstance(plan, ReadPlan) and (of_letters := letter_cluster(plan, cluster)) is not None:
+        without_literals, secrets = of_letters.split_literals()
+        written[LETTERS] = json.dumps(_cluster_document(without_literals), separators=(",", ":"))
+        written |= {LETTERS_LITERALS: json.dumps(secrets)} if secrets else {}
     return {**written, LITERALS: json.dumps(literals)} if literals else written
+
+
+def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:
+    """Read the cluster of the dead letters back from options; None if the plan has none.
+
+    Args:
+        options: What `write_options` returned.
+    """
+    if LETTERS not in options:
+        return None
+    return _read_cluster(json.loads(options[LETTERS]), json.loads(options.get(LETTERS_LITERALS, "{}")))
 
 
 def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -25,6 +26,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError, RecordError, ResolveError
 from kdsl.plan.model import WritePlan
 from kdsl.run import ffi as native
+from kdsl.run.dead_letters.report import REFUSALS, BatchId, check_refusal, current_batch
 from kdsl.run.librdkafka.options import read_options
 from kdsl.run.librdkafka.producer import Failure, Producer, ProducerError, borrow_producer
 from kdsl.run.librdkafka.transactions.spec import TRANSACTION, TransactionSpec, read_spec
@@ -34,6 +36,7 @@ from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
+from kdsl.run.records.valid_rows import keep_valid_rows
 from kdsl.run.upsert.write import convert_to_upserts
 from kdsl.spark_internals.workers import BATCH_ID, current_batch_id
 from kdsl.types.arrays import Indices
@@ -59,6 +62,8 @@ class TaskResult(WriterCommitMessage):
         lost: How many records failed; always 0 for a write with a delivery guarantee.
         send_time: Milliseconds between sending the last record and the acknowledgement of all.
         client: librdkafka's statistics of the producer, by its client id.
+        dropped: How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`.
+        batch: The batch or action that the task belongs to; None outside of Spark.
     """
 
     records: int
@@ -66,6 +71,8 @@ class TaskResult(WriterCommitMessage):
     lost: int = 0
     send_time: float = 0.0
     client: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    batch: BatchId | None = field(default_factory=current_batch)
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -79,7 +86,8 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written; the records are already in the topic."""
+        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -98,7 +106,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written; the records are already in the topic."""
+        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
@@ -276,7 +285,9 @@ class _TaskWriter:
             RecordError: A row cannot be encoded, or Kafka rejects a record.
         """
         rows = size = 0
-        for batch in _merge_small_batches(convert_to_upserts(batches, self._plan)):
+        violations: Counter[str] = Counter()
+        valid = keep_valid_rows(batches, self._plan, violations)
+        for batch in _merge_small_batches(convert_to_upserts(valid, self._plan)):
             for piece in _split(batch):
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
@@ -298,7 +309,7 @@ class _TaskWriter:
             )
         statistics = self._producer.take_statistics()
         client = {self._producer.client_id: statistics} if statistics else {}
-        return TaskResult(rows - lost, size, lost, send_time * 1000, client)
+        return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
         """Send encoded records, topic by topic; a topic is looked up before its first record."""
@@ -475,6 +486,17 @@ def _value_bytes(array: pa.Array) -> int:
         return 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
     return int(offsets[array.offset + len(array)] - offsets[array.offset])
+
+
+def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
+    """Fail if the driver has refused the batch, because a read of it has too many dead letters.
+
+    Raises:
+        DeadLetterError: It has; Spark then does not commit the batch.
+    """
+    batches = {m.batch for m in messages if isinstance(m, TaskResult)}
+    for batch in batches:
+        check_refusal(options.get(REFUSALS), batch)
 
 
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -25,14 +26,26 @@ from pyspark.sql.types import StructType
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError
 from kdsl.plan.model import ReadPlan
+from kdsl.run.dead_letters.headers import NEEDS
+from kdsl.run.dead_letters.report import OPTION as LETTERS_ACCUMULATOR
 from kdsl.run.leases.group import acquire_group_lease
 from kdsl.run.leases.lease import Lease
 from kdsl.run.librdkafka.consumers import PooledConsumer, borrow_consumer, choose_size, discard
 from kdsl.run.librdkafka.fetch import FetchCount, Fetcher
-from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options
+from kdsl.run.librdkafka.letter_writer import LetterWriter, RecordReader
+from kdsl.run.librdkafka.options import (
+    CLUSTER,
+    LETTERS,
+    LETTERS_LITERALS,
+    LITERALS,
+    PLAN,
+    read_letter_cluster,
+    read_options,
+)
 from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.librdkafka.task_packing import choose_packing, clip, pack
 from kdsl.run.librdkafka.topic_check import TopicCheck
+from kdsl.run.listeners.reads import read_id
 from kdsl.run.metrics.accumulated import OPTION as ACCUMULATOR, report_dropped, send_report
 from kdsl.run.metrics.on_rows import COLUMN, RowReporter, add_report_field
 from kdsl.run.metrics.source_reports import OPTION as METRICS, Reporter
@@ -47,7 +60,10 @@ from kdsl.types.spark import spark_schema
 
 PARALLELISM = "parallelism"
 ZONE = "zone"
-_OWN_OPTIONS = (PLAN, CLUSTER, LITERALS, PARALLELISM, ZONE, METRICS, ACCUMULATOR)
+_OWN_OPTIONS = (
+    *(PLAN, CLUSTER, LITERALS, LETTERS, LETTERS_LITERALS),
+    *(PARALLELISM, ZONE, METRICS, ACCUMULATOR, LETTERS_ACCUMULATOR),
+)
 _NO_LIMIT = 2**63 - 1
 
 
@@ -130,13 +146,15 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     check = TopicCheck(cluster, str(options), plan.table, task.ids)
     fetcher.on_short_log = check.verify
     try:
-        if reports:
-            yield from _read_with_reports(batches, check, task, options, fetcher, consumer if reports_client else None)
-        else:
-            output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
-            yield from check.decode(batches, output.add)
-            yield from output.finish()
-            report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
+        with _dead_letters(options, task, decoder, names, kdsl_settings.api_timeout_ms / 1000):
+            if reports:
+                of_client = consumer if reports_client else None
+                yield from _read_with_reports(batches, check, task, options, fetcher, of_client)
+            else:
+                output, dropped_before = create_task_output(decoder, plan), Counter(decoder.dropped)
+                yield from check.decode(batches, output.add)
+                yield from output.finish()
+                report_dropped(_accumulator_id(options), plan.table, decoder.dropped - dropped_before)
     except GeneratorExit:  # Spark needs no more rows
         consumer.pause()
         raise
@@ -148,6 +166,30 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
         discard(consumer)
         raise
     consumer.pause()
+
+
+@contextmanager
+def _dead_letters(
+    options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], timeout: float
+) -> Iterator[None]:
+    """Let a decoder reject the records of a task that it cannot decode, if the table has dead letters."""
+    plan, cluster = _read_plan_and_cluster(options)
+    of_letters = read_letter_cluster(dict(options))
+    if of_letters is None:
+        yield
+        return
+    read_again = None if decoder.needs >= NEEDS else RecordReader(plan, cluster, str(options), names, timeout)
+    accumulator = dict(options).get(LETTERS_ACCUMULATOR)
+    letters = LetterWriter(
+        plan,
+        of_letters,
+        read_id(plan, cluster),
+        "; ".join(map(str, task.ranges)),
+        read_again,
+        None if accumulator is None else int(accumulator),
+    )
+    with letters, decoder.rejecting(letters):
+        yield
 
 
 def _read_with_reports(

@@ -1,8 +1,6 @@
-"""Sends the reports of tasks to the driver by an accumulator, at no cost for a batch; for classic sessions.
+"""Sends the reports of tasks to the driver by an accumulator, and stores the last ones by query and batch.
 
-Spark passes accumulated values to the driver before it reports a batch's progress. Each Spark application has one
-accumulator, which stores the last reports by query and batch. Reports are plain tuples: a value that the driver cannot
-unpickle would break all accumulators of the application.
+Spark passes accumulated values to the driver before it reports a batch's progress.
 """
 
 from __future__ import annotations
@@ -10,12 +8,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import orjson
-from pyspark import Accumulator, AccumulatorParam, TaskContext
+from pyspark import TaskContext
 
+from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter
 from kdsl.run.records.drops import DropLog, log_drops
+from kdsl.run.task_reports import Accumulators, send_to_driver
 from kdsl.spark_internals.workers import current_batch_id, current_query_id
 
 if TYPE_CHECKING:
@@ -67,31 +67,14 @@ class _ReportStore:
         self._count -= sum(map(len, self._batches.pop(batch).values()))
 
 
-class _Reports(AccumulatorParam[Any]):
-    def zero(self, value: Any) -> list[_Report]:  # noqa: ARG002
-        return []
-
-    def addInPlace(self, value1: Any, value2: list[_Report]) -> Any:  # noqa: N802
-        """Add reports to a list or to the report store, and return it."""
-        value1.extend(value2)  # a list in a task, the report store on the driver
-        return value1
-
-
-_REPORTS = _Reports()
 _DROPS = DropLog()
 _STORE = _ReportStore()
-_accumulators: dict[str, int] = {}
-_lock = Lock()
+_ACCUMULATORS = Accumulators(_STORE)
 
 
 def accumulator(spark: SparkSession) -> int:
     """Return the id of the accumulator of a classic session's application; create it if needed."""
-    context = spark.sparkContext
-    with _lock:
-        application = context.applicationId
-        if application not in _accumulators:
-            _accumulators[application] = context.accumulator(_STORE, _REPORTS).aid
-        return _accumulators[application]
+    return _ACCUMULATORS.id_of(spark)
 
 
 def send_report(accumulator: int, name: str, text: str) -> None:
@@ -108,7 +91,28 @@ def send_report(accumulator: int, name: str, text: str) -> None:
     task = TaskContext.get()
     query, batch = (None, None) if task is None else (current_query_id(task), current_batch_id(task))
     if query is not None and batch is not None:
-        Accumulator(accumulator, [], _REPORTS).add([(query, batch, name, text)])
+        send_to_driver(accumulator, (query, batch, name, text))
+
+
+def report_written(
+    accumulator: int | None, table: str, rows: int, dropped: Mapping[str, int], *, of_query: bool
+) -> None:
+    """Report which rows a writing task has left out or counted; for writes whose commits report nothing.
+
+    Args:
+        accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.
+        table: The table's name.
+        rows: How many rows the task has written.
+        dropped: How many rows, under the keys of `kdsl.run.records.drops`.
+        of_query: Whether it is the sink of a query, whose metrics count them; otherwise the driver only logs them.
+    """
+    task = TaskContext.get()
+    if accumulator is None or task is None or not of_query:
+        report_dropped(accumulator, table, dropped)
+    elif any(dropped.values()):
+        reporter = Reporter(f"partition {task.partitionId()}")
+        reporter.read(rows, None, None, 0.0, dropped=dropped)
+        send_report(accumulator, SINK_OBSERVATION, reporter.report())
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:
@@ -122,9 +126,8 @@ def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, in
     if accumulator is None:
         log_drops(table, dropped)
     elif any(dropped.values()):
-        Accumulator(accumulator, [], _REPORTS).add(
-            [(_NO_QUERY, -1, table, orjson.dumps({f"{reason}": count for reason, count in dropped.items()}).decode())]
-        )
+        text = orjson.dumps({f"{reason}": count for reason, count in dropped.items()}).decode()
+        send_to_driver(accumulator, (_NO_QUERY, -1, table, text))
 
 
 def forget(query: str) -> None:

@@ -102,6 +102,12 @@ class SourceMetrics:
         + ".",
         labels=("reason",),
     )
+    num_rule_violations: Mapping[str, int] = _counter(
+        "numRuleViolations",
+        "rows",
+        "Rows that violate a row rule, by rule: they were kept, left out or sent to the dead letters, as it says.",
+        labels=("rule",),
+    )
     pending_records: int | None = _gauge(
         "pendingRecords",
         "records",
@@ -211,6 +217,15 @@ class SinkMetrics:
         "currentSendTime",
         "ms",
         "Time from sending a task's last record to the acknowledgement of all; the longest one of the last batch.",
+    )
+    num_rows_dropped: int = _counter(
+        "numRowsDropped", "rows", "Rows with NULL in a NOT NULL column that `sink.not-null-enforcer` left out."
+    )
+    num_rule_violations: Mapping[str, int] = _counter(
+        "numRuleViolations",
+        "rows",
+        "Rows that violate a row rule, by rule: they were written or left out, as the rule says.",
+        labels=("rule",),
     )
     records_lost: int = _counter(
         "recordsOutLost", "records", "Records that were not acknowledged, in a write without delivery guarantee."

@@ -7,14 +7,16 @@ row that a filter removes. Looking at each row takes a tenth of the time of a st
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter
+from kdsl.plan.model import RowRule
+from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, Reporter, violations_name
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
+from kdsl.types.sql import literal
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,22 +25,24 @@ COLUMN = "__kdsl_metrics"
 _ROWLESS = "rowless"
 
 
-def observe_reports(df: DataFrame, name: str) -> DataFrame:
+def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> DataFrame:
     """Remove the report column from rows; its reports appear in Spark's progress under a name.
 
     Args:
         df: The rows of a source, with the column.
         name: The observation's name, unique in the query.
+        rules: The row rules of the read, whose violations are counted.
     """
     from pyspark.sql import functions as sf
 
     def total(field: str, how: str) -> str:
-        value = f"cast(get_json_object(x, '$.{field}') as bigint)"
+        value = f"cast(get_json_object(x, {literal(f'$.{field}')[0]}) as bigint)"
         if how == "sum":
             return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"
         return f"array_max(transform(reports, x -> {value}))"
 
-    fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in PROGRESS_NUMBERS)
+    of_rules = ((violations_name(rule.name), f"rules['{rule.on_fail}:{rule.name}']", "sum") for rule in rules)
+    fields = ", ".join(f"'{name}', {total(field, how)}" for name, field, how in (*PROGRESS_NUMBERS, *of_rules))
     # The lambda names the list; every further mention of the aggregate would collect it again, row by row.
     gathered = f"transform(array(collect_list({COLUMN})), reports -> named_struct({fields}, 'reports', reports))[0]"
     rows = df.observe(name, sf.expr(gathered).alias(OBSERVED))

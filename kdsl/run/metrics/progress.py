@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from kdsl.run.metrics.accumulated import reports_of_batch
-from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, read_reports
+from kdsl.run.metrics.source_reports import OBSERVED, PROGRESS_NUMBERS, read_reports, violations_name
+from kdsl.run.records.drops import count_violations
 from kdsl.spark_internals.observations import ObservationError, add_observation
 
 _log = logging.getLogger(__name__)
@@ -41,7 +42,8 @@ def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, A
 def _numbers(reports: Iterable[str]) -> dict[str, int]:
     """Add up the numbers of reports."""
     counts = read_reports(reports)
-    return {number: value for number, field, _ in PROGRESS_NUMBERS if (value := counts.number(field)) is not None}
+    numbers = {number: value for number, field, _ in PROGRESS_NUMBERS if (value := counts.number(field)) is not None}
+    return {**numbers, **{violations_name(rule): n for (_, rule), n in count_violations(counts.dropped).items()}}
 
 
 def _add_to_java(java: Any, name: str, numbers: Mapping[str, int]) -> None:

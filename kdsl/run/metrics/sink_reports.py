@@ -13,12 +13,17 @@ import itertools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 import attrs
 import orjson
+
+from kdsl.plan.model import WritePlan
+from kdsl.run.records.drops import log_drops
 
 OPTION = "metrics"
 _nth = itertools.count(1)
@@ -49,6 +54,11 @@ class TaskReport(Protocol):
         ...
 
     @property
+    def dropped(self) -> Mapping[str, int]:
+        """How many rows were left out or violated rules, under the keys of `kdsl.run.records.drops`."""
+        ...
+
+    @property
     def client(self) -> Mapping[str, Mapping[str, float]]:
         """The statistics that librdkafka emitted for the producer."""
         ...
@@ -63,6 +73,7 @@ class SinkCounts:
     lost: int = 0
     send_time: float | None = None
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
+    dropped: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Spool:
@@ -100,8 +111,31 @@ class Spool:
                 self.total.lost + one.lost,
                 self.total.send_time if one.send_time is None else one.send_time,
                 {**self.total.client, **one.client},
+                Counter(self.total.dropped) + Counter(one.dropped),
             )
         return bool(whole)
+
+
+@contextmanager
+def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
+    """Log which rows a batch write has left out or counted.
+
+    Args:
+        plan: What is written.
+
+    Yields:
+        The option with which the batch is written.
+    """
+    if not plan.rules and not plan.drops_nulls:
+        yield {}
+        return
+    spool = Spool()
+    try:
+        yield {OPTION: str(spool.path)}
+        spool.read()
+        log_drops(plan.table, spool.total.dropped)
+    finally:
+        spool.path.unlink(missing_ok=True)
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
@@ -115,14 +149,17 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
         return
     reports = list(tasks)
     client: dict[str, Mapping[str, float]] = {}
+    dropped: Counter[str] = Counter()
     for one in reports:
         client |= one.client
+        dropped.update(one.dropped)
     batch = SinkCounts(
         sum(one.records for one in reports),
         sum(one.bytes for one in reports),
         sum(one.lost for one in reports),
         max((one.send_time for one in reports if one.records), default=None),
         client,
+        {f"{key}": count for key, count in dropped.items()},
     )
     try:
         handle = os.open(path, os.O_WRONLY | os.O_APPEND)

@@ -20,7 +20,14 @@ from typing import Any
 import attrs
 import orjson
 
-from kdsl.run.records.drops import Reason, count_undeclared_columns, key_of_undeclared
+from kdsl.run.records.drops import (
+    COLUMN_LOGS,
+    Reason,
+    count_by_column,
+    count_violations,
+    key_of_column,
+    key_of_rule,
+)
 
 OPTION = "metrics"
 """The option of a source that makes its tasks report: the name of the observation."""
@@ -28,6 +35,10 @@ OBSERVED = "metrics"
 SWITCH = "spark.kdsl.metrics"
 """The session's setting that turns the metrics of sources off if it is ``false``."""
 _PREFIX = "kdsl."
+SINK = "sink"
+"""What `read_of` returns for the observation of a write."""
+SINK_OBSERVATION = f"{_PREFIX}{SINK}.0"
+"""The name under which the tasks of a write report, if its commits report nothing."""
 _nth = itertools.count(1)
 
 
@@ -56,6 +67,11 @@ PROGRESS_NUMBERS = (
     ("currentEmitEventTimeLag", "emit_lag", "max"),
 )
 """The numbers in the progress: their names, their fields in reports and counts, and how they are combined."""
+
+
+def violations_name(rule: str) -> str:
+    """Return the name in the progress of the rows that violate a rule."""
+    return f"numRuleViolations.{rule}"
 
 
 class Reporter:
@@ -121,8 +137,10 @@ class Reporter:
         if self._filtered:
             fields["filtered"] = self._filtered
         fields |= {reason.replace("-", "_"): self._dropped[reason] for reason in Reason if self._dropped[reason]}
-        if columns := count_undeclared_columns(self._dropped):
+        if columns := {reason.value: by for reason in COLUMN_LOGS if (by := count_by_column(self._dropped, reason))}:
             fields["columns"] = columns
+        if violations := count_violations(self._dropped):
+            fields["rules"] = {f"{on_fail}:{rule}": count for (on_fail, rule), count in violations.items()}
         if self._event is not None:
             fields["event"] = self._event
             fields["fetch_lag"] = self._fetched - self._event
@@ -179,8 +197,11 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
     every = [one for run in chosen for one in run]
 
     columns: Counter[str] = Counter()
+    rules: Counter[str] = Counter()
     for one in every:
-        columns.update(one.get("columns", {}))
+        for reason, by_column in one.get("columns", {}).items():
+            columns.update({key_of_column(Reason(reason), name): count for name, count in by_column.items()})
+        rules.update(one.get("rules", {}))
 
     def total(name: str) -> int:
         return sum(one.get(name, 0) for one in every)
@@ -194,7 +215,8 @@ def read_reports(reports: Iterable[str]) -> SourceCounts:
         total("filtered"),
         {
             **{reason.value: count for reason in DROPPED if (count := total(reason.replace("-", "_")))},
-            **{key_of_undeclared(name): count for name, count in columns.items()},
+            **columns,
+            **{key_of_rule(*name.split(":", 1)): count for name, count in rules.items()},
         },
         min((one["event"] for one in timed), default=None),
         None if latest is None else latest["fetch_lag"],

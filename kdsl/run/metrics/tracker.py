@@ -19,10 +19,10 @@ from kdsl.callbacks import TopicPartition
 from kdsl.run.leases.lease import lease_loss
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.sink_reports import SinkCounts, Spool
-from kdsl.run.metrics.source_reports import OBSERVED, SourceCounts, read_of, read_reports
+from kdsl.run.metrics.source_reports import OBSERVED, SINK, SourceCounts, read_of, read_reports
 from kdsl.run.metrics.state_reports import OBSERVED as STATE, BucketSize, read_sizes
 from kdsl.run.offsets.stored import LOST_LEASE, by_partition, offset_document, positions_of
-from kdsl.run.records.drops import Reason, log_drops
+from kdsl.run.records.drops import Reason, count_violations, log_drops
 
 _CLIENT_SECONDS = 600.0
 """After how many seconds without statistics a client is considered closed."""
@@ -111,6 +111,7 @@ class _Sink:
     rate: float = 0.0
     byte_rate: float | None = None
     send_time: float | None = None
+    dropped: Counter[str] = attrs.field(factory=Counter)
     clients: _Clients = attrs.field(factory=_Clients)
 
 
@@ -211,6 +212,7 @@ class Tracker:
             newest = key == self._last
             self._update_sources(document, taken, started + took, newest=newest)
             if first:
+                self._count_sink(document)
                 self._read_sink(document, newest=newest)
 
     def _forget_oldest(self) -> None:
@@ -310,6 +312,13 @@ class Tracker:
         if "version" in end:
             source.lost = sum(by_partition(end.get("lost", {})).values())
 
+    def _count_sink(self, document: Mapping[str, Any]) -> None:
+        """Count what the tasks of a write have reported, if its commits report nothing."""
+        counts = _read_observations(document).get(SINK)
+        if self._sink is not None and counts is not None:
+            self._sink.dropped.update(counts.dropped)
+            log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
+
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
         """Update the counts of the sink from its reports, or from Spark's."""
         sink = self._sink
@@ -323,6 +332,9 @@ class Tracker:
                 sink.before = now
             sink.records, sink.bytes, sink.lost = now.records, now.bytes, now.lost
             sink.send_time = now.send_time
+            where = "" if document is None else f"of batch {document['batchId']} "
+            log_drops(sink.table, Counter(now.dropped) - sink.dropped, where)
+            sink.dropped = Counter(now.dropped)
             sink.clients.update(now.client, self._clock())
         elif document is not None:
             rows = (document.get("sink") or {}).get("numOutputRows")
@@ -358,6 +370,7 @@ class Tracker:
             num_bytes_in_per_second=source.byte_rate,
             num_records_filtered=source.filtered,
             num_records_dropped={reason.value: source.dropped[reason] for reason in Reason},
+            num_rule_violations=_count_by_rule(source.dropped),
             pending_records=pending,
             pending_bytes=0 if pending == 0 else None if each is None or pending is None else round(each * pending),
             pending_seconds=0.0 if pending == 0 else None if pending is None else age,
@@ -392,11 +405,21 @@ class Tracker:
             num_bytes_out=sink.bytes,
             num_bytes_out_per_second=sink.byte_rate,
             current_send_time=sink.send_time,
+            num_rows_dropped=sink.dropped[Reason.NOT_NULL],
+            num_rule_violations=_count_by_rule(sink.dropped),
             records_lost=sink.lost,
             leases_lost=int(lost_to is not None),
             lost_lease=lost_to,
             client=sink.clients.now(now),
         )
+
+
+def _count_by_rule(dropped: Mapping[str, int]) -> dict[str, int]:
+    """Return how many rows violated each rule; its action may have changed between two runs."""
+    counts: Counter[str] = Counter()
+    for (_, rule), count in count_violations(dropped).items():
+        counts[rule] += count
+    return dict(counts)
 
 
 def _read_observations(document: Mapping[str, Any]) -> dict[str, SourceCounts]:

@@ -6,7 +6,8 @@ The source calls it in each task, ``decode`` through ``mapInArrow``, and ``peek`
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import attrs
 import numpy as np
@@ -23,14 +24,17 @@ from kdsl.formats import (
     BadRecord,
     Decoded,
     Decoder,
+    Side,
     Use,
     keeps_unavailable,
 )
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan
-from kdsl.run.records.drops import Reason, key_of_undeclared
+from kdsl.run.dead_letters.model import DeadLetterOutput, RejectedSide, Rejection
+from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.metadata import BadMetadataError, build_metadata_column, convert_metadata, field_of
 from kdsl.run.records.nulls import find_null_violations, forbids_null
+from kdsl.run.records.row_rules import RowRules, Violation, read_error, select_rows
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices, Mask, compare_values
 from kdsl.types.arrow import arrow_schema, arrow_type
@@ -91,6 +95,14 @@ class RowsOfRecords:
         return _take(self.raw.column(field), self.messages)
 
 
+class _RejectedError(Exception):
+    """Some records of a batch are rejected; the others are decoded again without them."""
+
+    def __init__(self, rejections: Sequence[Rejection]) -> None:
+        super().__init__()
+        self.rejections = rejections
+
+
 MAX_RETRY_BYTES = 1 << 16
 """The largest message, in bytes, for which other format options are tried: its error should not take seconds."""
 
@@ -114,14 +126,17 @@ class RecordDecoder:
         registry: The schema registry of the cluster.
 
     Attributes:
+        dead_letters: Takes the records that cannot be decoded, or that violate a row rule with this action, which are
+            then left out (`rejecting`); None (the default) means that such records are errors.
         schema: The schema of the rows: exactly that of ``plan.columns``.
         needs: The fields of the raw batch that the plan reads (`kdsl.run.records.metadata.RAW`).
         filtered: How many records the header filter has left out so far.
         dropped: How many of the other records, of their rows, or of single values have been left out so far, by
-            `Reason`; values of undeclared columns also by column (`kdsl.run.records.drops.key_of_undeclared`).
+            `Reason`, and some of them also by column (`kdsl.run.records.drops.key_of_column`).
     """
 
     def __init__(self, plan: ReadPlan, zone: str = "UTC", registry: Registry | None = None) -> None:
+        self.dead_letters: DeadLetterOutput | None = None
         self.schema = arrow_schema(plan.columns)
         self.filtered = 0
         self.dropped: Counter[str] = Counter()
@@ -152,6 +167,7 @@ class RecordDecoder:
             UNAVAILABLE in plan.columns.names and plan.value is not None and keeps_unavailable(plan.value.format)
         )
         self._required = tuple(f for f in _columns_as_declared(plan) if forbids_null(f.type))
+        self._rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None, whole_deletes=not plan.keyed)
         parts = [name for name, part in (("key", plan.key), ("value", plan.value)) if part is not None]
         self.needs: frozenset[str] = frozenset(
             [
@@ -161,6 +177,21 @@ class RecordDecoder:
                 *([] if plan.upserts is None else ["value", "timestamp"]),
             ]
         )
+
+    @contextmanager
+    def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
+        """Give the records that cannot be decoded to an output while the body runs.
+
+        Args:
+            dead_letters: The output of one task. The decoder is used by one task after the other, and a task that Spark
+                abandoned may end after the next one has begun.
+        """
+        self.dead_letters = dead_letters
+        try:
+            yield
+        finally:
+            if self.dead_letters is dead_letters:
+                self.dead_letters = None
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
         """Decode a batch of records.
@@ -175,7 +206,33 @@ class RecordDecoder:
 
     def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
         """Decode a batch of records as `decode` does, and also return the record of each row."""
-        raw = self._replace_json_nulls(self._filter(raw))
+        records, rejections = self._filter(raw), dict[int, Rejection]()
+        remaining = records
+        indices: Indices = np.arange(records.num_rows)
+        counted = Counter(self.dropped)
+        while True:
+            try:
+                rows, letters = self._apply_rules(*self._decode_all(remaining))
+                break
+            except _RejectedError as e:
+                self.dropped = Counter(counted)
+                for one in e.rejections:
+                    index = int(indices[one.index])
+                    rejections.setdefault(index, attrs.evolve(one, index=index))
+                indices = np.setdiff1d(indices, list(rejections), assume_unique=True)
+                remaining = records.take(pa.array(indices))
+        for one in letters:
+            index = int(indices[one.index])
+            rejections[index] = attrs.evolve(one, index=index)
+        if rejections:
+            assert self.dead_letters is not None
+            self.dead_letters(records, [rejections[index] for index in sorted(rejections)])
+            self.dropped[Reason.DEAD_LETTER] += len(rejections)
+        return rows
+
+    def _decode_all(self, raw: pa.RecordBatch) -> tuple[RowsOfRecords, Mask | None]:
+        """Decode records that the header filter has let through; also return which rows are left out for a NULL."""
+        raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
         key = self._decode_part(raw, "key", self._key)
         self._count_undeclared(value)
@@ -189,12 +246,34 @@ class RecordDecoder:
         truncates = () if value is None else value.truncates
         self._count_without_row(raw, aligned.messages, truncates)
         arrays = self._build_columns(raw, key, value, aligned)
-        arrays, aligned, unavailable = self._enforce_not_null(
-            raw, arrays, aligned, self._find_unavailable(value, aligned)
+        unavailable = self._find_unavailable(value, aligned)
+        left_out = self._enforce_not_null(raw, arrays, aligned, unavailable)
+        rows = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return RowsOfRecords(rows, raw, aligned.messages, unavailable, truncates), left_out
+
+    def _apply_rules(self, rows: RowsOfRecords, left_out: Mask | None) -> tuple[RowsOfRecords, list[Rejection]]:
+        """Apply the row rules; return the remaining rows, and the records that become dead letters."""
+        if left_out is None and not self._rules:
+            return rows, []
+
+        def fail(violation: Violation, wrong: Indices) -> Exception:
+            messages = wrong if rows.messages is None else np.unique(rows.messages[wrong])
+            return read_error(self._plan.table, rows.raw, violation, messages)
+
+        remaining = self._rules.apply(rows.rows, rows.messages, self.dropped, fail, left_out)
+        if remaining.mask is None:
+            return rows, []
+        letters = [remaining.letters[index] for index in sorted(remaining.letters)]
+        if letters and self.dead_letters is None:
+            raise self._record_error(rows.raw, None, BadRecord(letters[0].index, letters[0].reason), len(letters) - 1)
+        messages = np.arange(rows.rows.num_rows) if rows.messages is None else rows.messages
+        valid = attrs.evolve(
+            rows,
+            rows=select_rows(rows.rows, remaining),
+            messages=messages[remaining.mask],
+            unavailable={name: flags[remaining.mask] for name, flags in rows.unavailable.items()},
         )
-        return RowsOfRecords(
-            pa.RecordBatch.from_arrays(arrays, schema=self.schema), raw, aligned.messages, unavailable, truncates
-        )
+        return valid, letters
 
     def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
         """Return the message of each row and, if rows are read by key, its value row."""
@@ -256,8 +335,11 @@ class RecordDecoder:
         parts = [part for part in (self._plan.key, self._plan.value) if part is not None]
         declared = {name for part in parts for name in (*part.row.names, *part.unread)}
         for name in value.undeclared.keys() - declared:
-            self.dropped[key_of_undeclared(name)] += value.undeclared[name]
-            self.dropped[Reason.UNDECLARED] += value.undeclared[name]
+            self._count_in_column(Reason.UNDECLARED, name, value.undeclared[name])
+
+    def _count_in_column(self, reason: Reason, column: str, count: int) -> None:
+        self.dropped[key_of_column(reason, column)] += count
+        self.dropped[reason] += count
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
         """Count values that a change event does not contain.
@@ -279,14 +361,15 @@ class RecordDecoder:
         every = np.unique(np.concatenate(list(rows.values())))
         messages = every if value.messages is None else np.unique(value.messages.to_numpy()[every])
         column = self._plan.value.columns[self._plan.value.row.names.index(name)]
+        reason = (
+            f"column {column!r} has no value: the change did not touch a large value (TOAST), and the message contains "
+            "a placeholder for it"
+        )
+        self._reject(messages, reason, "value", column)
         raise self._record_error(
             raw,
             None,
-            BadRecord(
-                int(messages[0]),
-                f"column {column!r} has no value: the change did not touch a large value (TOAST), and the message "
-                "contains a placeholder for it",
-            ),
+            BadRecord(int(messages[0]), reason),
             len(messages) - 1,
             f"write {type(chosen).__name__}(unavailable='keep') and declare the primary key, so that delta(...) and "
             "jdbc(...) leave the column unchanged, or 'null' for NULL (in SQL and YAML "
@@ -309,7 +392,16 @@ class RecordDecoder:
             masks = {name: mask & ~aligned.deletes for name, mask in masks.items()}
         return {name: mask for name, mask in masks.items() if mask.any()}
 
-    def _decode_part(self, raw: pa.RecordBatch, name: str, decoder: Decoder | None) -> Decoded | None:
+    def _reject(self, messages: Iterable[int], reason: str, side: RejectedSide, column: str | None = None) -> None:
+        """Reject some records for the same reason if they can become dead letters; otherwise do nothing.
+
+        Raises:
+            _RejectedError: They can.
+        """
+        if self.dead_letters is not None:
+            raise _RejectedError([Rejection(index, reason, side, column) for index in sorted(set(map(int, messages)))])
+
+    def _decode_part(self, raw: pa.RecordBatch, name: Side, decoder: Decoder | None) -> Decoded | None:
         """Decode the keys or values of records; None without a decoder. Infinite values are counted.
 
         Raises:
@@ -321,10 +413,14 @@ class RecordDecoder:
         messages = raw.column(name)
         decoded = decoder.decode(messages)
         if decoded.bad:
+            if self.dead_letters is not None:
+                raise _RejectedError([Rejection(bad.index, bad.reason, name) for bad in decoded.bad])
             first = min(decoded.bad, key=lambda bad: bad.index)
             raise self._record_error(raw, name, first, len(decoded.bad) - 1)
         if decoded.infinite:
             self.dropped[Reason.INFINITE] += decoded.infinite
+        for column, count in decoded.lossy.items():
+            self._count_in_column(Reason.LOSSY, column, count)
         if decoded.messages is None and len(decoded.rows) != raw.num_rows:
             raise DecodeError(
                 f"{self._plan.table}: the format of the {name} returned {len(decoded.rows)} rows for {raw.num_rows} "
@@ -381,9 +477,10 @@ class RecordDecoder:
         try:
             array = build_metadata_column(raw.column(field_of(shown.key)), shown, self._zone)
         except BadMetadataError as e:
-            raise self._record_error(
-                raw, None, BadRecord(e.row, f"column {column!r}: {e.reason}"), e.more, "declare a wider type"
-            ) from None
+            reason = f"column {column!r}: {e.reason}"
+            self._reject(e.rows, reason, "record", column)
+            bad = BadRecord(e.rows[0], reason)
+            raise self._record_error(raw, None, bad, len(e.rows) - 1, "declare a wider type") from None
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
@@ -397,17 +494,19 @@ class RecordDecoder:
         try:
             return convert_metadata(value.metadata[key], self._plan.value.format.metadata[key], shown.type, self._zone)
         except BadMetadataError as e:
-            message = e.row if value.messages is None else value.messages[e.row].as_py()
-            bad = BadRecord(message, f"column {shown.column!r}: {e.reason}")
-            raise self._record_error(raw, None, bad, e.more, "declare a wider type") from None
+            messages = e.rows if value.messages is None else [value.messages[row].as_py() for row in e.rows]
+            reason = f"column {shown.column!r}: {e.reason}"
+            self._reject(messages, reason, "value", shown.column)
+            bad = BadRecord(messages[0], reason)
+            raise self._record_error(raw, None, bad, len(messages) - 1, "declare a wider type") from None
 
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
-    ) -> tuple[list[pa.Array], _Aligned, Mapping[str, Mask]]:
-        """Leave out rows with forbidden NULLs if the format ignores parse errors.
+    ) -> Mask | None:
+        """Return the rows with forbidden NULLs if they are left out, None if there are none.
 
         Raises:
-            RecordError: The format does not; the error names the first of these rows.
+            RecordError: The format does not leave them out; the error names the first of these rows.
         """
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
@@ -423,16 +522,15 @@ class RecordDecoder:
                     raise self._null_error(raw, field, path, rows, aligned)
                 dropped.append(rows)
         if not dropped:
-            return arrays, aligned, unavailable
-        valid = np.ones(len(arrays[0]), dtype=bool)
-        valid[np.concatenate(dropped)] = False
-        self.dropped[Reason.NOT_NULL] += int(len(valid) - valid.sum())
-        mask = pa.array(valid)
-        messages = np.arange(len(valid)) if aligned.messages is None else aligned.messages
-        aligned = attrs.evolve(aligned, messages=messages[valid])
-        return [a.filter(mask) for a in arrays], aligned, {name: flags[valid] for name, flags in unavailable.items()}
+            return None
+        left_out = np.zeros(len(arrays[0]), dtype=bool)
+        left_out[np.concatenate(dropped)] = True
+        self.dropped[Reason.NOT_NULL] += int(left_out.sum())
+        return left_out
 
     def _is_lenient(self, column: str) -> bool:
+        if self._plan.drops_nulls:
+            return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
         return bool(parts) and _ignores_parse_errors(parts[0])
 
@@ -441,12 +539,13 @@ class RecordDecoder:
     ) -> RecordError:
         """Create the error for a row with NULL in a column that does not allow it, with the fix for its cause."""
         messages = rows if aligned.messages is None else aligned.messages[rows]
-        of = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
+        of: Side = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
         tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
         if tombstone:
             of = "key"
-        source = None if field.name in self._metadata else of
+        source: Side | None = None if field.name in self._metadata else of
         what = f"column {path!r} is NULL, but it is declared NOT NULL"
+        self._reject(messages, what, source or "record", field.name)
         if source == "key" and not raw.column("key")[int(messages[0])].is_valid:
             what += ", and the message has no key"
         fix = f"declare it nullable: {field.name}: … | None (in SQL without NOT NULL)"

@@ -1,7 +1,7 @@
 """What a read leaves out without an error: reasons, counts, and the lines in the log.
 
-Records and single values are counted by `Reason`. Values of undeclared columns are also counted by column, under the
-keys of `key_of_undeclared`.
+Records and single values are counted by `Reason`. The reasons of `COLUMN_LOGS` are also counted by column, under the
+keys of `key_of_column`; rows that violate a row rule by rule, under the keys of `key_of_rule`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Reason(StrEnum):
     INFINITE = "infinite"
     UNAVAILABLE = "unavailable"
     UNDECLARED = "undeclared"
+    DEAD_LETTER = "dead-letter"
+    LOSSY = "lossy"
 
     @property
     def doc(self) -> str:
@@ -35,30 +37,63 @@ class Reason(StrEnum):
 
 _DOCS = {
     Reason.PARSE_ERROR: "that cannot be read, or contain no row of the table, in a format that ignores parse errors",
-    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors",
+    Reason.NOT_NULL: "without a value for a NOT NULL column, in a format that ignores parse errors or with "
+    "`not-null-enforcer` = `drop`",
     Reason.TOMBSTONE: "without a message value",
     Reason.NO_ROW: "whose value has no row of the table",
     Reason.INFINITE: "that are infinite, which their types cannot represent, and became NULL",
     Reason.UNAVAILABLE: "that the change events did not contain, and became NULL",
+    Reason.DEAD_LETTER: "that cannot be read, or that a rule rejects, which were written to the dead-letter topic",
     Reason.UNDECLARED: "of columns that the table does not declare",
+    Reason.LOSSY: "that lost digits: integers beyond 2^53 in inferred columns of DOUBLE",
 }
-VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED))
+VALUES = frozenset((Reason.INFINITE, Reason.UNAVAILABLE, Reason.UNDECLARED, Reason.LOSSY))
 """The reasons why single values are left out, and not records."""
-_UNDECLARED = "undeclared:"
-_warned: set[tuple[str, str]] = set()
+COLUMN_LOGS = {
+    Reason.UNDECLARED: "the messages have columns that the table does not declare and that are not read: %s",
+    Reason.LOSSY: "integers beyond 2^53 lose digits in inferred columns of DOUBLE, because other values of the column "
+    "have fractions: %s; give them another type (infer-schema.fixed-types, or declare them as DECIMAL or STRING)",
+}
+"""The reasons that are also counted by column, each with the line of the log that names the columns once."""
+_RULE = "rule:"
+_DONE = {
+    "warn": "kept",
+    "drop": "left out",
+    "dead_letter": "sent to the dead letters",
+}
+_warned: set[tuple[str, Reason, str]] = set()
 _EXPECTED = frozenset((Reason.TOMBSTONE, Reason.NO_ROW))  # such records are valid
 
 
-def key_of_undeclared(column: str) -> str:
-    """Return the key under which the values of an undeclared column are counted."""
-    return f"{_UNDECLARED}{column}"
+def key_of_column(reason: Reason, column: str) -> str:
+    """Return the key under which the values of a column are counted that are left out, or change, for a reason."""
+    return f"{reason}:{column}"
 
 
-def count_undeclared_columns(dropped: Mapping[str, int]) -> dict[str, int]:
-    """Return the undeclared columns, with the number of rows that have them."""
-    return {
-        key.removeprefix(_UNDECLARED): count for key, count in dropped.items() if key.startswith(_UNDECLARED) and count
-    }
+def count_by_column(dropped: Mapping[str, int], reason: Reason) -> dict[str, int]:
+    """Return the columns with values that are left out, or change, for a reason, with the number of these values."""
+    prefix = f"{reason}:"
+    return {key.removeprefix(prefix): count for key, count in dropped.items() if key.startswith(prefix) and count}
+
+
+def key_of_rule(on_fail: str, rule: str) -> str:
+    """Return the key under which the rows that violate a rule are counted.
+
+    Args:
+        on_fail: What happened to them.
+        rule: The rule's name.
+    """
+    return f"{_RULE}{on_fail}:{rule}"
+
+
+def count_violations(dropped: Mapping[str, int]) -> dict[tuple[str, str], int]:
+    """Return how many rows violated rules, by action and rule."""
+    counts = {}
+    for key, count in dropped.items():
+        if key.startswith(_RULE) and count:
+            _, on_fail, rule = key.split(":", 2)
+            counts[on_fail, rule] = count
+    return counts
 
 
 def level_of(dropped: Mapping[str, int]) -> int:
@@ -68,7 +103,7 @@ def level_of(dropped: Mapping[str, int]) -> int:
 
 
 def describe_drops(dropped: Mapping[str, int]) -> str:
-    """Describe the dropped records and values, without those of undeclared columns, as part of a sentence.
+    """Describe the dropped records and values, without those that are logged by column, as part of a sentence.
 
     Args:
         dropped: How many, by reason.
@@ -119,7 +154,7 @@ class DropLog:
 
 
 def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
-    """Log what was left out, if anything. Undeclared columns are logged once per process.
+    """Log what was left out, if anything. Columns (`COLUMN_LOGS`) are logged once per process.
 
     Args:
         table: The table's name.
@@ -127,11 +162,12 @@ def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
         where: A prefix that says where, such as "of batch 7 ".
     """
     if text := describe_drops(dropped):
-        log.log(level_of({**dropped, Reason.UNDECLARED: 0}), "%s: %s%s", table, where, text)
-    if columns := [name for name in count_undeclared_columns(dropped) if (table, name) not in _warned]:
-        _warned.update((table, name) for name in columns)
-        log.warning(
-            "%s: the messages have columns that the table does not declare and that are not read: %s",
-            table,
-            ", ".join(map(repr, sorted(columns))),
-        )
+        log.log(level_of({**dropped, **dict.fromkeys(COLUMN_LOGS, 0)}), "%s: %s%s", table, where, text)
+    for (on_fail, rule), count in count_violations(dropped).items():
+        rows = "row violates" if count == 1 else "rows violate"
+        was = "was" if count == 1 else "were"
+        log.warning("%s: %s%s %s the rule %r and %s %s", table, where, count, rows, rule, was, _DONE[on_fail])
+    for reason, line in COLUMN_LOGS.items():
+        if columns := [name for name in count_by_column(dropped, reason) if (table, reason, name) not in _warned]:
+            _warned.update((table, reason, name) for name in columns)
+            log.warning(f"%s: {line}", table, ", ".join(map(repr, sorted(columns))))

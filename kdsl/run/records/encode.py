@@ -64,7 +64,7 @@ class RecordEncoder:
     def __init__(self, plan: WritePlan, registry: Registry | None = None) -> None:
         self._plan = plan
         self._metadata = {m.key: m for m in plan.metadata}
-        self._row = _columns_to_check(plan)
+        self._row = columns_to_check(plan)
         self._fields = arrow_schema(self._row)
         use = Use(topics=plan.topics.names, registry=registry)
         self._key = _PartEncoder(attrs.evolve(use, side="key"), plan.key) if plan.key else None
@@ -233,8 +233,8 @@ def names_topics(topics: Topics) -> bool:
     return topics.pattern is not None or len(topics.names) != 1
 
 
-def _columns_to_check(plan: WritePlan) -> t.Row:
-    """Return the columns as they are checked: headers inside a column may be NULL, because they are skipped (MD-9)."""
+def columns_to_check(plan: WritePlan) -> t.Row:
+    """Return the columns as NOT NULL is checked: headers inside a column may be NULL; they are skipped (MD-9)."""
     lists = {m.column for m in plan.metadata if m.key in ("headers", "header-list")}
     return t.Row(
         tuple(attrs.evolve(f, type=_nullable_within(f.type)) if f.name in lists else f for f in plan.columns.fields)

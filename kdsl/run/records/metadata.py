@@ -60,14 +60,12 @@ class BadMetadataError(Exception):
     """Metadata that does not fit the type of its column.
 
     Attributes:
-        row: The first such record of the batch.
-        reason: Why it does not fit.
-        more: How many further records do not fit either.
+        rows: The indices of such records of the batch, ascending.
+        reason: Why the first of them does not fit.
     """
 
-    row: int
+    rows: tuple[int, ...]
     reason: str
-    more: int = 0
 
 
 def field_of(key: str) -> str:
@@ -192,7 +190,7 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
         numbers = array.to_numpy(zero_copy_only=False)
         rows = np.flatnonzero(numbers > maximum)
         reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose largest value is {maximum}"
-        raise BadMetadataError(int(rows[0]), reason, len(rows) - 1) from None
+        raise BadMetadataError(tuple(rows.tolist()), reason) from None
 
 
 def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:

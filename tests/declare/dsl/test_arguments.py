@@ -61,7 +61,10 @@ def test_every_option_of_the_connector_is_an_argument_and_the_other_way_round() 
     assert set(ARGUMENTS) == options - {
         "startup_timestamp", "startup_offsets", "bounded_timestamp", "bounded_offsets",
         "semantic", "watermark_emit", "watermark_update", "watermark_idle", "transaction_naming",
-    } | {"key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key"}  # fmt: skip
+        "dead_letter_topic", "dead_letter_max_count", "dead_letter_properties",
+    } | {
+        "dead_letters", "key", "value", "group_id", "properties", "name", "comment", "key_fields", "primary_key",
+    }  # fmt: skip
 
 
 def test_options_are_those_of_the_connector() -> None:

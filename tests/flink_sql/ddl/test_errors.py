@@ -32,7 +32,9 @@ class TestLocations:
         (problem,) = parse_script("CREATE TABEL t (id INT)", file="orders.sql").problems
 
         assert str(problem.where) == "orders.sql:1:8"
-        assert problem.message == ("found 'TABEL', where TABLE, VIEW or TEMPORARY is expected (did you mean 'TABLE'?)")
+        assert problem.message == (
+            "found 'TABEL', where TABLE, VIEW, TEMPORARY or CATALOG is expected (did you mean 'TABLE'?)"
+        )
 
     def test_all_mistakes_of_a_script_at_once(self) -> None:
         actual = problems_of(
@@ -109,7 +111,7 @@ class TestWhatIsExpected:
             ("CREATE OR REPLACE TABLE t AS SELECT 1", "CREATE OR REPLACE TABLE … AS fills a table from a query"),
             ("CREATE DATABASE d", "kdsl has no CREATE DATABASE statement"),
             ("ALTER TABLE t ADD x INT", "kdsl has no ALTER statement"),
-            ("DROP TABEL t", "found 'TABEL', where TABLE or VIEW is expected (did you mean 'TABLE'?)"),
+            ("DROP TABEL t", "found 'TABEL', where TABLE, VIEW or CATALOG is expected (did you mean 'TABLE'?)"),
             ("INSERT t SELECT 1", "found 't', where INTO or OVERWRITE is expected"),
             ("INSERT INTO t", "the statement ends here, where SELECT, VALUES, WITH or '(' is expected"),
             ("EXECUTE STATEMENT SET BEGIN SELECT 1; END", "found 'SELECT', where INSERT INTO or END is expected"),

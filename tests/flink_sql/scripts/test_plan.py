@@ -549,7 +549,7 @@ class TestAllProblems:
         return [f"{p.where.line}: {p.code}" for p in problems if p.severity == "error"]
 
     def test_a_statement_that_cannot_be_read_hides_no_other_mistake(self) -> None:
-        script = """USE my_catalog;
+        script = """LOAD MODULE m;
             CREATE FUNCTION f AS 'x.Y';
             CREATE TABLE a (id BIGNIT) WITH ('connector' = 'kafka', 'topic' = 'a', 'format' = 'json');
             CREATE TABLE b (id INT) WITH ('connector' = 'print', 'print-identifer' = 'x');

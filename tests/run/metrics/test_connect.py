@@ -12,6 +12,7 @@ from tests.connect import ConnectServer
 SCRIPT = """
 import time
 from kdsl.cluster import Cluster
+from kdsl.plan.model import RowRule
 from kdsl.run.metrics.observer import all_metrics, metrics
 from kdsl.run.read import read_stream
 from kdsl.run.write import write_stream
@@ -21,7 +22,8 @@ from tests.run.write_plans import write_plan
 servers, source, target, checkpoint = sys.argv[1:]
 cluster = Cluster(servers)
 to = write_plan({"text": "STRING"}, topics=(target,), value_format="raw")
-rows = read_stream(spark, read_plan(source, max_records=3), cluster)
+rule = RowRule("at-most-2", "CHAR_LENGTH(text) <= 2", "warn", ("text",))
+rows = read_stream(spark, read_plan(source, max_records=3, rules=(rule,)), cluster)
 query = write_stream(rows, to, cluster, checkpoint=checkpoint, trigger={"availableNow": True}, name="copy")
 while query.isActive:
     metrics(query)  # asks for reports that the listener has not brought yet
@@ -41,8 +43,9 @@ while sample()[0] < 5 and time.monotonic() < until:
     time.sleep(0.1)
 snapshot = metrics(query)
 bytes_out = snapshot.sink.num_bytes_out
+violations = dict(snapshot.source.num_rule_violations)
 print(json.dumps({"first": sample(), "again": sample(), "bytes_out": bytes_out, "name": snapshot.name,
-    "batch": snapshot.batch}))
+    "batch": snapshot.batch, "violations": violations}))
 spark.stop()
 """
 
@@ -59,3 +62,4 @@ def test_counters_offsets_and_lag_are_those_of_the_topics(
     assert document["first"] == document["again"] == [5, 15, 0, [[source, 0, 5]], 5]
     assert document["bytes_out"] == 15  # the server's commits run on this machine
     assert (document["name"], document["batch"]) == ("copy", 1)
+    assert document["violations"] == {"at-most-2": 3}

@@ -22,9 +22,10 @@ from kdsl.run.metrics.source_reports import Reporter, read_reports
 from kdsl.run.read import read, read_stream
 from kdsl.run.records.drops import (
     DropLog,
-    count_undeclared_columns,
+    Reason,
+    count_by_column,
     describe_drops,
-    key_of_undeclared,
+    key_of_column,
     level_of,
     log_drops,
 )
@@ -45,10 +46,13 @@ DROPPED = {
     "infinite": 0,
     "unavailable": 0,
     "undeclared": 0,
+    "dead-letter": 0,
+    "lossy": 0,
 }
 TEXT = (
     "4 records were left out: 2 that cannot be read, or contain no row of the table, in a format that ignores parse "
-    "errors, 1 without a value for a NOT NULL column, in a format that ignores parse errors, 1 without a message value"
+    "errors, 1 without a value for a NOT NULL column, in a format that ignores parse errors or with "
+    "`not-null-enforcer` = `drop`, 1 without a message value"
 )
 
 
@@ -121,12 +125,20 @@ def test_columns_that_are_not_declared_are_named_once_and_come_from_the_tasks(ca
     caplog.set_level(logging.INFO, logger="kdsl.read")
     task = Reporter("task")
     task.read(
-        3, 10, None, 0.0, dropped={"undeclared": 5, key_of_undeclared("colour"): 3, key_of_undeclared("a-price"): 2}
+        3,
+        10,
+        None,
+        0.0,
+        dropped={
+            "undeclared": 5,
+            key_of_column(Reason.UNDECLARED, "colour"): 3,
+            key_of_column(Reason.UNDECLARED, "a-price"): 2,
+        },
     )
     other = Reporter("other")
-    other.read(1, 10, None, 0.0, dropped={"undeclared": 1, key_of_undeclared("colour"): 1})
+    other.read(1, 10, None, 0.0, dropped={"undeclared": 1, key_of_column(Reason.UNDECLARED, "colour"): 1})
     result = read_reports([task.report(), other.report()])
-    assert count_undeclared_columns(result.dropped) == {"colour": 4, "a-price": 2}
+    assert count_by_column(result.dropped, Reason.UNDECLARED) == {"colour": 4, "a-price": 2}
     assert result.dropped["undeclared"] == 6
 
     for batch in range(3):
@@ -134,6 +146,12 @@ def test_columns_that_are_not_declared_are_named_once_and_come_from_the_tasks(ca
     (line,) = caplog.messages
     message = "the messages have columns that the table does not declare and that are not read"
     assert line == f"Paints: {message}: 'a-price', 'colour'"
+    caplog.clear()
+    for batch in range(3):
+        log_drops("Paints", {"lossy": 2, key_of_column(Reason.LOSSY, "price"): 2}, f"of batch {batch} ")
+    (line,) = caplog.messages
+    assert line.startswith("Paints: integers beyond 2^53 lose digits in inferred columns of DOUBLE")
+    assert "fractions: 'price'; give them another type" in line
 
 
 def test_prometheus_has_a_value_for_each_reason(monkeypatch: pytest.MonkeyPatch) -> None:

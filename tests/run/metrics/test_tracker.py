@@ -13,8 +13,9 @@ import pytest
 from kdsl.run.metrics.model import QueryMetrics, SinkMetrics, SourceMetrics
 from kdsl.run.metrics.on_rows import RowReporter
 from kdsl.run.metrics.sink_reports import Spool, append_report
-from kdsl.run.metrics.source_reports import Reporter, new_name, read_of, read_reports
+from kdsl.run.metrics.source_reports import SINK_OBSERVATION, Reporter, new_name, read_of, read_reports
 from kdsl.run.metrics.tracker import NamedRead, Tracker
+from kdsl.run.records.drops import Reason
 from kdsl.types import model as t
 
 READ = "Orders-abc"
@@ -291,6 +292,7 @@ class Task:
     lost: int = 0
     send_time: float = 1.5
     client: dict[str, dict[str, float]] = attrs.field(factory=dict)
+    dropped: dict[str, int] = attrs.field(factory=dict)
 
 
 class TestWritten:
@@ -307,6 +309,33 @@ class TestWritten:
         assert (sink.num_records_out, sink.num_bytes_out, sink.records_lost, sink.current_send_time) == (5, 50, 1, 4.0)
         assert sink.num_records_out_per_second == 5.0
         spool.path.unlink()
+
+    def test_rows_that_violate_rules_are_counted_by_rule_and_logged_once_for_each_batch(
+        self, tracker: Tracker, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        spool = Spool()
+        tracker.writes("Out", spool, "run-1")
+        for number in (0, 1):
+            dropped = {"rule:drop:positive": 2, Reason.NOT_NULL: 1}
+            two = [Task(1, 1, dropped=dropped), Task(1, 1, dropped={"rule:warn:big": 1})]
+            append_report(str(spool.path), two)
+            tracker.add_progress(document(number, 5, 5, sink={"numOutputRows": 99}))
+
+        sink = tracker.snapshot().sink
+        assert (sink.num_rule_violations, sink.num_rows_dropped) == ({"positive": 4, "big": 2}, 2)
+        for number in (0, 1):
+            line = f"Out: of batch {number} 2 rows violate the rule 'positive' and were left out"
+            assert caplog.messages.count(line) == 1
+        spool.path.unlink()
+
+    def test_tasks_of_a_write_report_them_if_its_commits_report_nothing(self, tracker: Tracker) -> None:
+        tracker.writes("Out", None, "run-1")
+        reporter = Reporter("partition 0")
+        reporter.read(3, None, None, 0.0, dropped={"rule:drop:positive": 2})
+        reports = {SINK_OBSERVATION: {"metrics": {"reports": [reporter.report()]}}}
+        tracker.add_progress({**document(0, 5, 5, sink={"numOutputRows": 3}), "observedMetrics": reports})
+
+        assert tracker.snapshot().sink.num_rule_violations == {"positive": 2}
 
     def test_another_machine_leaves_sparks_count_of_rows(self, tracker: Tracker) -> None:
         append_report("/no/such/folder/1.jsonl", [Task(1, 1)])

@@ -17,7 +17,7 @@ from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.resolve.header_filter import parse_header_filter
 from kdsl.run.records.decode import DecodeError, RecordDecoder, check_batches
-from kdsl.run.records.drops import Reason
+from kdsl.run.records.drops import Reason, key_of_column
 from kdsl.run.records.metadata import RAW
 from kdsl.types.arrow import arrow_schema
 from tests.run.read_plans import part, read_plan
@@ -516,6 +516,14 @@ def test_infinite_values_that_are_null_are_counted() -> None:
 
     assert rows.column("at").null_count == 1
     assert decoder.dropped == {Reason.INFINITE: 1}
+
+
+def test_integers_that_lose_digits_in_inferred_columns_are_counted() -> None:
+    decoder = RecordDecoder(read_plan(value=part("json", {"v": "DOUBLE"}, inferred_columns=True)))
+    rows = decoder.decode(raw([{"value": b'{"v": 9007199254740993}'}, {"value": b'{"v": 0.5}'}]))
+
+    assert rows.column("v").to_pylist() == [9007199254740992.0, 0.5]
+    assert decoder.dropped == {Reason.LOSSY: 1, key_of_column(Reason.LOSSY, "v"): 1}
 
 
 def test_an_infinite_value_of_a_column_that_is_not_null_is_an_error() -> None:

@@ -1,0 +1,63 @@
+"""What three row rules cost a read of JSON without bad records: the same read with and without them, in turn.
+
+``python -m bench.row_rules [--records N] [--pairs N]``. The goal is a ratio of at least 0.97.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from decimal import Decimal
+
+from rich.console import Console
+
+from bench.__main__ import compute
+from bench.machine import facts, fill, session
+from bench.paired import compare
+from bench.tables import Fields, Orders
+from kdsl import Cluster, Col, Json, col, expect
+from kdsl.testing import LocalKafka
+
+PARTITIONS = 4
+GOAL = 0.97
+
+
+class CheckedOrders(Fields, topic="orders", value=Json(), startup="earliest"):
+    """The orders with three rules, which all of them meet."""
+
+    pay_amount: Col[Decimal | None] = col(type="DECIMAL(10, 2)", expect=expect("pay_amount >= 0", on_fail="drop"))
+    known_channel = expect("order_channel IN ('webShop', 'appShop', 'miniAppShop')", on_fail="fail")
+    named = expect("user_name LIKE 'customer-%' AND CHAR_LENGTH(order_id) = 18")
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--pairs", type=int, default=7)
+    arguments = parser.parse_args()
+    out = Console()
+    with LocalKafka(topics={"orders": PARTITIONS}) as kafka, session("row rules") as spark:
+        fill(kafka.bootstrap_servers, "orders", arguments.records, partitions=PARTITIONS)
+        cluster = Cluster(kafka.bootstrap_servers)
+        out.print(json.dumps(facts(), default=str), highlight=False, soft_wrap=True)
+        pair = compare(
+            "JSON read, three rules and no bad record",
+            lambda: compute(CheckedOrders.read(spark, cluster)),
+            lambda: compute(Orders.read(spark, cluster)),
+            records=arguments.records,
+            pairs=arguments.pairs,
+            goal=GOAL,
+        )
+        low, high = pair.interval
+        out.print(
+            f"{pair.name}: ratio {pair.ratio:.3f} ({low:.3f} to {high:.3f}), goal {GOAL}; "
+            f"{pair.rate(pair.ours):,.0f} records/s with, {pair.rate(pair.theirs):,.0f} without; processor "
+            f"{pair.cpu(pair.ours):.2f} and {pair.cpu(pair.theirs):.2f} s per million",
+            highlight=False,
+            soft_wrap=True,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,282 @@
+"""Messages that hold their schema: the column types that it says, and reading by it into wider columns.
+
+The schemas of one topic may differ: a table gets columns, a decimal another scale, a timestamp another unit. Each
+message is read by its own schema, and its values become those of the table's columns.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import BadRecord, Decoded, Decoder
+from kdsl.types import model as t
+from kdsl.types.arrow import arrow_type
+from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._connect.schemas import table_of_schema
+from kdsl_formats._connect.wires import Modes, wire_of
+from kdsl_formats._text import writing
+
+_BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
+_MAX_SCHEMAS = 64
+_EXACT = 2**53  # doubles hold every integer up to here
+_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
+
+
+@attrs.frozen
+class SchemaTypes:
+    """What a schema says about the columns of a table.
+
+    Attributes:
+        types: The types by name; nested values are STRING.
+        modes: How the values look.
+    """
+
+    types: Mapping[str, t.DataType]
+    modes: Modes
+
+
+def types_of_schema(schema: Any, members: Sequence[str] = ()) -> SchemaTypes:
+    """The column types that a schema says.
+
+    Args:
+        schema: The schema of Kafka Connect.
+        members: The members of the payload that are rows, the row before a change first; none where the payload is one.
+
+    Raises:
+        ValueError: It is not a schema of rows.
+    """
+    if members:
+        fields = schema.get("fields") if isinstance(schema, Mapping) else None
+        by_name = {f.get("field"): f for f in fields or () if isinstance(f, Mapping)}
+        schema = next((by_name[name] for name in reversed(members) if name in by_name), None)
+    table = table_of_schema(schema)
+    if table is None:
+        raise ValueError("the message has no schema of a row")
+    types = {f.name: t.STRING if isinstance(f.type, _NESTED) else f.type.as_nullable() for f in table.row.fields}
+    return SchemaTypes(types, table.modes)
+
+
+class SchemaReadingDecoder:
+    """Decodes each message by the schema that it holds, into rows of one type.
+
+    Args:
+        row: The type of the rows. It holds what the schemas say (`kdsl.types.widening.join`).
+        make: Makes a decoder of messages with the payload, for a row type and settings.
+        members: See `types_of_schema`.
+        metadata: The Arrow types of the pieces of metadata that the decoders give.
+    """
+
+    def __init__(
+        self,
+        row: t.Row,
+        make: Callable[[t.Row, Modes], Decoder],
+        members: Sequence[str] = (),
+        metadata: Mapping[str, pa.DataType] | None = None,
+    ) -> None:
+        self._row, self._make, self._members = row, make, tuple(members)
+        self._metadata = metadata or {}
+        self._known: dict[bytes, _Reader | str] = {}
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        bad: list[BadRecord] = []
+        parts: list[Decoded] = []
+        for reader, which in self._group(messages):
+            if isinstance(reader, str):
+                bad += [BadRecord(index, reader) for index in np.flatnonzero(which).tolist()]
+                continue
+            some = messages if which.all() else pc.if_else(pa.array(which), messages, pa.scalar(None, messages.type))
+            parts.append(reader.decode(some))
+        if len(parts) == 1 and not bad:
+            return parts[0]
+        return self._merge(parts, bad)
+
+    def _merge(self, parts: list[Decoded], bad: list[BadRecord]) -> Decoded:
+        """The rows of several decoders in the order of their messages."""
+        if not parts:
+            empty = pa.array([], arrow_type(self._row))
+            kinds = pa.array([], pa.int8())
+            metadata = {key: pa.array([], kind) for key, kind in self._metadata.items()}
+            return Decoded(empty, pa.array([], pa.int64()), tuple(bad), kinds, metadata)
+        owners = [
+            np.arange(len(one.rows)) if one.messages is None else np.asarray(one.messages).astype(np.int64)
+            for one in parts
+        ]
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        pick = pa.array(order)
+        everyone = [
+            one.kinds if one.kinds is not None else pa.array(np.zeros(len(one.rows), dtype=np.int8)) for one in parts
+        ]
+        undeclared, lossy = Counter[str](), Counter[str]()
+        for one in parts:
+            undeclared.update(one.undeclared)
+            lossy.update(one.lossy)
+        names = dict.fromkeys(name for one in parts for name in one.unavailable)
+        unavailable = {
+            name: pa.concat_arrays(
+                [one.unavailable.get(name, pa.array(np.zeros(len(one.rows), dtype=bool))) for one in parts]
+            ).take(pick)
+            for name in names
+        }
+        return Decoded(
+            pa.concat_arrays([one.rows for one in parts]).take(pick),
+            pa.array(owner[order]),
+            tuple(sorted([*bad, *(each for one in parts for each in one.bad)], key=lambda each: each.index)),
+            None if all(one.kinds is None for one in parts) else pa.concat_arrays(everyone).take(pick),
+            {key: pa.concat_arrays([one.metadata[key] for one in parts]).take(pick) for key in parts[0].metadata},
+            infinite=sum(one.infinite for one in parts),
+            unavailable=unavailable,
+            undeclared=undeclared,
+            truncates=tuple(sorted(index for one in parts for index in one.truncates)),
+            lossy=lossy,
+        )
+
+    def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
+        """What reads the messages of each schema, or why none does, and which these are; null messages in no group."""
+        rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
+        for head in tuple(self._known):
+            if rest.any():
+                yield from self._take(head, messages, rest)
+        while rest.any():
+            index = int(np.flatnonzero(rest)[0])
+            message = messages[index].as_py()
+            learned = self._learn(message)
+            if learned is None:
+                rest[index] = False
+                alone = np.zeros(len(rest), dtype=bool)
+                alone[index] = True
+                yield self._reader(_schema_in(message)), alone
+            else:
+                yield from self._take(learned, messages, rest)
+
+    def _take(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
+        """The messages that begin with a known schema, which are taken out of the rest."""
+        same = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
+        if same.any():
+            rest &= ~same
+            yield self._known[head], same
+
+    def _learn(self, message: bytes) -> bytes | None:
+        """What a message begins with, up to its payload, which is known then; None where it is not plain."""
+        head = head_of(message)
+        if head is None:
+            return None
+        if len(self._known) >= _MAX_SCHEMAS:
+            del self._known[next(iter(self._known))]
+        self._known[head] = self._reader(orjson.loads(head[len(_BEFORE) : -len(_BETWEEN)]))
+        return head
+
+    def _reader(self, schema: Any) -> _Reader | str:
+        """What reads the messages of a schema, or why none does."""
+        try:
+            schema_types = types_of_schema(schema, self._members)
+        except ValueError as e:
+            return str(e)
+        return _Reader(self._row, schema_types, self._make)
+
+
+def head_of(message: bytes) -> bytes | None:
+    """What a message begins with, up to its payload; None where the schema is not the first of two members."""
+    end = message.find(_BETWEEN)
+    if end < 0 or not message.startswith(_BEFORE):
+        return None
+    try:
+        orjson.loads(message[len(_BEFORE) : end])
+    except ValueError:
+        return None
+    return message[: end + len(_BETWEEN)]
+
+
+def _schema_in(message: bytes) -> Any:
+    """The schema inside a message; None where the message has none."""
+    try:
+        document = orjson.loads(message)
+    except ValueError:
+        return None
+    return document.get("schema") if isinstance(document, dict) else None
+
+
+class _Reader:
+    """Reads messages of one schema into rows of a wider type."""
+
+    def __init__(self, row: t.Row, schema_types: SchemaTypes, make: Callable[[t.Row, Modes], Decoder]) -> None:
+        self._row = row
+        self._type = arrow_type(row)
+        narrow = tuple(
+            attrs.evolve(f, type=_read_type(f.type, schema_types.types.get(f.name), schema_types.modes))
+            for f in row.fields
+        )
+        self._widened = [
+            (i, of.type, to.type)
+            for i, (of, to) in enumerate(zip(narrow, row.fields, strict=True))
+            if arrow_type(of.type) != arrow_type(to.type)
+        ]
+        self._decoder = make(t.Row(narrow), schema_types.modes)
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read messages of the schema."""
+        decoded = self._decoder.decode(messages)
+        if not self._widened:
+            return decoded
+        columns = [decoded.rows.field(i) for i in range(len(self._row.fields))]
+        lossy = {}
+        for i, narrow, wide in self._widened:
+            exact, columns[i] = columns[i], widen_array(columns[i], narrow, wide)
+            if isinstance(narrow, t.BigInt) and isinstance(wide, t.Double) and (count := _count_lossy(exact)):
+                lossy[self._row.fields[i].name] = count
+        rows = pa.Array.from_buffers(self._type, len(decoded.rows), [None], children=columns)
+        return attrs.evolve(decoded, rows=rows, lossy=lossy)
+
+
+def _count_lossy(integers: pa.Int64Array) -> int:
+    """How many integers a double does not hold exactly."""
+    large = integers.filter(pc.fill_null(pc.greater_equal(pc.abs(integers), _EXACT), False))
+    return sum(int(float(number)) != number for number in large.to_pylist())
+
+
+def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
+    """The type by which values are read: that of the schema, unless the column reads them as well.
+
+    What has the form of JSON is read into STRING columns as it is spelled.
+    """
+    if source is None:
+        return wide
+    if isinstance(wide, (t.Char, t.VarChar)) and wire_of(source, modes) is None:
+        return wide
+    return source.as_nullable(wide.nullable)
+
+
+def widen_array(array: pa.Array, narrow: t.DataType, wide: t.DataType) -> pa.Array:
+    """The values of a type as values of a wider one (`kdsl.types.widening.join`).
+
+    A timestamp becomes an instant of UTC, bytes become base64.
+    """
+    kind = arrow_type(wide)
+    if array.type == kind:
+        return array
+    if not pa.types.is_string(kind):
+        if pa.types.is_timestamp(kind):
+            return pc.cast(array, pa.timestamp("us")).view(kind) if pa.types.is_date(array.type) else array.view(kind)
+        return pc.cast(array, kind, safe=False)
+    match narrow:
+        case t.Decimal():
+            return writing.decimals(array, plain=True)
+        case t.Date():
+            return writing.dates(array)
+        case t.Time():
+            return writing.times(array)
+        case t.Timestamp() | t.TimestampLtz():
+            return writing.timestamps(array, "SQL")
+        case t.Binary() | t.VarBinary():
+            return writing.base64(array)
+        case _:
+            return pc.cast(array, kind)

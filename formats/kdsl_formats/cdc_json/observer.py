@@ -1,0 +1,367 @@
+"""The observer of change data: whole batches of messages, with the reference for those that may show something new."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import Observed, TableId
+from kdsl.types import model as t
+from kdsl.types.widening import TableSchema, holds
+from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices
+from kdsl_formats._connect.by_schema import SchemaTypes, head_of
+from kdsl_formats._connect.wires import Modes
+from kdsl_formats.cdc_json.reference_observer import ChangeReader
+from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, is_null, locate_rows
+from kdsl_formats.json.buffer import BRACE, MessageBuffer, Scratch, Spans
+from kdsl_formats.json.decoder import MIN_BATCH
+from kdsl_formats.json.document import parse_only
+from kdsl_formats.json.documents import find_enclosed, trim_documents
+from kdsl_formats.json.members import BARE, TEXT
+from kdsl_formats.json.objects import ObjectFinder, ValueSpans
+from kdsl_formats.json.observer import TableLane, group_rows, look_at_each, present_messages, settle_in_rounds
+from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
+from kdsl_formats.json.validity import are_json
+
+_REMEMBERED = 4096  # tables, and types of them
+_HEADS = 64  # schemas in messages
+_ATTEMPTS = 8  # to learn a new one, in one batch
+
+
+@attrs.frozen(eq=False)
+class _Images:
+    """Objects of changes in the buffer.
+
+    Attributes:
+        spans: Where they are, ascending.
+        first: See `ObjectFinder.find`.
+        owner: The change of each.
+        whole: Whether they are whole rows.
+    """
+
+    spans: Spans
+    first: Indices | None
+    owner: Indices
+    whole: bool
+
+
+@attrs.frozen(eq=False)
+class _Statement:
+    """What some changes say about their table.
+
+    Attributes:
+        table: The table.
+        spelled: How they say it.
+        types: The types of columns; None where they are inferred from values.
+        modes: How values look.
+        primary_key: The names of the key columns.
+    """
+
+    table: TableId
+    spelled: tuple[bytes | None, ...]
+    types: Mapping[str, t.DataType] | None
+    modes: Modes
+    primary_key: tuple[str, ...]
+
+    def is_held(self, growth: TableGrowth) -> bool:
+        """Whether a table has all of it already."""
+        if self.primary_key != growth.primary_key and (self.primary_key or growth.primary_key != growth.known_key):
+            return False
+        return all(
+            name in growth.types and holds(growth.types[name], kind) for name, kind in (self.types or {}).items()
+        )
+
+
+class ChangeObserver:
+    """Looks at messages of change data.
+
+    Args:
+        reference: Looks at single messages, and says how columns are inferred.
+        reader: Reads them for the reference.
+        min_batch: Fewer messages of a table than this are looked at one by one.
+    """
+
+    def __init__(self, reference: ReferenceObserver, reader: ChangeReader, *, min_batch: int = MIN_BATCH) -> None:
+        self.reference = reference
+        self.reader = reader
+        self._rules = reader.rules
+        self._min_batch = min_batch
+        self._scratch = Scratch()
+        dialect = self._rules.dialect
+        paths = [path.rpartition(".") for path in dialect.table_id]
+        self._inner = tuple(inner for outer, _, inner in paths if outer)
+        self._id_members = tuple(dict.fromkeys(outer or inner for outer, _, inner in paths))
+        said_by = None if reader.types is None else reader.types.member
+        self._raw_members = tuple(name for name in (dialect.primary_key, said_by) if name is not None)
+        included = [condition.member for condition in self._rules.include]
+        self._names = tuple(
+            dict.fromkeys([*dialect.members, dialect.operation, *included, *self._id_members, *self._raw_members])
+        )
+        self._change = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
+        self._source = ObjectFinder(self._inner, all_needed=False, min_batch=min_batch)
+        self._lanes: dict[Any, TableLane] = {}
+        self._heads: dict[bytes, SchemaTypes] = {}
+
+    def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
+        """See `kdsl.formats.Observer`."""
+        observation = Observation(known, len(messages))
+        left = present_messages(messages)
+        if len(messages) >= self._min_batch:
+            if self.reader.schemas is None:
+                self._observe_together(observation, messages, messages, left, left.copy(), b"", None)
+            else:
+                self._observe_by_schema(observation, messages, left)
+        look_at_each(self.reference, observation, messages, np.flatnonzero(left))
+        return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
+
+    def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
+        """Settle messages that hold their schema, the payloads of each schema together."""
+        rest = left.copy()
+        for head in tuple(self._heads):
+            if rest.any():
+                self._observe_payloads(observation, messages, left, rest, head)
+        for _ in range(_ATTEMPTS):
+            if not rest.any():
+                return
+            index = int(np.flatnonzero(rest)[0])
+            message = messages[index].as_py()
+            learned = self._learn_head(message)
+            if learned is None:
+                rest[index] = False
+            else:
+                self._observe_payloads(observation, messages, left, rest, learned)
+
+    def _learn_head(self, message: bytes) -> bytes | None:
+        """What a message with its schema begins with; None where it is not plain."""
+        head = head_of(message)
+        assert self.reader.schemas is not None
+        if head is None:
+            return None
+        try:
+            schema_types = self.reader.schemas.read(message, parse_only(message))
+        except ValueError:
+            return None
+        if len(self._heads) >= _HEADS:
+            del self._heads[next(iter(self._heads))]
+        self._heads[head] = schema_types
+        return head
+
+    def _observe_payloads(
+        self, observation: Observation, messages: pa.BinaryArray, left: Mask, rest: Mask, head: bytes
+    ) -> None:
+        """Settle the payloads of messages that begin with a schema; these are taken out of the rest."""
+        same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
+        rest &= ~same
+        start, end = bounds(messages)
+        plain = same & np.asarray(pc.fill_null(pc.ends_with(messages, pattern=b"}}"), False))
+        if np.count_nonzero(plain) < self._min_batch:
+            return
+        first, last = np.where(plain, start + len(head), 0), np.where(plain, end - 1, 0)
+        payloads = slices(content(messages), first, last, plain, pa.binary())
+        self._observe_together(observation, messages, payloads, left, plain, head, self._heads[head])
+
+    def _observe_together(
+        self,
+        observation: Observation,
+        messages: pa.BinaryArray,
+        changes: pa.BinaryArray,
+        left: Mask,
+        which: Mask,
+        head: bytes,
+        schema_types: SchemaTypes | None,
+    ) -> None:
+        """Settle what can be settled without the reference, and take it out of what is left.
+
+        Args:
+            observation: What is found.
+            messages: The messages.
+            changes: The messages, or their payloads.
+            left: Which messages are not settled; changed.
+            which: Which of them are looked at.
+            head: What these begin with, where they hold their schema.
+            schema_types: What that schema says.
+        """
+        buffer = MessageBuffer.of(changes, self._scratch)
+        spans, good = trim_documents(buffer, which)
+        indexes = find_enclosed(buffer, spans, good, b"{")
+        if len(indexes) < self._min_batch:
+            return
+        found_changes = self._change.find(buffer, spans.pick(indexes))
+        places = indexes[found_changes.which]
+        members = dict(zip(self._names, found_changes.columns, strict=True))
+        conditions = [(condition, members[condition.member]) for condition in self._rules.include]
+        locations = locate_rows(buffer, self._rules, found_changes.columns, conditions)
+        has_rows = np.bincount(locations.owner, minlength=len(places)) > 0
+        plain, parts = self._ids(buffer, members)
+        without = ~locations.fallback & ~has_rows & plain
+        for name in self._raw_members:
+            values = members[name]
+            plain &= values.form != TEXT
+            without &= (values.form != TEXT) & are_json(buffer, values.spans, BARE, without & (values.form == BARE))
+            parts.append(_raw_slices(buffer, values))
+        left[places[without]] = False
+        images = _images_of(locations)
+        tables: dict[TableId, list[tuple[_Statement, Indices]]] = {}
+        for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
+            what = self._read_statement(key, head, schema_types)
+            if what is not None:
+                tables.setdefault(what.table, []).append((what, group))
+        for table, groups in tables.items():
+            if sum(len(group) for _, group in groups) >= self._min_batch:
+                self._settle_table(observation, messages, buffer, images, places, left, table, groups)
+
+    def _ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
+        """Which changes have a plain table id, and its parts; an absent schema is NULL."""
+        if not self._inner:
+            columns = [members[name] for name in self._id_members]
+        else:
+            source = members[self._id_members[0]]
+            index = np.flatnonzero(begins_with(buffer, source, BRACE))
+            some = source.pick(index)
+            if len(index) > 1 and bool((some.spans.start[1:] < some.spans.start[:-1]).any()):
+                index = index[:0]
+                some = source.pick(index)
+            parts_found = self._source.find(buffer, some.spans, some.first)
+            columns = [values.spread(index[parts_found.which], len(source.form)) for values in parts_found.columns]
+        plain = np.ones(len(columns[0].form), dtype=bool)
+        parts = []
+        for path, values in zip(self._rules.dialect.table_id, columns, strict=True):
+            text = (values.form == TEXT) & (values.spans.end > values.spans.start) & ~buffer.find_escaped(values.spans)
+            plain &= text | is_null(buffer, values) if path == "source.schema" else text
+            parts.append(slices(buffer.data, values.spans.start, values.spans.end, text, pa.binary()))
+        return plain, parts
+
+    def _read_statement(
+        self, key: tuple[bytes | None, ...], head: bytes, schema_types: SchemaTypes | None
+    ) -> _Statement | None:
+        """What changes say about their table; None where the reference has to look.
+
+        Args:
+            key: The parts of the table id, and the members that say more as they are spelled.
+            head: What the messages begin with, where they hold their schema.
+            schema_types: What that schema says.
+        """
+        count = len(self._rules.dialect.table_id)
+        types: Mapping[str, t.DataType] | None
+        primary_key: tuple[str, ...] = ()
+        try:
+            table = self._table(key[:count])
+            spelled = {
+                name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
+            }
+            if schema_types is not None:
+                types, modes = schema_types.types, schema_types.modes
+            else:
+                types, modes = self.reader.read_types(spelled, []), self._rules.modes
+                primary_key = self.reader.primary_key_of(spelled)
+        except ValueError:
+            return None
+        inference = self.reference.inference
+        if schema_types is not None and (
+            inference.as_strings or not inference.fixed.keys().isdisjoint(schema_types.types)
+        ):
+            return None
+        if types is not None:
+            fixed = inference.fixed
+            types = {name: fixed.get(name) or self.reference.type_declaration(kind) for name, kind in types.items()}
+        return _Statement(table, (*key[count:], head), types, modes, primary_key)
+
+    def _settle_table(
+        self,
+        observation: Observation,
+        messages: pa.BinaryArray,
+        buffer: MessageBuffer,
+        images: tuple[_Images, ...],
+        places: Indices,
+        left: Mask,
+        table: TableId,
+        groups: list[tuple[_Statement, Indices]],
+    ) -> None:
+        """Settle the changes of one table."""
+        changes = np.concatenate([group for _, group in groups])
+        number = np.repeat(np.arange(len(groups)), [len(group) for _, group in groups])
+        order = np.argsort(changes)
+        changes, number = changes[order], number[order]
+
+        def settle(which: Indices, growth: TableGrowth) -> Mask:
+            settled = np.zeros(len(places), dtype=bool)
+            for i, (statement, _) in enumerate(groups):
+                some = changes[which[number[which] == i]]
+                if len(some) and statement.is_held(growth):
+                    settled[some] = self._settle_group(buffer, images, len(places), some, statement, growth)
+                    if statement.types is not None and settled[some].any():
+                        growth.widen(int(places[some[settled[some]][0]]), statement.types, growth.primary_key)
+            result: Mask = settled[changes[which]]
+            return result
+
+        group = places[changes]
+        settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
+
+    def _settle_group(
+        self,
+        buffer: MessageBuffer,
+        images: tuple[_Images, ...],
+        count: int,
+        changes: Indices,
+        statement: _Statement,
+        growth: TableGrowth,
+    ) -> Mask:
+        """Which changes, that say the same about their table, show nothing that it does not have."""
+        lane = self._lane(statement, growth.primary_key)
+        settled = np.zeros(count, dtype=bool)
+        settled[changes] = True
+        for some in images:
+            index = np.flatnonzero(settled[some.owner])
+            first = None if some.first is None else some.first[index]
+            good = lane.settle(buffer, some.spans.pick(index), first, growth, whole=some.whole)
+            settled[some.owner[index[~good]]] = False
+        result: Mask = settled[changes]
+        return result
+
+    def _table(self, parts: tuple[bytes | None, ...]) -> TableId:
+        """A table id of its parts."""
+        names = [part.decode() for part in parts if part is not None]
+        return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
+
+    def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
+        """What settles the rows of a table that say the same about its columns."""
+        key = (statement.table, statement.spelled, required)
+        lane = self._lanes.pop(key, None)
+        if lane is None:
+            lane = TableLane(
+                self.reference,
+                min_batch=self._min_batch,
+                declared=statement.types,
+                required=() if self._rules.payload else required,
+                modes=statement.modes,
+            )
+            if len(self._lanes) >= _REMEMBERED:
+                del self._lanes[next(iter(self._lanes))]
+        self._lanes[key] = lane
+        return lane
+
+
+def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
+    """The objects with rows, and those with parts of them."""
+    images = []
+    for spans, first, index, whole in (
+        (locations.images, locations.first, locations.index, True),
+        (locations.old_values, None, locations.old_index, False),
+    ):
+        owner: npt.NDArray[np.int64] = np.zeros(len(spans), dtype=np.int64)
+        rows = np.flatnonzero(index >= 0)
+        owner[index[rows]] = locations.owner[rows]
+        if len(spans):
+            images.append(_Images(spans, first, owner, whole))
+    return tuple(images)
+
+
+def _raw_slices(buffer: MessageBuffer, values: ValueSpans) -> pa.BinaryArray:
+    """Values as they are spelled; NULL for null and absent ones."""
+    return slices(buffer.data, values.spans.start, values.spans.end, ~is_null(buffer, values), pa.binary())

@@ -1,0 +1,123 @@
+"""The members of objects as columns of their own, whose names are joined by dots."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from typing import Any
+
+import numpy as np
+
+from kdsl_formats._columns.arrays import Indices
+from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
+from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.members import BARE, TEXT
+from kdsl_formats.json.objects import ABSENT, FoundMembers, ObjectFinder, ValueSpans
+from kdsl_formats.json.validity import are_json
+
+
+def flatten_members(row: dict[str, Any], whole: Container[str], needed: Container[str] | None = None) -> dict[str, Any]:
+    """The members of an object, with those of objects inside it in place of these, however deep.
+
+    Args:
+        row: The object.
+        whole: The names of members that stay whole.
+        needed: The names that are needed; by default all.
+
+    Raises:
+        FieldError: Two members have one name that is needed.
+    """
+    flat: dict[str, Any] = {}
+    left = [(name, value) for name, value in reversed(row.items())]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, dict) and name not in whole:
+            left += [(f"{name}.{inner}", below) for inner, below in reversed(value.items())]
+        elif name in flat and (needed is None or name in needed):
+            raise FieldError(f"two members have the name {name!r} when nested columns are flattened")
+        else:
+            flat[name] = value
+    return flat
+
+
+class FlatFinder:
+    """Finds the members of objects whose names are paths, in many objects at once; as `ObjectFinder` otherwise.
+
+    An object with a member whose own name has a dot, and may be one of the paths, needs the fallback.
+
+    Args:
+        names: The names of the columns: members, or paths of members inside objects.
+        whole: The names of members that stay whole.
+        min_batch: See `ObjectFinder`.
+        prefix: The path of the objects, with a dot at its end.
+    """
+
+    def __init__(self, names: Sequence[str], whole: frozenset[str], *, min_batch: int, prefix: str = "") -> None:
+        self._columns = {name: i for i, name in enumerate(names)}
+        self._whole, self._prefix = whole, prefix
+        inner: dict[str, list[str]] = {}
+        self._dotted: set[str] = set()
+        for name in names:
+            steps = name.split(".")
+            self._dotted.update(".".join(steps[:count]) for count in range(2, len(steps) + 1))
+            if len(steps) > 1 and prefix + steps[0] not in whole:
+                inner.setdefault(steps[0], []).append(name)
+        self._inner = {
+            head: (
+                [self._columns[name] for name in paths],
+                FlatFinder(
+                    [name.removeprefix(f"{head}.") for name in paths],
+                    whole,
+                    min_batch=min_batch,
+                    prefix=f"{prefix}{head}.",
+                ),
+            )
+            for head, paths in inner.items()
+        }
+        self._names = tuple(dict.fromkeys([*names, *inner, *sorted(self._dotted)]))
+        self._finder = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
+
+    @property
+    def undeclared(self) -> Counter[bytes] | None:
+        """A counter of objects by undeclared member; see `ObjectFinder.undeclared`. Members inside are not counted."""
+        return self._finder.undeclared
+
+    @undeclared.setter
+    def undeclared(self, counter: Counter[bytes] | None) -> None:
+        self._finder.undeclared = counter
+
+    def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
+        """Where each column's value is in each object; see `ObjectFinder.find`."""
+        members = self._finder.find(buffer, objects, first)
+        count = len(members.which)
+        good = np.ones(count, dtype=bool)
+        nothing = np.zeros(count, dtype=np.int64)
+        absent = ValueSpans(Spans(nothing, nothing), np.zeros(count, dtype=np.int8))
+        columns = [absent] * len(self._columns)
+        for name, values in zip(self._names, members.columns, strict=True):
+            if name in self._dotted:
+                good &= values.form == ABSENT
+                continue
+            nested = (values.form == BARE) & (buffer.data[values.spans.start] == BRACE)
+            if self._prefix + name in self._whole:
+                nested[:] = False
+            unread = nested if name in self._columns else values.form != ABSENT
+            if name in self._inner and nested.any():
+                unread = unread & ~nested
+                indexes, finder = self._inner[name]
+                places = np.flatnonzero(nested)
+                some = values.pick(places)
+                inside = finder.find(buffer, some.spans, some.first)
+                good[places[inside.fallback]] = False
+                for index, inner_values in zip(indexes, inside.columns, strict=True):
+                    columns[index] = inner_values.spread(places[inside.which], count)
+            if unread.any():
+                for form in (TEXT, BARE):
+                    good &= are_json(buffer, values.spans, form, unread & (values.form == form))
+            if name in self._columns:
+                form_read = np.where(nested, np.int8(ABSENT), values.form)
+                columns[self._columns[name]] = ValueSpans(values.spans, form_read, values.first)
+        if good.all():
+            return FoundMembers(members.which, columns, members.fallback)
+        fallback = np.sort(np.concatenate([members.fallback, members.which[~good]]))
+        return FoundMembers(members.which[good], [values.pick(good) for values in columns], fallback)

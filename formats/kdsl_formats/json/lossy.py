@@ -1,0 +1,59 @@
+"""Counts integers that a DOUBLE column does not hold exactly, because inferred columns also had fractions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.formats import Decoded, Decoder
+from kdsl.types import model as t
+from kdsl_formats._columns.arrays import Indices
+
+_EXACT = 2.0**53  # doubles hold every integer up to here
+_INTEGER = "^-?[0-9]+$"
+
+
+class LossCountingDecoder:
+    """Decodes messages, and counts the integers that lose digits.
+
+    Args:
+        inner: Reads messages.
+        row: The type of the rows.
+        make: Makes a decoder of the same messages for another row type, which reads numbers into STRING columns as they
+            are spelled.
+    """
+
+    def __init__(self, inner: Decoder, row: t.Row, make: Callable[[t.Row], Decoder]) -> None:
+        self._inner, self._make = inner, make
+        self._columns = [(i, f.name) for i, f in enumerate(row.fields) if isinstance(f.type, t.Double)]
+        self._spellings: dict[str, Decoder] = {}
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        decoded = self._inner.decode(messages)
+        lossy: dict[str, int] = {}
+        for i, name in self._columns:
+            large = np.flatnonzero(
+                np.asarray(pc.fill_null(pc.greater_equal(pc.abs(decoded.rows.field(i)), _EXACT), False))
+            )
+            if large.size and (count := self._count(messages.take(pa.array(_messages_of(decoded, large))), name)):
+                lossy[name] = count
+        return attrs.evolve(decoded, lossy=lossy) if lossy else decoded
+
+    def _count(self, messages: pa.BinaryArray, name: str) -> int:
+        """How many integers of a column in some messages lose digits."""
+        if name not in self._spellings:
+            self._spellings[name] = self._make(t.Row((t.Field(name, t.STRING),)))
+        texts = self._spellings[name].decode(messages).rows.field(0)
+        integers = texts.filter(pc.fill_null(pc.match_substring_regex(texts, _INTEGER), False))
+        return sum(int(text) != float(text) for text in integers.to_pylist())
+
+
+def _messages_of(decoded: Decoded, rows: Indices) -> Indices:
+    """The messages of some rows, each once."""
+    owners = rows if decoded.messages is None else np.asarray(decoded.messages)[rows]
+    return np.unique(owners).astype(np.int64)

@@ -1,0 +1,506 @@
+"""The reference observer: what messages show about tables and their columns, one message at a time.
+
+It defines what the fast observer of `observer` finds. A value is accepted only if the reference decoder reads it with
+the type that it shows, or with the known type that holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+
+from kdsl.errors import listing
+from kdsl.formats import BadRecord, Observed, SchemaDelta, TableId
+from kdsl.types import model as t
+from kdsl.types.strings import numbers
+from kdsl.types.widening import TableSchema, holds, join
+from kdsl_formats._columns.arrays import Indices
+from kdsl_formats._connect.by_schema import SchemaTypes, head_of, types_of_schema
+from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
+from kdsl_formats._text.inferred import type_of_text
+from kdsl_formats._text.shorten import shorten
+from kdsl_formats.json.document import Empty, Fractional, Integer, parse_only
+from kdsl_formats.json.errors import FieldError
+from kdsl_formats.json.flattening import flatten_members
+from kdsl_formats.json.inference import InferenceRules
+from kdsl_formats.json.reference_decoder import PAYLOAD, ReadingRules, ReferenceDecoder
+
+LONG = 1 << 63
+_MAX_SCHEMAS = 64
+NO_TABLE = -1
+_BIGINT, _DOUBLE, _WIDE = t.BigInt(), t.Double(), t.Decimal(t.MAX_DECIMAL, 0)
+_NESTED = (t.Array, t.Map, t.Multiset, t.Row)
+
+
+@attrs.frozen
+class Shown:
+    """What one message shows.
+
+    Attributes:
+        table: The table.
+        rows: Rows of the table, whole or in part: values by the names of columns.
+        types: The types of columns, where the message says them; it says those of all its columns then.
+        primary_key: The names of the key columns, where the message says them.
+        keyed_rows: How many of the rows, the first ones, must have a primary key.
+        modes: How values look, where the message holds its schema, by which it is read; None of other messages.
+    """
+
+    table: TableId
+    rows: Sequence[Mapping[str, Any]]
+    types: Mapping[str, t.DataType] | None = None
+    primary_key: tuple[str, ...] = ()
+    keyed_rows: int = 0
+    modes: Modes | None = None
+
+
+class TableGrowth:
+    """The columns of a table, as they grow in one batch.
+
+    Messages may be added in any order, as long as `in_any_order` stays true.
+
+    Attributes:
+        known: The schema that was known before the batch.
+        known_types: The types of its columns, by name.
+        types: The types of all columns, by name.
+        first: For each column that is not as it was known the first message that showed it, and its place there.
+        primary_key: The names of the key columns.
+        in_any_order: Whether the result is the same for every order of the messages.
+    """
+
+    def __init__(self, known: TableSchema | None) -> None:
+        self.known = known
+        self.known_types = {} if known is None else {f.name: f.type for f in known.columns}
+        self.types: dict[str, t.DataType] = dict(self.known_types)
+        self.first: dict[str, tuple[int, int]] = {}
+        self.primary_key = () if known is None else known.primary_key
+        self.in_any_order = True
+
+    @property
+    def known_key(self) -> tuple[str, ...]:
+        """The names of the key columns that were known before the batch."""
+        return () if self.known is None else self.known.primary_key
+
+    def widen(self, index: int, shown: Mapping[str, t.DataType], primary_key: tuple[str, ...]) -> None:
+        """Add the columns of one message."""
+        if self.first and primary_key != self.primary_key and self.primary_key != self.known_key:
+            self.in_any_order = False
+        if self.first and primary_key and not self.primary_key:
+            self.in_any_order = False
+        self.primary_key = self.primary_key or primary_key
+        for place, (name, kind) in enumerate(shown.items()):
+            known = self.known_types.get(name)
+            if known is None:
+                kind = kind.as_nullable(name not in self.primary_key or self.known is not None)
+            elif holds(known, kind):
+                continue
+            else:
+                kind = kind.as_nullable(known.nullable)
+            before = self.types.get(name)
+            self.types[name] = kind if before is None else join(before, kind)
+            self.first[name] = min(self.first.get(name, (index, place)), (index, place))
+
+    def delta(self, table: TableId) -> SchemaDelta | None:
+        """What is beyond the known schema; None where nothing is."""
+        if not self.first and self.primary_key == self.known_key:
+            return None
+        fields = {} if self.known is None else {f.name: f for f in self.known.columns}
+        first = sorted(self.first.items(), key=lambda item: item[1])
+        columns = [attrs.evolve(field, type=self.types[name]) for name, field in fields.items()]
+        columns += [t.Field(name, self.types[name]) for name, _ in first if name not in fields]
+        schema = TableSchema(tuple(columns), self.primary_key)
+        return SchemaDelta(table, schema, {name: index for name, (index, _) in first})
+
+
+class Observation:
+    """What is found in one batch of messages.
+
+    Args:
+        known: The schemas that are known.
+        count: The number of messages.
+    """
+
+    def __init__(self, known: Mapping[TableId, TableSchema], count: int) -> None:
+        self.known = known
+        self.tables = np.full(count, NO_TABLE, dtype=np.int32)
+        self.codes: dict[TableId, int] = {}
+        self.growths: dict[TableId, TableGrowth] = {}
+        self.bad: list[BadRecord] = []
+
+    def code(self, table: TableId) -> int:
+        """The number of a table."""
+        return self.codes.setdefault(table, len(self.codes))
+
+    def growth(self, table: TableId) -> TableGrowth:
+        """The columns of a table."""
+        growth = self.growths.get(table)
+        if growth is None:
+            growth = self.growths[table] = TableGrowth(self.known.get(table))
+        return growth
+
+    def mark(self, indexes: Indices, table: TableId) -> None:
+        """Assign messages to a table."""
+        self.tables[indexes] = self.code(table)
+
+    @property
+    def in_any_order(self) -> bool:
+        """Whether the result is the same for every order of the messages."""
+        return all(growth.in_any_order for growth in self.growths.values())
+
+    def result(self) -> Observed:
+        """All of it, with the tables in the order of their first messages."""
+        ids = list(self.codes)
+        places = np.flatnonzero(self.tables >= 0)
+        codes, first = np.unique(self.tables[places], return_index=True)
+        order = codes[np.argsort(first)]
+        rank = np.full(len(ids) + 1, NO_TABLE, dtype=np.int32)
+        rank[order] = np.arange(len(order), dtype=np.int32)
+        tables = rank[self.tables]
+        tables_in_order = [ids[code] for code in order.tolist()]
+        deltas = [self.growths[table].delta(table) for table in tables_in_order if table in self.growths]
+        return Observed(
+            tuple(tables_in_order),
+            pa.array(tables, pa.int32(), mask=tables == NO_TABLE),
+            tuple(delta for delta in deltas if delta is not None),
+            tuple(sorted(self.bad, key=lambda bad: bad.index)),
+        )
+
+
+class ReferenceObserver:
+    """Looks at one message at a time.
+
+    Args:
+        read: Reads one message that is not empty; None where it holds no rows. Raises ValueError if it is bad.
+        inference: How columns are inferred.
+        rules: How the decoder reads values.
+    """
+
+    def __init__(self, read: Callable[[bytes], Shown | None], inference: InferenceRules, rules: ReadingRules) -> None:
+        self._read = read
+        self.inference = inference
+        self.rules = rules
+        self._converters: dict[tuple[t.DataType, Modes], Callable[[Any], Any]] = {}
+
+    def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
+        """See `kdsl.formats.Observer`."""
+        observation = Observation(known, len(messages))
+        for index, message in enumerate(messages.to_pylist()):
+            self.look_at(observation, index, message)
+        return observation.result()
+
+    def look_at(self, observation: Observation, index: int, message: bytes | None) -> None:
+        """Add what one message shows to an observation."""
+        if not message:
+            return
+        try:
+            shown = self._read(message)
+            if shown is None:
+                return
+            growth = observation.growth(shown.table)
+            types = self._types_shown(shown, growth)
+        except ValueError as e:
+            observation.bad.append(BadRecord(index, str(e)))
+            return
+        growth.widen(index, types, shown.primary_key)
+        observation.tables[index] = observation.code(shown.table)
+
+    def _types_shown(self, shown: Shown, growth: TableGrowth) -> dict[str, t.DataType]:
+        """The types of a message's columns that the known ones do not hold.
+
+        Raises:
+            FieldError: A value fits no type, or not the one that is fixed, or the message contradicts the table.
+        """
+        self._check_key(shown, growth)
+        types: dict[str, t.DataType] = {}
+        for name, kind in (shown.types or {}).items():
+            types[name] = self.inference.fixed.get(name) or self.type_declaration(kind)
+        for row in shown.rows:
+            for name, value in row.items():
+                if value is None:
+                    continue
+                try:
+                    shown_type = self._type_shown(shown, growth, name, value)
+                except FieldError as e:
+                    raise e.inside(name) from None
+                if shown_type is not None:
+                    before = types.get(name)
+                    types[name] = shown_type if before is None else join(before, shown_type)
+        new = [name for name in types if name not in growth.types]
+        if new and len(growth.types) + len(new) > self.inference.max_columns:
+            growth.in_any_order = False
+            name = new[max(0, self.inference.max_columns - len(growth.types))]
+            raise FieldError(self._too_many(name))
+        return types
+
+    def _too_many(self, name: str) -> str:
+        """Why a table cannot have another column."""
+        if self.inference.flatten and "." in name:
+            outer, inner = name.split(".", 1)
+            fix = f"if the names of the members of {outer!r} are data, such as {inner!r}, keep it whole: "
+        else:
+            outer, fix = name, "if the names of members are data, infer the object that holds them as one column: "
+        return (
+            f"the table would have more than {self.inference.max_columns:,} columns with {name!r}; {fix}"
+            f"'infer-schema.fixed-types' = '{outer} STRING'"
+        )
+
+    def _check_key(self, shown: Shown, growth: TableGrowth) -> None:
+        """Raise an error where a message's primary key is another than the table's, or a row has none."""
+        key = shown.primary_key
+        if not key and growth.primary_key != growth.known_key:
+            growth.in_any_order = False
+        if key and growth.primary_key and key != growth.primary_key:
+            growth.in_any_order = False
+            raise FieldError(
+                f"the primary key is ({listing(key)}), but that of the table is ({listing(growth.primary_key)})"
+            )
+        for name in key or growth.primary_key:
+            for i, row in enumerate(shown.rows):
+                if row.get(name) is None and (i < shown.keyed_rows or name in row):
+                    raise FieldError("it is in the primary key, but null or absent").inside(name)
+
+    def type_declaration(self, kind: t.DataType) -> t.DataType:
+        """The type of a column that a message declares."""
+        return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
+
+    def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
+        """The type of a value; None where the known one holds it."""
+        fixed = self.inference.fixed.get(name)
+        if shown.modes is not None:
+            return self._type_of_schema(shown, fixed, name, value)
+        if fixed is not None:
+            self._check_fits(value, fixed)
+            return fixed
+        if shown.types is not None:
+            if name not in shown.types:
+                raise FieldError("the message does not say its type")
+            kind = self.type_declaration(shown.types[name])
+            self._check_fits(value, kind)
+            return kind
+        known = growth.known_types.get(name)
+        if known is not None and self.is_held(value, known):
+            self._convert(value, known)
+            return None
+        kind = self.type_of(value)
+        self._convert(value, kind)
+        return kind
+
+    def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
+        """The type of a value in a message that is read by its schema."""
+        kind = (shown.types or {}).get(name)
+        if kind is None:
+            raise FieldError("the schema in the message does not have it")
+        self._check_fits(value, kind, shown.modes or NO_MODES)
+        if fixed is not None and not holds(fixed, kind):
+            raise FieldError(f"the schema in the message says {kind.spelling}, which {fixed.spelling} does not hold")
+        return fixed or self.type_declaration(kind)
+
+    def type_of(self, value: Any) -> t.DataType:
+        """The type that a value that is not null gives a new column."""
+        return t.STRING if self.inference.as_strings else self._own_type(value)
+
+    def _own_type(self, value: Any) -> t.DataType:
+        """The type of a value that is not null, by itself."""
+        match value:
+            case dict() | list():
+                return t.STRING
+            case bool():
+                return t.Boolean()
+            case Integer():
+                return _type_of_integer(value)
+            case Fractional():
+                return _DOUBLE if _is_double(value) else t.STRING
+            case _:
+                return type_of_text(value) if self.inference.times else t.STRING
+
+    def is_held(self, value: Any, known: t.DataType) -> bool:
+        """Whether a known type holds a value as it is, without a change of its kind and without a loss."""
+        if holds(known, self._own_type(value)):
+            return True
+        match known:
+            case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt() | t.Decimal():
+                return isinstance(value, (Integer, Fractional)) and self._fits(value, known)
+            case t.Float():
+                return isinstance(value, (Integer, Fractional)) and self._is_float(value, known)
+            case t.Char(length=length) | t.VarChar(length=length):
+                return type(value) is str and len(value) <= length
+            case t.Binary() | t.VarBinary():
+                return type(value) is str and self._fits(value, known)
+            case t.Array() | t.Map() | t.Multiset() | t.Row():
+                return isinstance(value, (dict, list)) and self._fits(value, known)
+            case _:
+                return False
+
+    def _is_float(self, value: str, kind: t.Float) -> bool:
+        """Whether a number is exactly one of 32 bits."""
+        return self._fits(value, kind) and numbers.parse_exact(value) == Decimal(self._convert(value, kind))
+
+    def _fits(self, value: Any, kind: t.DataType) -> bool:
+        """Whether the decoder reads a value as a type without a loss."""
+        try:
+            self._check_fits(value, kind)
+        except FieldError:
+            return False
+        return True
+
+    def _check_fits(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> None:
+        """Raise an error where the decoder does not read a value as a type, or loses a part of it."""
+        read = self._convert(value, kind, modes)
+        if wire_of(kind, modes) is not None:
+            return
+        match kind:
+            case t.Boolean():
+                words = ("true", "false", "0", "1") if self.rules.as_texts else ("true", "false")
+                fits = isinstance(value, bool) or str(value).strip().lower() in words
+            case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
+                fits = type(value) is not Fractional or numbers.parse_exact(value) == read
+            case t.Float() | t.Double() if type(value) is str:
+                fits = abs(read) != float("inf") or "infinity" in value.lower()
+            case t.Float() | t.Double():
+                fits = abs(read) != float("inf") and _is_double(value)
+            case t.Decimal():
+                fits = read is not None and numbers.parse_exact(numbers.trim(value)) == read
+            case t.Char(length=length) | t.VarChar(length=length):
+                fits = len(read) <= length
+            case t.Time(precision=precision):
+                fits = len(value.partition(".")[2].rstrip("0")) <= max(precision, 3)
+            case _:
+                fits = read is not None
+        if not fits:
+            shown = shorten(repr(str(value)) if type(value) is str else str(value))
+            raise FieldError(f"{shown} does not fit the type {kind.spelling}")
+
+    def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
+        """A value as the decoder reads it.
+
+        Raises:
+            FieldError: It does not read it.
+        """
+        modes = self.rules.modes if modes == NO_MODES else modes
+        convert = self._converters.get((kind, modes))
+        if convert is None:
+            rules = attrs.evolve(self.rules, modes=modes)
+            convert = self._converters[kind, modes] = ReferenceDecoder(t.Row(()), rules).converter(kind)
+        return convert(value)
+
+
+def _type_of_integer(spelled: Integer) -> t.DataType:
+    """The type of an integer."""
+    if len(spelled) > t.MAX_DECIMAL + 1:
+        return t.STRING
+    number = int(spelled)
+    if -LONG <= number < LONG:
+        return _BIGINT
+    return _WIDE if abs(number) < 10**t.MAX_DECIMAL else t.STRING
+
+
+def _is_double(spelled: str) -> bool:
+    """Whether a number has a double near it: neither infinite, nor zero without being zero."""
+    number = float(spelled)
+    if number == 0:
+        return not spelled.lower().partition("e")[0].strip("-.0")
+    return abs(number) != float("inf")
+
+
+class SchemaReader:
+    """The types that messages with their schema say.
+
+    Args:
+        members: See `types_of_schema`.
+    """
+
+    def __init__(self, members: Sequence[str] = ()) -> None:
+        self._members = members
+        self._known: dict[bytes, SchemaTypes] = {}
+
+    def read(self, message: bytes, document: Any) -> SchemaTypes:
+        """The types that a message says.
+
+        Raises:
+            ValueError: It has no schema of rows.
+        """
+        head = head_of(message)
+        schema_types = None if head is None else self._known.get(head)
+        if schema_types is None:
+            schema_types = types_of_schema(document.get("schema"), self._members)
+            if head is not None:
+                if len(self._known) >= _MAX_SCHEMAS:
+                    del self._known[next(iter(self._known))]
+                self._known[head] = schema_types
+        return schema_types
+
+
+class RowReader:
+    """Reads messages that are rows themselves, for a `ReferenceObserver`.
+
+    Args:
+        inference: How columns are inferred.
+        rules: How the decoder reads messages.
+        null_is_tombstone: Whether the JSON value null counts as a message without a row.
+    """
+
+    def __init__(self, inference: InferenceRules, rules: ReadingRules, *, null_is_tombstone: bool = False) -> None:
+        self._inference = inference
+        self._rules = rules
+        self._null_is_tombstone = null_is_tombstone
+        plain = attrs.evolve(rules, flat=None, ignore_parse_errors=False, fail_on_missing_field=False)
+        self._structure = ReferenceDecoder(t.Row(()), plain)
+        self._schemas = SchemaReader()
+
+    def __call__(self, message: bytes) -> Shown | None:
+        """The rows of a message."""
+        try:
+            document = parse_only(message)
+        except Empty:
+            if self._rules.streaming:
+                raise
+            return None
+        if self._null_is_tombstone and document is None:
+            return None
+        self._structure.read_document(document)
+        if self._rules.payload:
+            if document[PAYLOAD] is None:
+                return None
+            schema_types = self._schemas.read(message, document)
+            row = document[PAYLOAD]
+            return Shown(self.table_of(row), [row], schema_types.types, modes=schema_types.modes)
+        objects = document if isinstance(document, list) else [document]
+        objects = [each for each in objects if each is not None]
+        if not objects:
+            return None
+        tables = list(dict.fromkeys(self.table_of(each) for each in objects))
+        if len(tables) > 1:
+            raise FieldError(f"the message has rows of {len(tables)} tables, {listing(map('.'.join, tables))}")
+        flat = self._rules.flat
+        return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
+
+    def table_of(self, row: Mapping[str, Any]) -> TableId:
+        """The table id of a row; empty where the topic is the table."""
+        return tuple(_id_part(row, name) for name in self._inference.id_fields)
+
+
+def _id_part(row: Mapping[str, Any], name: str) -> str:
+    """One part of a table id: a member, or one inside objects (``a.b``)."""
+    value: Any = row.get(name, _ABSENT)
+    if value is _ABSENT and "." in name:
+        value = row
+        for step in name.split("."):
+            value = value.get(step, _ABSENT) if isinstance(value, dict) else _ABSENT
+    if value is _ABSENT or value is None:
+        reason = "is absent" if value is _ABSENT else "is null"
+    elif isinstance(value, (dict, list)):
+        reason = "is an object" if isinstance(value, dict) else "is an array"
+    elif isinstance(value, bool):
+        return "true" if value else "false"
+    elif value == "":
+        reason = "is empty"
+    else:
+        return str.__str__(value)
+    raise FieldError(f"{reason}, but it is a part of the table id (decode.parser-table-id.fields)").inside(name)
+
+
+_ABSENT = object()

@@ -1,0 +1,189 @@
+"""The declaration of the format: rows as JSON objects whose schema is in a registry."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Literal
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.errors import KdslError, Problem
+from kdsl.formats import ALONE, BadRecord, Decoded, Decoder, Direction, Encoded, Encoder, Use
+from kdsl.options import option
+from kdsl.types import model as t
+from kdsl_formats._registry.framing import add_frames, split_frames, with_schema_ids
+from kdsl_formats._registry.options import RegistryFormat
+from kdsl_formats.json.decoder import JsonDecoder
+from kdsl_formats.json.encoder import JsonEncoder
+from kdsl_formats.json.format import ValueModesJson
+from kdsl_formats.json.reference_decoder import ReadingRules
+from kdsl_formats.json_schema_confluent.schema import (
+    JSON_SCHEMA,
+    SchemaError,
+    derive_schema,
+    find_misfits,
+    parse_schema,
+    title_of,
+)
+
+if TYPE_CHECKING:
+    from kdsl.registry import RegisteredSchema, RegistryClient
+
+_TITLE = "Record"
+
+
+class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
+    """JSON objects whose JSON Schemas are in a schema registry (Confluent's wire format).
+
+    Read: the rows are those that the format ``json`` reads after the frame of each message; which schema it names does
+    not matter, because JSON names its members itself. Write: the schema is derived from the table, with Kafka Connect's
+    types, and registered when the first rows come.
+
+    A null message gives no row; one with a frame and nothing after it is an error. The metadata ``value.schema-id`` is
+    the id of the schema that a message was written with.
+    """
+
+    identifier = "json-schema-confluent"
+
+    timestamp_format: Literal["SQL", "ISO-8601"] = option(
+        "timestamp-format.standard",
+        "The form of timestamps: 2024-05-01T12:30:00.123 (ISO-8601), which is the form `date-time` of JSON Schema, or "
+        "2024-05-01 12:30:00.123 (SQL).",
+        default="ISO-8601",
+    )
+    schema: str | None = option(
+        "schema",
+        "A JSON Schema that is registered instead of the derived one; it must allow the objects that the table's "
+        "columns give.",
+        default=None,
+    )
+
+    def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
+        """The rules of JSON, the option ``schema``, and combinations of the options that contradict each other."""
+        yield from super().check(row, direction)
+        if self.schema is not None:
+            yield from self._schema_problems(self.schema, row, direction)
+        yield from self.option_problems(named=self.schema is not None, direction=direction)
+
+    def _schema_problems(self, text: str, row: t.Row, direction: Direction) -> Iterator[Problem]:
+        try:
+            schema = parse_schema(text)
+        except SchemaError as e:
+            message = f"{self.title} has a 'schema' that cannot be used: {e}"
+            yield Problem("registry-schema", message, "write a JSON Schema of an object")
+            return
+        if self.names_subject_after("record") and direction == "write" and not title_of(schema):
+            message = f"{self.title} names the subject after the record, and its 'schema' has no title"
+            yield Problem("registry-subject", message, "add a 'title' to the schema")
+        misfits = list(find_misfits(schema, {}, row, self.writing_rules(), writing=direction == "write"))
+        if misfits:
+            message = f"{self.title} has a 'schema' that does not match the table: {'; '.join(misfits[:10])}"
+            yield Problem("registry-schema", message, "change one of the two; or remove 'schema', and it is derived")
+
+    def prunable(self) -> bool:
+        """Members are found by name; but the option ``schema`` needs all columns."""
+        return self.schema is None
+
+    def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
+        """A decoder for rows of this type."""
+        return _Decoder(self, row, use)
+
+    def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
+        """An encoder for rows of this type."""
+        return _Encoder(self, row, use)
+
+    def reading_rules(self) -> ReadingRules:
+        """What the options mean for the decoder."""
+        return ReadingRules(
+            ignore_parse_errors=self.ignore_parse_errors, standard=self.timestamp_format, modes=self.modes
+        )
+
+    def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
+        """The schema's title and the schema that a sink registers."""
+        from kdsl.registry import RegisteredSchema
+
+        if self.schema is not None:
+            schema = parse_schema(self.schema)
+            return title_of(schema), RegisteredSchema(self.schema, JSON_SCHEMA)
+        text = json.dumps(derive_schema(row, self.writing_rules(), _TITLE), separators=(",", ":"), ensure_ascii=False)
+        return _TITLE, RegisteredSchema(text, JSON_SCHEMA)
+
+    def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
+        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        if schema.kind != JSON_SCHEMA:
+            return f"it is a schema of the type {schema.kind}, and not a JSON Schema"
+        try:
+            others = {name: parse_schema(one.text) for name, one in client.references(schema).items()}
+            document: dict[str, Any] = parse_schema(schema.text)
+        except SchemaError as e:
+            return str(e)
+        return "; ".join(find_misfits(document, others, row, self.writing_rules(), writing=direction == "write"))
+
+
+class _Decoder:
+    """Takes the frames off messages, and reads the JSON in them."""
+
+    def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
+        self._ignore, self._wanted = chosen.ignore_parse_errors, use.metadata
+        self._decoder = JsonDecoder(row, chosen.reading_rules())
+
+    def decode(self, messages: pa.BinaryArray) -> Decoded:
+        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        ids, bodies, unframed = split_frames(messages)
+        decoded = self._decoder.decode(bodies)
+        if not self._ignore:
+            empty = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(pc.binary_length(bodies), 0), False)))
+            reason = "the message has the frame of a schema registry and no JSON after it"
+            bad = [*unframed, *(BadRecord(int(i), reason) for i in empty)]
+            if bad:
+                every = sorted([*bad, *decoded.bad], key=lambda record: record.index)
+                decoded = attrs.evolve(decoded, bad=tuple(every))
+        return with_schema_ids(decoded, ids, self._wanted)
+
+
+class _Encoder:
+    """Writes rows in the frame of their schema, which is asked for when the first rows come."""
+
+    def __init__(self, chosen: JsonSchemaConfluent, row: t.Row, use: Use) -> None:
+        self._format, self._row, self._use = chosen, row, use
+        self._encoder = JsonEncoder(row, chosen.writing_rules())
+        self._schema_id: int | None = None
+
+    def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
+        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        if not len(rows):
+            return Encoded(pa.array([], pa.binary()))
+        if self._schema_id is None:
+            self._schema_id = self._find_schema_id()
+        encoded = self._encoder.encode(rows)
+        return Encoded(add_frames(self._schema_id, encoded.messages), encoded.bad)
+
+    def _find_schema_id(self) -> int:
+        """The id of the schema that rows are written with, registered where the options say so.
+
+        Raises:
+            RegistryError: The registry does not answer, refuses, or does not accept the schema.
+            KdslError: The latest schema of the subject does not allow the rows.
+        """
+        from kdsl.registry import registry_client
+
+        chosen = self._format
+        client = registry_client(chosen.require_registry(self._use))
+        title, schema = chosen.sink_schema(self._row, client)
+        subject = chosen.subject_of(self._use, title)
+        if chosen.use_latest_version:
+            latest = client.latest(subject)
+            misfit = chosen.schema_misfit(self._row, latest.schema, client, "write")
+            if misfit:
+                raise KdslError(
+                    f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry "
+                    f"{client.address} cannot hold the rows of the table: {misfit}"
+                )
+            return latest.id
+        if chosen.auto_register:
+            return client.register(subject, schema, normalize=chosen.normalize)
+        return client.look_up(subject, schema, normalize=chosen.normalize).id

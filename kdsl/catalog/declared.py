@@ -1,0 +1,121 @@
+"""Infers the columns that a declared table leaves out: declared columns stay, the others follow them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+
+from kdsl.catalog.inference import RECORDS, TIMEOUT, infer_value, infers, sample_topics
+from kdsl.catalog.stored import Inference
+from kdsl.catalog.topic_schema import SideSchema, TopicSchema
+from kdsl.cluster import Cluster
+from kdsl.declare.definition import ColumnDef, Inferred, TableDef
+from kdsl.errors import InferenceError
+from kdsl.formats import Format
+from kdsl.resolve.keys import except_key, has_raw_value_alone
+from kdsl.table import Table
+
+_INFER = "infer-schema."
+
+
+def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
+    """Whether columns of a declared table are to be inferred: it declares none of the value, or options ask for it.
+
+    Args:
+        table: The table.
+        options: The options of its ``WITH`` clause by their keys.
+    """
+    chosen = table.value_format
+    if chosen is None or not infers(chosen) or has_raw_value_alone(table):
+        return False
+    prefixes = tuple(f"{side}{chosen.identifier}.{_INFER}" for side in ("", "value."))
+    return any(key.startswith(prefixes) for key in options) or not _names_in_value(table)
+
+
+def _names_in_value(table: TableDef) -> list[str]:
+    """The columns that the table declares of the message value."""
+    keys = set(table.message_key) if table.key_format is not None else set()
+    return [c.name for c in table.physical if c.name not in keys]
+
+
+def infer_columns(table: Table, cluster: Cluster | None = None) -> Table:
+    """A declared table with the columns that its newest records show.
+
+    ``infer_columns(kdsl.sql("CREATE TABLE orders WITH ('connector' = 'kafka', …)"), cluster).read_stream(spark)``
+
+    The columns that the table declares stay, and come first. It is inferred from the newest records of each partition.
+
+    Args:
+        table: The table; its value format is one that columns can be inferred from, such as json.
+        cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+
+    Raises:
+        InferenceError: The topic has no records to infer columns from, or columns cannot be inferred from the format.
+        ResolveError: The brokers are not known.
+        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+    """
+    return Table(with_inferred_columns(table.definition, table.cluster(cluster), Inference(), table.name))
+
+
+def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inference, name: str) -> TableDef:
+    """The definition of a declared table with the columns that are inferred.
+
+    Args:
+        table: The table.
+        cluster: The cluster of its topics.
+        inference: What was inferred before, and is stored.
+        name: The table's name in what is stored.
+
+    Raises:
+        KdslError: As for `infer_columns`; or the checkpoint has columns that were inferred for another declaration.
+    """
+    chosen = table.value_format
+    if chosen is None or not infers(chosen):
+        what = "it has no value format" if chosen is None else f"columns cannot be inferred from {chosen.title}"
+        raise InferenceError(f"{table.name}: {what}; declare the columns, or use the format json")
+    schema = inference.schema(name, _declaration(table, chosen), lambda: _infer(table, cluster, chosen))
+    return add_columns(table, schema)
+
+
+def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
+    sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
+    value, notes = infer_value(sample, chosen, table.name)
+    return TopicSchema(SideSchema(chosen, value.columns), source=sample.source, notes=notes)
+
+
+def _declaration(table: TableDef, chosen: Format) -> dict[str, str]:
+    """What a declaration says about the inference, by the keys of the options."""
+    options = table.options.valid().to_strings()
+    about_columns = ("topic", "topic-pattern", "key.fields-prefix", "value.fields-prefix", "value.fields-include")
+    declared = {key: options[key] for key in about_columns if key in options}
+    declared |= {f"{chosen.identifier}.{key}": text for key, text in chosen.to_strings().items()}
+    declared["value.format"] = chosen.identifier
+    columns = (f"{c.name} {c.type}{'' if c.role == 'physical' else f' {c.role}'}" for c in table.columns)
+    return declared | {"columns": ", ".join(columns)}
+
+
+def add_columns(table: TableDef, schema: TopicSchema) -> TableDef:
+    """The definition of a declared table with the columns of an inferred schema after its own.
+
+    Args:
+        table: The table.
+        schema: What was inferred of its values.
+    """
+    prefix = table.options.valid().value_prefix
+    taken = {c.name: c for c in table.columns}
+    in_value = {c.name for c in table.physical if not (except_key(table) and c.name in table.message_key)}
+    added, hidden = [], []
+    for field in schema.value.columns:
+        name = prefix + field.name
+        if name not in taken:
+            added.append(ColumnDef(name, field.type, comment=field.comment, where=table.where))
+        elif name not in in_value:
+            hidden.append(field.name)
+    notes = tuple(
+        f"the member {name!r} is not read: the table declares another column {prefix + name!r}" for name in hidden
+    )
+    columns = (*table.columns, *added)
+    inferred = Inferred(tuple(c.name for c in added), schema.source, (*schema.notes, *notes))
+    assert table.value_format is not None
+    return attrs.evolve(table, columns=columns, value_format=table.value_format.reading_observed(), inferred=inferred)

@@ -1,0 +1,208 @@
+"""Infers columns: from the newest records of each partition of a topic, or from the subjects of a registry."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import attrs
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.catalog.topic_schema import SideSchema
+from kdsl.cluster import Cluster, Registry
+from kdsl.codegen.inputs.registry import draft_registered_schema
+from kdsl.codegen.model import CodegenError
+from kdsl.declare.connector import KafkaOptions
+from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.diagnostics.doctor.admin import NotAnsweredError
+from kdsl.diagnostics.doctor.java_admin import open_inspector
+from kdsl.diagnostics.peek import newest_records
+from kdsl.errors import InferenceError
+from kdsl.formats import Format, Observed, Side, Use
+from kdsl.plan.build import read_plan
+from kdsl.registry.client import registry_client
+from kdsl.registry.errors import UnknownSubjectError
+from kdsl.resolve import resolve
+from kdsl.types import model as t
+from kdsl.types.widening import join_columns
+from kdsl_formats.raw import Raw
+from kdsl_formats.suggest import explain_bad_batch
+
+RECORDS = 100
+"""How many records of each partition are looked at, unless an option says otherwise."""
+TIMEOUT = 60.0
+"""How long it may take to read them, in seconds, unless an option says otherwise."""
+
+
+@attrs.frozen(eq=False)
+class Sample:
+    """The newest records of a topic.
+
+    Attributes:
+        keys: Their keys; null where a record has none.
+        values: Their values; null where a record has none.
+        partitions: The number of partitions that have records.
+    """
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+    partitions: int
+
+    @property
+    def source(self) -> str:
+        """What they are, for the plan."""
+        records, parts = len(self.values), self.partitions
+        return (
+            f"the newest {records:,} record{'' if records == 1 else 's'} of "
+            f"{parts:,} partition{'' if parts == 1 else 's'}"
+        )
+
+
+@attrs.frozen(eq=False)
+class ObservedColumns:
+    """The columns that messages show.
+
+    Attributes:
+        columns: The columns.
+        observed: What the observer of their format says about the messages.
+    """
+
+    columns: tuple[t.Field, ...]
+    observed: Observed
+
+
+def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: float) -> Sample:
+    """The newest records of each partition of a table's topics.
+
+    Args:
+        table: The table; its topics, and the options that say how they are read, count.
+        cluster: Where they are.
+        records: How many records of each partition.
+        timeout: How long it may take, in seconds.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, a topic does not exist, or it takes longer.
+    """
+    key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
+    value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
+    declared = table.options.valid()
+    options = KafkaOptions(
+        topic=declared.topic,
+        topic_pattern=declared.topic_pattern,
+        header_filter=declared.header_filter,
+        startup="earliest-offset",
+    )
+    plan = read_plan(resolve(TableDef(table.name, (key, value), options=options), "read"))
+    newest = newest_records(plan, cluster, records, timeout=timeout)
+    sides = (pc.cast(newest.records.column(side), pa.binary()).combine_chunks() for side in ("key", "value"))
+    keys, values = (pa.concat_arrays(s.chunks) if isinstance(s, pa.ChunkedArray) else s for s in sides)
+    return Sample(keys, values, newest.partitions)
+
+
+def infers(chosen: Format | None) -> bool:
+    """Whether columns can be inferred from messages of a format."""
+    return chosen is not None and chosen.valid().observer() is not None
+
+
+def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> ObservedColumns:
+    """The columns that messages of a format show; of change data those of all tables in them.
+
+    Args:
+        messages: The messages; null is a null message.
+        chosen: Their format.
+        side: Whether they are keys or values.
+
+    Raises:
+        InferenceError: Columns cannot be inferred from messages of the format.
+    """
+    observer = chosen.observer(Use(side=side))
+    if observer is None:
+        raise InferenceError(
+            f"columns cannot be inferred from messages of {chosen.title}; declare them, or use the format json"
+        )
+    observed = observer.observe(messages, {})
+    columns: tuple[t.Field, ...] = ()
+    for i, delta in enumerate(observed.deltas):
+        columns = delta.schema.columns if i == 0 else join_columns(columns, delta.schema.columns)
+    return ObservedColumns(tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in columns), observed)
+
+
+def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchema, tuple[str, ...]]:
+    """The columns of the values of some records, and notes about them.
+
+    Args:
+        sample: The records.
+        chosen: Their format.
+        subject: The table or topic, for messages.
+
+    Raises:
+        InferenceError: There are no records, none of them shows a column, or more than half of them cannot be read.
+    """
+    shown = find_columns(sample.values, chosen)
+    if (reason := explain_bad_batch(chosen, sample.values, shown.observed)) is not None:
+        raise InferenceError(f"{subject}: {reason}; name their format, or declare the columns")
+    if not shown.columns:
+        raise InferenceError(
+            f"{subject}: there is no record that shows a column yet; infer the columns when the topic has records, or "
+            "declare them"
+        )
+    bad = shown.observed.bad
+    notes = (f"{len(bad):,} of their values cannot be read: {bad[0].reason}",) if bad else ()
+    return SideSchema(chosen.reading_observed(), shown.columns), notes
+
+
+def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSchema | None, tuple[str, ...]]:
+    """The columns of the keys of some records, and notes about them; None where no record has a key.
+
+    Keys that are not all objects of the format are one column of bytes.
+
+    Args:
+        sample: The records.
+        chosen: The format that keys may have.
+        field_name: The name of that column.
+    """
+    count = len(sample.keys) - sample.keys.null_count
+    if not count:
+        return None, ()
+    shown = find_columns(sample.keys, chosen, "key")
+    bad = len(shown.observed.bad)
+    if shown.columns and not bad:
+        return SideSchema(chosen.reading_observed(), shown.columns), ()
+    what = f"{bad:,} of {count:,} keys are" if shown.columns else "the keys are"
+    note = f"{what} not {chosen.identifier}, so that one column has the bytes of the key"
+    return SideSchema(Raw(), (t.Field(field_name, t.BYTES),)), (note,)
+
+
+def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema, str] | None:
+    """The columns of a topic's subject, and its name and version; None where the registry has no such subject.
+
+    Raises:
+        InferenceError: The subject's schema does not describe columns.
+        RegistryError: The registry does not answer, or denies access.
+    """
+    client = registry_client(registry)
+    try:
+        latest = client.latest(f"{topic}-{side}")
+    except UnknownSubjectError:
+        return None
+    try:
+        table = draft_registered_schema(client, latest.schema, registry.url, topic=topic).table
+    except CodegenError as e:
+        raise InferenceError(f"the subject {latest.subject!r} in the registry {client.address}: {e}") from e
+    assert table.value_format is not None
+    chosen = attrs.evolve(table.value_format, url=None)  # type: ignore[misc]
+    columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)
+    return SideSchema(chosen, columns), f"{latest.subject} (version {latest.version})"
+
+
+def is_compacted(topic: str, cluster: Cluster) -> bool:
+    """Whether a topic is compacted; false where the user may not read its settings."""
+    try:
+        policy: str = _settings(topic, cluster).get("cleanup.policy", "")
+    except NotAnsweredError:
+        return False
+    return "compact" in policy
+
+
+def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
+    return open_inspector(cluster, "catalog").topic_settings(topic)

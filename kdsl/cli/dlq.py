@@ -1,0 +1,226 @@
+"""``kdsl dlq``: the dead letters of a topic."""
+
+from __future__ import annotations
+
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any
+
+import attrs
+import typer
+from rich.table import Table as Grid
+
+from kdsl.callbacks import import_function
+from kdsl.cli.clusters import WHERE, cluster_from_options, parse_pairs, with_cluster
+from kdsl.cli.console import out, print_json, progress
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.dead_letters import (
+    MAX_ATTEMPTS,
+    DeadLetter,
+    Selection,
+    count_letters,
+    find_letter,
+    read_letters,
+    replay as send_again,
+    time_text,
+)
+
+app = typer.Typer(name="dlq", help="Dead letters: list, count, show, and replay them.", no_args_is_help=True)
+
+Topic = Annotated[str, typer.Argument(help="The topic of the dead letters.")]
+OfTable = Annotated[str | None, typer.Option("--table", help="Only letters of this table.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Only letters that contain a string: reason=…, side=…, column=…; may be repeated."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+_LONGEST = 400
+_MEANING = {
+    "sent": "sent and acknowledged",
+    "dropped": "dropped by the function",
+    "repeated": "further letters of the same records",
+    "exhausted": "rejected as often as --max-attempts says",
+    "truncated": "with incomplete values",
+    "outdated": "whose key has a later record, or without a key (--force sends them)",
+    "unselected": "not selected",
+}
+
+
+@app.command("list")
+@with_cluster(registry=False)
+def list_letters(
+    topic: Topic,
+    cluster: Cluster | None = None,
+    table: OfTable = None,
+    where: Where = None,
+    count: Annotated[int, typer.Option("-n", "--count", min=1, help="How many letters, the first ones.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """Print the letters of a topic: which record, which table, why."""
+    chosen = Selection(table, parse_pairs(where, "--where"))
+    with progress(f"reading {topic}"):
+        matching = (letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter))
+        letters = list(islice(matching, count))
+    if as_json:
+        print_json([_document(letter) for letter in letters])
+        return
+    grid = Grid(title=f"{topic}: {len(letters)} letters", title_justify="left")
+    for name in ("id", "table", "side", "column", "attempts", "at", "bytes", "reason"):
+        grid.add_column(name, overflow="fold", justify="right" if name in ("attempts", "bytes") else "left")
+    for letter in letters:
+        size = len(letter.key or b"") + (letter.truncated or len(letter.value or b""))
+        cells = (letter.id, letter.table, letter.side, letter.column or "", letter.attempts, letter.at, size)
+        grid.add_row(*map(str, cells), letter.reason)
+    out.print(grid)
+
+
+@app.command("count")
+@with_cluster(registry=False)
+def count(
+    topic: Topic,
+    cluster: Cluster | None = None,
+    table: OfTable = None,
+    where: Where = None,
+    as_json: AsJson = False,
+) -> None:
+    """Count the rejected records by table, side and reason; several letters of one record count once."""
+    chosen = Selection(table, parse_pairs(where, "--where"))
+    with progress(f"reading {topic}"):
+        counts = count_letters(
+            letter for letter in read_letters(_require_cluster(cluster), topic) if chosen.matches(letter)
+        )
+    if as_json:
+        names = ("table", "side", "reason")
+        print_json([{**dict(zip(names, key, strict=True)), "records": number} for key, number in counts.items()])
+        return
+    grid = Grid(title=f"{topic}: {sum(counts.values()):,} records", title_justify="left")
+    for name in ("records", "table", "side", "reason"):
+        grid.add_column(name, overflow="fold", justify="right" if name == "records" else "left")
+    for key, number in counts.items():
+        grid.add_row(f"{number:,}", *key)
+    out.print(grid)
+
+
+@app.command("show")
+@with_cluster(registry=False)
+def show(
+    topic: Topic,
+    record: Annotated[str, typer.Argument(metavar="ID", help="topic-partition-offset of the original record.")],
+    cluster: Cluster | None = None,
+    as_json: AsJson = False,
+) -> None:
+    """Print one letter with its key, value and headers, which are data of the record."""
+    with progress(f"reading {topic}"):
+        letter = find_letter(_require_cluster(cluster), topic, record)
+    if as_json:
+        print_json({**_document(letter), **_contents(letter)})
+        return
+    for name, value in _document(letter).items():
+        if value not in (None, ""):
+            out.print(f"{name:<10} {value}", markup=False, highlight=False, soft_wrap=True)
+    for name, value in letter.headers:
+        out.print(f"{'header':<10} {name} = {_display(value)}", markup=False, highlight=False, soft_wrap=True)
+    for name, value in (("key", letter.key), ("value", letter.value)):
+        out.print(f"{name:<10} {_display(value)}", markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command("replay")
+@with_cluster(registry=False)
+def replay(
+    topic: Topic,
+    to: Annotated[str, typer.Option("--to", help="original: the topic of each record; or a topic.")],
+    cluster: Cluster | None = None,
+    table: OfTable = None,
+    where: Where = None,
+    function: Annotated[
+        str | None,
+        typer.Option("--with", help="A function as module:name, which returns the record to send, or None to drop it."),
+    ] = None,
+    max_attempts: Annotated[
+        int, typer.Option("--max-attempts", min=1, help="Leave records that were rejected as often.")
+    ] = MAX_ATTEMPTS,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Send nothing, and count what would be sent.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Send also records whose key has a later record in the original topic.")
+    ] = False,
+    group: Annotated[
+        str | None, typer.Option("--group", help="The consumer group that remembers the position.")
+    ] = None,
+    from_start: Annotated[
+        bool, typer.Option("--from-start", help="Begin with the first letter, not at the group's position.")
+    ] = False,
+    to_bootstrap: Annotated[
+        str | None, typer.Option("--to-bootstrap", help="The brokers of the records, if they are others.")
+    ] = None,
+    to_properties: Annotated[
+        list[str] | None, typer.Option("--to-property", help="A client setting for those brokers.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Send the records again: appended to their topic or another, unchanged or mapped by a function.
+
+    Exits with 1 if records are left that were rejected too often, are incomplete, or are outdated.
+    """
+    chosen = Selection(table, parse_pairs(where, "--where"))
+    target = cluster_from_options(to_bootstrap, properties=to_properties)
+    if function is not None and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    change = None if function is None else import_function(function)
+    with progress(f"replaying {topic}"):
+        done = send_again(
+            _require_cluster(cluster),
+            topic,
+            to,
+            target=target,
+            selection=chosen,
+            change=change,
+            max_attempts=max_attempts,
+            force=force,
+            dry_run=dry_run,
+            group=group,
+            from_start=from_start,
+        )
+    counts = attrs.asdict(done)
+    if as_json:
+        print_json({**counts, "dry_run": dry_run})
+    else:
+        for name, meaning in _MEANING.items():
+            if counts[name] or name == "sent":
+                meaning = "would be sent" if dry_run and name == "sent" else meaning
+                out.print(f"{counts[name]:>9,}  {meaning}", highlight=False)
+    raise typer.Exit(1 if done.exhausted or done.truncated or done.outdated else 0)
+
+
+def _require_cluster(cluster: Cluster | None) -> Cluster:
+    if cluster is None:
+        raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
+    return cluster
+
+
+def _document(letter: DeadLetter) -> dict[str, Any]:
+    """A letter without data of its record."""
+    names = ("id", "topic", "partition", "offset", "table", "side", "column", "reason", "attempts", "at", "truncated")
+    return {**{name: getattr(letter, name) for name in names}, "timestamp": time_text(letter.timestamp)}
+
+
+def _contents(letter: DeadLetter) -> dict[str, Any]:
+    headers = [[name, _text(value)] for name, value in letter.headers]
+    return {"headers": headers, "key": _text(letter.key), "value": _text(letter.value)}
+
+
+def _text(data: bytes | None) -> str | None:
+    """Bytes as a string; those that are not UTF-8 as hexadecimal digits."""
+    if data is None:
+        return None
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def _display(data: bytes | None) -> str:
+    text = _text(data)
+    if text is None:
+        return "NULL"
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(data or b'')} bytes)"

@@ -1,0 +1,467 @@
+"""The dead letters of a topic, for people and programs: list, count, and send the records again.
+
+Letters are at-least-once, so one record may have several; those with the same `DeadLetter.id` are one record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import Any
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.callbacks import TopicPartition
+from kdsl.cluster import Cluster
+from kdsl.diagnostics.clients import needs_jvm, open_admin, record_reader, subscribe
+from kdsl.errors import DeadLetterError, KdslError
+from kdsl.plan.model import ReadPlan, Topics
+from kdsl.run.dead_letters.headers import (
+    AT,
+    ATTEMPTS,
+    COLUMN,
+    ID,
+    KEYED,
+    NEEDS,
+    OFFSET,
+    PARTITION,
+    REASON,
+    SIDE,
+    TABLE,
+    TIMESTAMP,
+    TOPIC,
+    TRUNCATED,
+    header_text,
+    original_headers,
+)
+from kdsl.run.librdkafka.producer import ProducerError, borrow_producer
+from kdsl.run.librdkafka.sink import explain_failure
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
+from kdsl.types import model as t
+
+Headers = tuple[tuple[str, bytes | None], ...]
+ORIGINAL = "original"
+"""The target of a replay to the topic from which each record came."""
+MAX_ATTEMPTS = 3
+_SELECTED = ("table", "side", "column", "reason")
+
+
+@attrs.frozen
+class DeadLetter:
+    """A record that a table could not read.
+
+    Attributes:
+        topic: The topic of the original record.
+        partition: Its partition.
+        offset: Its offset.
+        timestamp: Its timestamp in milliseconds; -1 if it has none.
+        key: The message key; None if it has none.
+        value: The message value; None for a tombstone.
+        headers: The headers of the original record.
+        table: The table that could not read it.
+        side: The part at fault: ``key``, ``value``, or ``record``.
+        column: The column at fault, if it is known.
+        reason: Why it could not be read.
+        attempts: How often it has been rejected.
+        at: When it was rejected, as text.
+        truncated: The bytes of the original value, if the letter has only its beginning; otherwise None.
+        keyed: Whether rows of the table replace each other by key.
+        id: The identity of the record.
+        letter: The topic, partition and offset of the letter itself.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    table: str = ""
+    side: str = ""
+    column: str | None = None
+    reason: str = ""
+    attempts: int = 1
+    at: str = ""
+    truncated: int | None = None
+    keyed: bool = False
+    id: str = ""
+    letter: tuple[str, int, int] = ("", 0, 0)
+
+
+@attrs.frozen
+class Selection:
+    """Which letters are meant; empty fields select all.
+
+    Attributes:
+        table: The table.
+        where: Strings that attributes contain, by the attribute's name: ``reason``, ``side``, ``column``, ``table``.
+    """
+
+    table: str | None = None
+    where: Mapping[str, str] = attrs.field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        wrong = sorted(self.where.keys() - set(_SELECTED))
+        if wrong:
+            raise DeadLetterError(f"letters have no {wrong[0]!r} to select by; write one of {', '.join(_SELECTED)}")
+
+    def matches(self, letter: DeadLetter) -> bool:
+        """Whether a letter is meant."""
+        if self.table is not None and letter.table != self.table:
+            return False
+        return all(text in (getattr(letter, name) or "") for name, text in self.where.items())
+
+
+def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
+    """The letters of a topic, those of each partition in their order.
+
+    Args:
+        cluster: The cluster of the topic.
+        topic: The topic.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+    """
+    for batch in _read(cluster, topic):
+        yield from _letters(batch)
+
+
+def count_letters(letters: Iterable[DeadLetter]) -> dict[tuple[str, str, str], int]:
+    """Count records by table, side and reason, the most frequent first; letters of the same record count once."""
+    distinct = {letter.id: (letter.table, letter.side, letter.reason) for letter in letters}
+    return dict(Counter(distinct.values()).most_common())
+
+
+@attrs.frozen
+class Replay:
+    """What a replay has done, in letters.
+
+    Attributes:
+        sent: Sent, and acknowledged; in a dry run, those that would be sent.
+        dropped: Dropped by the mapping function.
+        repeated: Letters of a record that was handled already.
+        exhausted: Left, because they were rejected too often.
+        truncated: Left, because their values are incomplete.
+        outdated: Left, because the original topic has a later record with the same key, or the record has no key.
+        unselected: Not selected.
+    """
+
+    sent: int = 0
+    dropped: int = 0
+    repeated: int = 0
+    exhausted: int = 0
+    truncated: int = 0
+    outdated: int = 0
+    unselected: int = 0
+
+
+Mapper = Callable[[DeadLetter], DeadLetter | None]
+"""Returns the record to send, changed or not, or None to drop it."""
+
+
+def default_group(topic: str, to: str, selection: Selection) -> str:
+    """The consumer group of a replay: its own for each selection and target, so that none skips letters of another.
+
+    Args:
+        topic: The topic of the letters.
+        to: The target.
+        selection: The selected letters.
+    """
+    chosen = repr((to, selection.table, sorted(selection.where.items())))
+    return f"kdsl-dlq-{topic}-{sha256(chosen.encode()).hexdigest()[:8]}"
+
+
+def replay(
+    cluster: Cluster,
+    topic: str,
+    to: str,
+    *,
+    target: Cluster | None = None,
+    selection: Selection | None = None,
+    change: Mapper | None = None,
+    max_attempts: int = MAX_ATTEMPTS,
+    force: bool = False,
+    dry_run: bool = False,
+    group: str | None = None,
+    from_start: bool = False,
+) -> Replay:
+    """Send the records of dead letters again, each once, and append them to a topic.
+
+    The records are sent with their original timestamps and headers, and with the headers ``kdsl.dlq.id`` and
+    ``kdsl.dlq.attempts``. The consumer group's offsets are committed when the records are acknowledged: an interrupted
+    replay that starts again repeats one batch at most.
+
+    Args:
+        cluster: The cluster of the letters.
+        topic: The topic of the letters.
+        to: ``"original"`` for the topic and partition from which each record came, or a topic.
+        target: The cluster to which the records are sent; by default that of the letters.
+        selection: Which letters; by default all.
+        change: Maps each record: it may change key, value, headers and timestamp. None sends them unchanged.
+        max_attempts: Records that were rejected as often are left.
+        force: Send records whose key has a later record in the original topic, too.
+        dry_run: Send and commit nothing.
+        group: The consumer group; by default `default_group`.
+        from_start: Begin with the first letter, not at the group's offsets.
+
+    Raises:
+        DeadLetterError: A letter cannot be sent, or the mapping function fails.
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+    """
+    chosen, sending = selection or Selection(), target or cluster
+    if needs_jvm(sending):
+        raise DeadLetterError("a replay writes with librdkafka, which cannot log in to this cluster (Kerberos)")
+    group = group or default_group(topic, to, chosen)
+    admin = open_admin(cluster, topic)
+    places = [(topic, partition) for partition in range(_partitions(cluster, topic))]
+    done = {} if from_start else admin.committed(group, places)
+    counts: Counter[str] = Counter()
+    seen: set[str] = set()
+    for batch in _read(cluster, topic):
+        letters: list[DeadLetter] = []
+        ends: dict[TopicPartition, int] = {}
+        for letter in _letters(batch):
+            place, offset = letter.letter[:2], letter.letter[2]
+            outcome = _judge(letter, chosen, seen, max_attempts)
+            if outcome != "unselected":
+                seen.add(letter.id)
+            if offset < done.get(place, 0):
+                continue
+            ends[place] = offset + 1
+            if outcome:
+                counts[outcome] += 1
+            elif (changed := _change(letter, change)) is None:
+                counts["dropped"] += 1
+            else:
+                letters.append(changed)
+        outdated = set() if force else _find_outdated(sending, [letter for letter in letters if letter.keyed])
+        wanted = [letter for letter in letters if letter.id not in outdated]
+        counts["outdated"] += len(letters) - len(wanted)
+        counts["sent"] += len(wanted)
+        if dry_run:
+            continue
+        for start in range(0, len(wanted), BATCH):
+            _send(sending, wanted[start : start + BATCH], to)
+            admin.commit(group, _positions(wanted[start + BATCH :], ends))
+        if ends:
+            admin.commit(group, ends)
+    return Replay(**counts)
+
+
+BATCH = 500
+"""How many records a replay sends before it commits."""
+
+
+def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """The positions that may be committed while letters wait: those of the first that waits in each partition."""
+    positions = dict(ends)
+    for letter in waiting:
+        place = letter.letter[:2]
+        positions[place] = min(positions[place], letter.letter[2])
+    return positions
+
+
+def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempts: int) -> str:
+    """Why a letter is not sent; empty if it is."""
+    if not selection.matches(letter):
+        return "unselected"
+    if letter.id in seen:
+        return "repeated"
+    if letter.truncated is not None:
+        return "truncated"
+    return "exhausted" if letter.attempts >= max_attempts else ""
+
+
+def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
+    if change is None:
+        return letter
+    try:
+        changed = change(letter)
+    except Exception as e:
+        raise DeadLetterError(
+            f"the mapping function failed at the letter of {letter.id}: {type(e).__name__}: {e}"
+        ) from e
+    if changed is None:
+        return None
+    if not isinstance(changed, DeadLetter):
+        raise DeadLetterError(
+            f"the mapping function returned {type(changed).__name__} for the letter of {letter.id}; return the letter, "
+            "attrs.evolve(letter, value=…), or None"
+        )
+    return attrs.evolve(
+        letter, key=changed.key, value=changed.value, headers=tuple(changed.headers), timestamp=changed.timestamp
+    )
+
+
+def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
+    """The ids of the records whose key has a later record in the original partition, or that have no key."""
+    outdated: set[str] = set()
+    wanted: dict[TopicPartition, list[tuple[bytes, DeadLetter]]] = {}
+    for letter in letters:
+        if letter.key is None:
+            outdated.add(letter.id)
+        else:
+            wanted.setdefault((letter.topic, letter.partition), []).append((letter.key, letter))
+    for (topic, partition), of_partition in wanted.items():
+        first = min(letter.offset for _, letter in of_partition) + 1
+        keys = pa.array([key for key, _ in of_partition], pa.binary())
+        last: dict[bytes, int] = {}
+        for batch in _read(cluster, topic, {"key"}, {partition: first}):
+            matching = batch.filter(pc.is_in(batch.column("key"), keys))
+            last.update(zip(matching.column("key").to_pylist(), matching.column("offset").to_pylist(), strict=True))
+        outdated |= {letter.id for key, letter in of_partition if last.get(key, -1) > letter.offset}
+    return outdated
+
+
+def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
+    """Send records, and wait until they are acknowledged."""
+    own = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false", "client.id": "kdsl-dlq"}
+    settings = {**cluster.producer(), **own}
+    by_topic: dict[str, list[DeadLetter]] = {}
+    for letter in letters:
+        by_topic.setdefault(letter.topic if to == ORIGINAL else to, []).append(letter)
+    try:
+        with borrow_producer(settings, "replay") as producer:
+            for topic, of_topic in by_topic.items():
+                if code := producer.look_up(topic, 30, creating=False):
+                    raise DeadLetterError(f"cannot write to the topic {topic!r} (error {code}); does it exist?")
+                rows = np.arange(len(of_topic), dtype=np.int64)
+                producer.send(topic, _records(of_topic, to == ORIGINAL), rows)
+            producer.flush()
+            failure = producer.failure
+            if failure is not None:
+                limits = {name: settings.get(name, "") for name in ("message.max.bytes", "delivery.timeout.ms")}
+                reason, fix = explain_failure(failure, limits, producer.last_error)
+                raise DeadLetterError(
+                    f"a record cannot be sent to {failure.topic!r}: {reason}{f'; {fix}' if fix else ''}"
+                )
+    except ProducerError as e:
+        raise DeadLetterError(f"the records cannot be sent: {e}") from None
+
+
+def _records(letters: list[DeadLetter], same_partition: bool) -> pa.RecordBatch:
+    headers = [
+        [
+            {"key": name, "value": value}
+            for name, value in (
+                *original_headers(letter.headers),
+                (ID, letter.id.encode()),
+                (ATTEMPTS, str(letter.attempts).encode()),
+            )
+        ]
+        for letter in letters
+    ]
+    times = [letter.timestamp if letter.timestamp > 0 else None for letter in letters]
+    columns = {
+        "key": pa.array([letter.key for letter in letters], pa.binary()),
+        "value": pa.array([letter.value for letter in letters], pa.binary()),
+        "headers": pa.array(headers, HEADERS),
+        "timestamp": pa.array(times, pa.int64()),
+    }
+    if same_partition:
+        columns["partition"] = pa.array([letter.partition for letter in letters], pa.int32())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+_EMPTY = t.Row((), nullable=False)
+
+
+def _plan(topic: str) -> ReadPlan:
+    return ReadPlan(topic, Topics((topic,)), _EMPTY, _EMPTY)
+
+
+def _partitions(cluster: Cluster, topic: str) -> int:
+    subscription = subscribe(_plan(topic), cluster)
+    return len(subscription.partitions(subscription.topics()))
+
+
+def _read(
+    cluster: Cluster, topic: str, needs: Iterable[str] = NEEDS, first: Mapping[int, int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """The records of a topic up to its present end, as raw record batches.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+        needs: The fields of the batches.
+        first: Where to begin, by partition; only these are read. None reads all from their beginnings.
+    """
+    plan = _plan(topic)
+    subscription = subscribe(plan, cluster)
+    places = [place for place in subscription.partitions(subscription.topics()) if first is None or place[1] in first]
+    start, ends = subscription.admin.earliest(places), subscription.ends(places)
+    begin = {place: max(start[place], 0 if first is None else first[place[1]]) for place in places}
+    ranges = [Range(*place, begin[place], ends[place]) for place in places if ends[place] > begin[place]]
+    if not ranges:
+        return
+    with record_reader(cluster, plan, set(needs), name="kdsl-dlq", large=True) as reader:
+        yield from reader.read(ranges)
+
+
+def _letters(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+    for row in batch.to_pylist():
+        headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
+        yield _letter(row, headers)
+
+
+def _letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]]) -> DeadLetter:
+    """A letter from a raw record; a record without a letter's headers is its own origin."""
+
+    def number(name: str, default: int) -> int:
+        text = header_text(headers, name)
+        return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else default
+
+    topic = header_text(headers, TOPIC)
+    truncated = number(TRUNCATED, -1)
+    origin = topic or row["topic"], number(PARTITION, row["partition"]), number(OFFSET, row["offset"])
+    time = row["timestamp"] if row["timestamp"] is not None else NO_TIMESTAMP
+    return DeadLetter(
+        *origin,
+        timestamp=number(TIMESTAMP, time),
+        key=row["key"],
+        value=row["value"],
+        headers=tuple(original_headers(headers)),
+        table=header_text(headers, TABLE) or "",
+        side=header_text(headers, SIDE) or "",
+        column=header_text(headers, COLUMN),
+        reason=header_text(headers, REASON) or "",
+        attempts=max(1, number(ATTEMPTS, 1)),
+        at=header_text(headers, AT) or "",
+        truncated=None if truncated < 0 else truncated,
+        keyed=header_text(headers, KEYED) == "true",
+        id=header_text(headers, ID) or "-".join(map(str, origin)),
+        letter=(row["topic"], row["partition"], row["offset"]),
+    )
+
+
+def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
+    """The newest letter of a record.
+
+    Args:
+        cluster: The cluster of the letters.
+        topic: Their topic.
+        id_: The identity of the record.
+
+    Raises:
+        KdslError: There is no such letter.
+    """
+    newest = None
+    for letter in read_letters(cluster, topic):
+        if letter.id == id_:
+            newest = letter
+    if newest is None:
+        raise KdslError(f"the topic {topic!r} has no letter of the record {id_!r}; kdsl dlq list {topic} shows all")
+    return newest
+
+
+def time_text(millis: int) -> str:
+    """A timestamp in milliseconds as text."""
+    return "none" if millis < 0 else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")

@@ -1,0 +1,391 @@
+"""The catalogs of a script: what ``CREATE CATALOG`` registers, what names of several parts mean, and ``SHOW``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from kdsl.catalog.declared import leaves_columns_out, with_inferred_columns
+from kdsl.catalog.kafka import KafkaCatalog
+from kdsl.catalog.options import CatalogOptions, cloud_api_problem
+from kdsl.catalog.stored import Inference
+from kdsl.client_settings.properties import Properties
+from kdsl.cluster import SERVERS, Cluster, Registry
+from kdsl.codegen.secret import Placeholders
+from kdsl.codegen.with_options import with_clause_options
+from kdsl.declare.connector import UpsertOptions
+from kdsl.declare.definition import Inferred, TableDef
+from kdsl.errors import KdslError, Problem, ResolveError, TopicMissingError, Where, listing, nearest
+from kdsl.flink_sql.ddl.statements import (
+    Column,
+    CreateCatalog,
+    CreateTable,
+    DropCatalog,
+    MetadataColumn,
+    Name,
+    Option,
+    PhysicalColumn,
+    PrimaryKey,
+    Use,
+)
+from kdsl.flink_sql.ddl.tables import OF_COLUMNS, DeclaredTable, declare_table
+from kdsl.resolve import problems
+from kdsl.secrets import Secret
+from kdsl.table import Table
+
+DEFAULT_CATALOG, DEFAULT_DATABASE = "default_catalog", "default_database"
+OWN_CATALOGS = (DEFAULT_CATALOG, "vvp")
+"""The catalogs that stand for the tables of the script itself; Ververica's scripts write ``vvp.`default`.t``."""
+_KAFKA = "kafka"
+
+
+@attrs.frozen
+class ScriptCatalog:
+    """A catalog that a script has created.
+
+    Attributes:
+        statement: The statement.
+        options: Its options.
+        kafka: The catalog; None where its brokers are not known, and where the script is only checked.
+    """
+
+    statement: CreateCatalog
+    options: CatalogOptions
+    kafka: KafkaCatalog | None
+
+    @property
+    def database(self) -> str:
+        """The name of its database."""
+        return self.options.valid().default_database
+
+
+class ScriptCatalogs:
+    """The catalogs of a script, and what is current.
+
+    Args:
+        cluster: The cluster of the run, which takes precedence over that of each catalog; None for theirs.
+        inference: What was inferred before, and is stored; None where the cluster is not asked.
+
+    Attributes:
+        problems: The problems of the statements.
+        unchecked: The tables whose columns are not known, because the cluster is not asked.
+    """
+
+    def __init__(self, cluster: Cluster | None, inference: Inference | None) -> None:
+        self.cluster, self.inference = cluster, inference
+        self.catalogs: dict[str, ScriptCatalog] = {}
+        self.current: tuple[str, str] = (DEFAULT_CATALOG, DEFAULT_DATABASE)
+        self.problems: list[Problem] = []
+        self.unchecked: list[Name] = []
+        self._tables: dict[str, DeclaredTable | None] = {}
+
+    # statements
+
+    def create(self, statement: CreateCatalog) -> None:
+        """Register the catalog of ``CREATE CATALOG``."""
+        name, where = statement.name.last, statement.name.where
+        if name in self.catalogs or name in OWN_CATALOGS:
+            if not statement.if_not_exists:
+                message = f"the catalog {name!r} exists already"
+                self._add("catalog-twice", message, "give one of them another name, or drop that one before", where)
+            return
+        texts = {o.key: o.value for o in statement.options}
+        places = {o.key: o.where for o in statement.options}
+        kind = texts.get("type")
+        if kind != _KAFKA:
+            reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
+            hint = "" if kind is None else nearest(kind, [_KAFKA])
+            message = f"the catalog {name!r} {reason}{hint}"
+            self._add(
+                "catalog-type",
+                message,
+                "set 'type' = 'kafka'; other systems are read with Spark",
+                places.get("type", where),
+            )
+        options = CatalogOptions.from_strings(
+            {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
+        )
+        self._add_option_problems(options, texts, places, where)
+        kafka = None if kind != _KAFKA else self._connect(name, options, where)
+        self.catalogs[name] = ScriptCatalog(statement, options, kafka)
+
+    def _add_option_problems(
+        self, options: CatalogOptions, texts: Mapping[str, str], places: Mapping[str, Where], where: Where
+    ) -> None:
+        for key in texts:
+            problem = cloud_api_problem(key)
+            if problem is not None:
+                self.problems.append(problem.at(places[key]))
+        keys = {a.name: a.metadata["key"] for a in attrs.fields(CatalogOptions)}
+        for problem in (*options.problems(lambda _name, key: repr(key)), *options.check()):
+            key = keys.get(problem.option or "", problem.option or "")
+            self.problems.append(problem.at(places.get(key, where)))
+
+    def _connect(self, name: str, options: CatalogOptions, where: Where) -> KafkaCatalog | None:
+        """The catalog of a cluster; None where the brokers are not known."""
+        valid = options.valid()
+        own = {key: value for key, value in valid.properties.items() if key != SERVERS}
+        servers = Properties(valid.properties).reveal().get(SERVERS)
+        try:
+            registry = None if valid.registry is None else Registry(_reveal(valid.registry), valid.registry_properties)
+            if self.cluster is not None:
+                cluster: Cluster | None
+                known = self.cluster.with_properties(own)
+                cluster = known if registry is None else attrs.evolve(known, registry=registry)
+            else:
+                cluster = None if servers is None else Cluster(servers, properties=own, registry=registry)
+        except KdslError as e:
+            self.problems += problems_of(e, f"the catalog {name!r} cannot be used", where)
+            return None
+        if cluster is None:
+            message = f"the catalog {name!r} does not name its brokers"
+            fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
+            self._add("cluster-missing", message, fix, where)
+            return None
+        if self.inference is None or list(options.problems()) or list(options.check()):
+            return None
+        return KafkaCatalog.of_options(name, cluster, options)
+
+    def drop(self, statement: DropCatalog) -> None:
+        """Forget the catalog of ``DROP CATALOG``."""
+        name, where = statement.name.last, statement.name.where
+        if name == self.current[0]:
+            fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
+            self._add("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
+        elif self.catalogs.pop(name, None) is None and not statement.if_exists:
+            hint = nearest(name, self.catalogs)
+            message = f"there is no catalog {name!r} to drop{hint}"
+            self._add("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
+        self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}.")}
+
+    def use(self, statement: Use) -> None:
+        """Make a catalog or a database current."""
+        if statement.kind == "CATALOG":
+            name = statement.name.last
+            if self.exists(name, statement.name.where):
+                self.current = (name, self.database_of(name))
+            return
+        catalog, database = self.complete_database(statement.name)
+        if self.has_database(catalog, database, statement.name.where):
+            self.current = (catalog, database)
+
+    def complete_database(self, name: Name | None) -> tuple[str, str]:
+        """The catalog and the database of a name of one or two parts; without a name those that are current."""
+        if name is None:
+            return self.current
+        if len(name.parts) == 1:
+            return self.current[0], name.last
+        return name.parts[0], name.last
+
+    def database_of(self, catalog: str) -> str:
+        """The name of a catalog's database."""
+        known = self.catalogs.get(catalog)
+        return DEFAULT_DATABASE if known is None else known.database
+
+    def names(self) -> list[str]:
+        """The names of all catalogs."""
+        return [DEFAULT_CATALOG, *self.catalogs]
+
+    def exists(self, catalog: str, where: Where) -> bool:
+        """Whether there is a catalog; otherwise it is a problem at a location."""
+        if catalog in self.catalogs or catalog in OWN_CATALOGS:
+            return True
+        names = self.names()
+        message = f"there is no catalog {catalog!r}{nearest(catalog, names)}"
+        self._add("catalog-unknown", message, f"use one of {listing(names)}, or write CREATE CATALOG before", where)
+        return False
+
+    def has_database(self, catalog: str, database: str, where: Where) -> bool:
+        """Whether there is a catalog with such a database; otherwise it is a problem at a location."""
+        if not self.exists(catalog, where):
+            return False
+        if catalog in OWN_CATALOGS or database == self.database_of(catalog):
+            return True
+        known = self.database_of(catalog)
+        message = f"the catalog {catalog!r} has no database {database!r}{nearest(database, [known])}"
+        self._add("database-unknown", message, f"use {known!r}; 'default-database' gives it another name", where)
+        return False
+
+    def _add(self, code: str, message: str, fix: str, where: Where) -> None:
+        self.problems.append(Problem(code, message, fix, where))
+
+    # tables
+
+    def is_own(self, catalog: str) -> bool:
+        """Whether a catalog stands for the tables of the script."""
+        return catalog in OWN_CATALOGS
+
+    def path(self, name: Name) -> tuple[str, str, str] | None:
+        """The full name of what a name means in a Kafka catalog; None where it means a table of the script."""
+        parts = name.parts
+        full = parts if len(parts) >= 3 else (*self.current[: 3 - len(parts)], *parts)
+        catalog, database, table = full[0], full[1], full[-1]
+        known = self.catalogs.get(catalog)
+        return None if known is None or database != known.database else (catalog, database, table)
+
+    def table_names(self, catalog: str, where: Where) -> list[str] | None:
+        """The names of a catalog's tables; None where the cluster is not asked, or does not answer."""
+        known = self.catalogs[catalog].kafka
+        if known is None:
+            return None
+        try:
+            return known.tables()
+        except KdslError as e:
+            self.problems += problems_of(e, f"the tables of the catalog {catalog!r} are not known", where)
+            return None
+
+    def find(self, name: Name) -> DeclaredTable | None:
+        """The table that a name means in a Kafka catalog; None where it means none there, or its columns are unknown.
+
+        What keeps its columns from being inferred is a problem at the name.
+        """
+        path = self.path(name)
+        if path is None:
+            return None
+        key = ".".join(path)
+        if key not in self._tables:
+            self._tables[key] = self._infer(path, name)
+        return self._tables[key]
+
+    def _infer(self, path: tuple[str, str, str], name: Name) -> DeclaredTable | None:
+        catalog = self.catalogs[path[0]]
+        if catalog.kafka is None or self.inference is None:
+            self.unchecked.append(name)
+            return None
+        try:
+            definition = catalog.kafka.definition(path[-1], self.inference)
+            return _declare(definition, path, catalog, name.where)
+        except TopicMissingError:
+            self._missing(path, name)
+            return None
+        except KdslError as e:
+            self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
+            self.unchecked.append(name)
+            return None
+
+    def _missing(self, path: tuple[str, str, str], name: Name) -> None:
+        if len(name.parts) == 3:
+            names = self.table_names(path[0], name.where) or []
+            message = (
+                f"the catalog {path[0]!r} has no table {path[-1]!r}{nearest(path[-1], names)}: its cluster has no "
+            )
+            message += "such topic"
+            fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
+            self._add("table-unknown", message, fix, name.where)
+            self.unchecked.append(name)
+
+    def infer(self, table: DeclaredTable) -> DeclaredTable | None:
+        """A declared table with the columns that it leaves out; None where they are not known.
+
+        What keeps them from being inferred is a problem at the table.
+        """
+        definition = table.definition()
+        if not table.statement.complete or not leaves_columns_out(definition, table.options):
+            return table
+        errors = _errors_besides_columns(definition)
+        if errors:
+            self.problems += errors
+            return None
+        if self.inference is None:
+            self.unchecked.append(table.statement.name)
+            return None
+        try:
+            cluster = Table(definition).cluster(self.cluster)
+            inferred = with_inferred_columns(definition, cluster, self.inference, str(table.statement.name))
+        except KdslError as e:
+            self.problems += problems_of(e, f"the columns of {table.name} cannot be inferred", table.where)
+            self.unchecked.append(table.statement.name)
+            return None
+        return _with_inferred(table, inferred)
+
+
+def _errors_besides_columns(definition: TableDef) -> list[Problem]:
+    """What is wrong with a table apart from expressions and keys, whose columns may still be inferred."""
+    declared = attrs.evolve(
+        definition,
+        columns=tuple(c for c in definition.columns if c.role != "computed"),
+        primary_key=(),
+        watermarks=(),
+        problems=tuple(p for p in definition.problems if p.code not in OF_COLUMNS),
+    )
+    options = definition.options
+    if isinstance(options, UpsertOptions):  # whose primary key is needed, and has declared columns
+        declared = attrs.evolve(declared, primary_key=definition.primary_key)
+    return [p for p in problems(declared, "read") if p.severity == "error" and p.code != "no-columns"]
+
+
+def _reveal(address: str | Secret) -> str:
+    """An address, with the password that may be in it."""
+    return address.reveal() if isinstance(address, Secret) else address
+
+
+def has_unknown_columns(table: DeclaredTable) -> bool:
+    """Whether a table leaves columns out that were not inferred."""
+    return table.inferred is None and leaves_columns_out(table.definition(), table.options)
+
+
+def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
+    """What kept a cluster from being asked, as problems at a location."""
+    if isinstance(error, ResolveError):
+        return [p.at(where) for p in error.problems]
+    return [Problem("inference", f"{what}: {error}", "correct that, or declare the columns with CREATE TABLE", where)]
+
+
+def _with_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
+    """A declared table with the columns and the format of its definition."""
+    assert inferred.inferred is not None
+    assert inferred.value_format is not None
+    names = set(inferred.inferred.columns)
+    added = [PhysicalColumn(c.name, c.type, c.comment, where=table.where) for c in inferred.columns if c.name in names]
+    identifier = inferred.value_format.identifier
+    prefix = f"{identifier}." if "format" in table.options else f"value.{identifier}."
+    return _add_to_statement(
+        table.statement, added, inferred.value_format.to_strings(), prefix, inferred.inferred, table.where
+    )
+
+
+def _add_to_statement(
+    statement: CreateTable,
+    columns: Sequence[Column],
+    format_options: Mapping[str, str],
+    prefix: str,
+    inferred: Inferred,
+    where: Where,
+) -> DeclaredTable:
+    known = {o.key for o in statement.options}
+    options = [Option(prefix + k, v, where, where) for k, v in format_options.items() if prefix + k not in known]
+    statement = attrs.evolve(statement, columns=(*statement.columns, *columns), options=(*statement.options, *options))
+    return attrs.evolve(declare_table(statement), inferred=inferred)
+
+
+def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where) -> DeclaredTable:
+    """The table of a catalog as if a statement had declared it, with the catalog's client properties."""
+    options = with_clause_options(definition, Placeholders())
+    valid = catalog.options.valid()
+    options |= {o.key: o.value for o in catalog.statement.options if o.key.startswith("properties.")}
+    if valid.registry is not None:
+        for side, chosen in (("key", definition.key_format), ("value", definition.value_format)):
+            if chosen is not None and chosen.needs_registry:
+                prefix = f"{side}.{chosen.identifier}."
+                options[f"{prefix}url"] = _reveal(valid.registry)
+                own = "schema-registry.properties."
+                options |= {
+                    f"{prefix}properties.{o.key.removeprefix(own)}": o.value
+                    for o in catalog.statement.options
+                    if o.key.startswith(own)
+                }
+    columns = tuple(
+        MetadataColumn(c.name, c.type, c.metadata_key, c.virtual, c.comment, where=where)
+        if c.role == "metadata"
+        else PhysicalColumn(c.name, c.type, c.comment, where=where)
+        for c in definition.columns
+    )
+    statement = CreateTable(
+        where=where,
+        name=Name(path, where),
+        columns=columns,
+        primary_key=PrimaryKey(definition.primary_key, where=where),
+        options=tuple(Option(key, value, where, where) for key, value in options.items()),
+    )
+    return attrs.evolve(declare_table(statement), inferred=definition.inferred)

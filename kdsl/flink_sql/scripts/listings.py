@@ -1,0 +1,109 @@
+"""What ``SHOW`` and ``DESCRIBE`` show: the names of catalogs, databases and tables, and the columns of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import attrs
+
+from kdsl.declare.definition import ColumnDef
+from kdsl.flink_sql.ddl.statements import Show
+from kdsl.flink_sql.ddl.tables import DeclaredTable
+from kdsl.flink_sql.scripts.catalogs import ScriptCatalogs
+from kdsl.types import model as t
+
+_DESCRIBED = ("name", "type", "null", "key", "extras", "watermark")
+
+
+@attrs.frozen
+class Listing:
+    """Rows that a statement shows.
+
+    Attributes:
+        columns: The names of their columns.
+        rows: The rows; None is NULL.
+        after: The number of jobs that run before.
+    """
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | None, ...], ...]
+    after: int = 0
+
+    def lines(self) -> Iterator[str]:
+        """It as text, a line for each row below the names of the columns, in columns of equal width."""
+        cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
+        widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
+        for row in cells:
+            yield "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+
+
+def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Listing | None:
+    """What a ``SHOW`` statement shows; None where the cluster is not asked, or what is named does not exist.
+
+    Args:
+        statement: The statement.
+        catalogs: The catalogs of the script; problems are added to it.
+        own: The names of the tables and views of the script.
+    """
+    names: Sequence[str] | None
+    match statement.kind:
+        case "CATALOGS":
+            title, names = "catalog name", sorted(catalogs.names())
+        case "DATABASES":
+            catalog = catalogs.current[0] if statement.within is None else statement.within.last
+            known = statement.within is None or catalogs.exists(catalog, statement.within.where)
+            title, names = "database name", [catalogs.database_of(catalog)] if known else None
+        case "TABLES":
+            title, names = "table name", _tables(statement, catalogs, own)
+    if names is None:
+        return None
+    shown = [name for name in names if statement.like is None or statement.like.matches(name)]
+    return Listing((title,), tuple((name,) for name in shown))
+
+
+def _tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
+    catalog, database = catalogs.complete_database(statement.within)
+    if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
+        return None
+    return own if catalogs.is_own(catalog) else catalogs.table_names(catalog, statement.where)
+
+
+def describe_table(table: DeclaredTable) -> Listing:
+    """The columns of a table, as Flink's ``DESCRIBE`` shows them.
+
+    Args:
+        table: The table.
+    """
+    key = table.statement.primary_key
+    primary = () if key is None else key.columns
+    marks = {mark.column: mark.expression.text for mark in table.statement.watermarks}
+    return _listing([_row(c, primary, marks.get(c.name)) for c in table.columns], [c.comment for c in table.columns])
+
+
+def describe_row(row: t.Row) -> Listing:
+    """The columns of a view.
+
+    Args:
+        row: Its columns.
+    """
+    columns = [ColumnDef(f.name, f.type) for f in row.fields]
+    return _listing([_row(c, (), None) for c in columns], [f.comment for f in row.fields])
+
+
+def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
+    extras = None
+    if column.role == "metadata":
+        source = f" FROM '{column.metadata_key}'" if column.metadata_key is not None else ""
+        extras = f"METADATA{source}{' VIRTUAL' if column.virtual else ''}"
+    elif column.expression is not None:
+        extras = f"AS {column.expression.flink or column.expression.text}"
+    null = "TRUE" if column.type.nullable else "FALSE"
+    key = f"PRI({', '.join(primary)})" if column.name in primary else None
+    return (column.name, str(column.type.as_nullable()), null, key, extras, mark)
+
+
+def _listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
+    if not any(comments):
+        return Listing(_DESCRIBED, tuple(rows))
+    with_comments = ((*row, comment) for row, comment in zip(rows, comments, strict=True))
+    return Listing((*_DESCRIBED, "comment"), tuple(with_comments))

@@ -1,0 +1,131 @@
+"""Dead letters: their topic is another one than the table's, their client can log in, and each record has one way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from kdsl.client_settings.kerberos import needs_java
+from kdsl.client_settings.properties import Properties
+from kdsl.client_settings.to_librdkafka import producer_settings
+from kdsl.cluster import SERVERS
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.declare.definition import TableDef
+from kdsl.errors import Problem
+from kdsl.formats import Direction
+from kdsl.resolve.model import DeadLetterTopic
+from kdsl.resolve.patterns import PatternError, python_pattern
+from kdsl.resolve.rule import problem
+from kdsl.resolve.topics import LEGAL_NAME, LONGEST_NAME
+
+_OF_DELIVERY = frozenset(
+    ("acks", "enable.idempotence", "retries", "max.in.flight.requests.per.connection", "transactional.id")
+)
+"""Settings that the client of dead letters does not take over from the table: it writes idempotently."""
+
+
+def remove_delivery_settings(properties: Properties) -> Properties:
+    """Client properties without those that would weaken the delivery of dead letters."""
+    return Properties({name: value for name, value in properties.items() if name not in _OF_DELIVERY})
+
+
+def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | None:
+    """The dead-letter topic of a valid table; None if it has none, and for a write."""
+    options = table.options
+    if options.dead_letter_topic is None or direction != "read":
+        return None
+    return DeadLetterTopic(
+        options.dead_letter_topic,
+        options.dead_letter_max_count,
+        keyed=table.is_changelog,
+        properties=Properties(options.dead_letter_properties),
+    )
+
+
+def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The dead-letter topic has a legal name that the table does not read, and each bad record has one way."""
+    options = table.options
+    topic, named = options.dead_letter_topic, table.option_name("dead_letter_topic")
+    if topic is None:
+        yield from _without_topic(table)
+        return
+    if direction == "write":
+        message = f"{named} has no effect on a write: only a read has dead letters"
+        fix = "remove it if the table is only written"
+        yield problem(table, "dead-letter-write", message, fix, option="dead_letter_topic", severity="warning")
+        return
+    if not LEGAL_NAME.fullmatch(topic) or len(topic) > LONGEST_NAME or topic in (".", ".."):
+        message = f"{named} names the topic {topic!r}, which Kafka does not allow"
+        fix = f"use 1 to {LONGEST_NAME} of the characters a-z A-Z 0-9 . _ -"
+        yield problem(table, "dead-letter-topic", message, fix, option="dead_letter_topic")
+    if _reads(table, topic):
+        message = f"{named} names the topic {topic!r}, which the table itself reads, so each letter would be read again"
+        fix = f"name another topic, such as {topic + '.dead'!r}, and a pattern that does not match it"
+        yield problem(table, "dead-letter-topic", message, fix, option="dead_letter_topic")
+    for side, chosen in (("key", table.key_format), ("value", table.value_format)):
+        if chosen is not None and getattr(chosen, "ignore_parse_errors", False):
+            message = (
+                f"the format of the {side} ignores parse errors, so records that cannot be read are dropped, and "
+                f"{named} would never get them"
+            )
+            fix = f"remove ignore-parse-errors from the {side}'s format, or remove {named}"
+            yield problem(table, "dead-letter-lenient", message, fix, option="dead_letter_topic")
+    if options.latency == "realtime":
+        shown = table.setting("latency", "realtime")
+        message = f"{named} does not work with {shown}, which runs no Python"
+        fix = f"write {table.setting('latency', 'micro-batch')}, or remove {named}"
+        yield problem(table, "dead-letter-realtime", message, fix, option="dead_letter_topic")
+    yield from _client(table)
+
+
+def _without_topic(table: TableDef) -> Iterator[Problem]:
+    options = table.options
+    without_effect = {
+        "dead_letter_max_count": options.dead_letter_max_count != NO_LIMIT,
+        "dead_letter_properties": bool(options.dead_letter_properties),
+    }
+    for attribute in (name for name, is_set in without_effect.items() if is_set):
+        key = table.option_name("dead_letter_topic")
+        message = f"{table.option_name(attribute)} has no effect without {key}"
+        yield problem(table, "dead-letter-unused", message, f"add {key}, or remove it", option=attribute)
+
+
+def _reads(table: TableDef, topic: str) -> bool:
+    """Whether a topic of the letters' cluster is one that the table reads."""
+    options = table.options
+    servers = Properties(options.dead_letter_properties).reveal().get(SERVERS)
+    if servers is not None and servers != table.properties.reveal().get(SERVERS):
+        return False
+    if topic in options.topic:
+        return True
+    if options.topic_pattern is None:
+        return False
+    try:
+        return re.fullmatch(python_pattern(options.topic_pattern), topic) is not None
+    except PatternError:  # another rule reports it
+        return False
+
+
+def _client(table: TableDef) -> Iterator[Problem]:
+    """The producer of the letters accepts its settings and can log in."""
+    named = table.option_name("dead_letter_topic")
+    own = Properties(table.options.dead_letter_properties)
+    settings = (own if SERVERS in own else remove_delivery_settings(table.properties).merge(own)).reveal()
+    if needs_java(settings):
+        message = (
+            f"{named} needs a login without GSSAPI (Kerberos): dead letters are written by librdkafka, also with the "
+            "transport 'jvm', and the librdkafka of confluent-kafka does not support it"
+        )
+        fix = "write the letters to a cluster with another login, in "
+        fix += f"{table.option_name('dead_letter_properties')} (with 'bootstrap.servers'), or remove {named}"
+        yield problem(table, "dead-letter-login", message, fix, option="dead_letter_topic")
+        return
+    for name in sorted(_OF_DELIVERY & own.keys()):
+        message = f"{table.option_name('dead_letter_properties')} sets {name!r}: dead letters are written idempotently"
+        yield problem(table, "dead-letter-delivery", message, f"remove {name!r}", option="dead_letter_properties")
+    for wrong in producer_settings(settings).problems:
+        if wrong.property in own and wrong.property not in _OF_DELIVERY:
+            message = f"{table.option_name('dead_letter_properties')}: {wrong.message}"
+            yield problem(
+                table, wrong.code, message, wrong.fix, option="dead_letter_properties", severity=wrong.severity
+            )

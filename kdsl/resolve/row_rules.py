@@ -1,0 +1,111 @@
+"""Row rules: their conditions are conditions over the columns of the table, and can be checked where the rows are.
+
+All actions run in the tasks that read or write the records, over Arrow batches: only there a violation has a topic, a
+partition and an offset, and a record its bytes. Source of the semantics: a CHECK constraint of SQL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from kdsl.declare.definition import TableDef
+from kdsl.declare.row_rules import RowRuleDef
+from kdsl.errors import Problem, listing
+from kdsl.flink_sql.conditions.compiler import Condition, ConditionError, compile_condition
+from kdsl.formats import Direction
+from kdsl.options import Spelling
+from kdsl.resolve.model import RowRule
+from kdsl.resolve.rule import problem
+from kdsl.types import model as t
+
+
+def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
+    """The row rules of a valid table."""
+    columns = _columns(table, direction)
+    return tuple(
+        RowRule(rule.name, rule.condition, rule.on_fail, compile_condition(rule.condition, columns).columns)
+        for rule in table.rules
+    )
+
+
+def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
+    """The conditions can be checked, and the actions are those of the direction."""
+    columns = _columns(table, direction)
+    known = all(c.type_known for c in table.columns)
+    for rule in table.rules:
+        condition: object = rule.condition  # type checkers do not see what a user's program passes
+        if not isinstance(condition, str) or not condition.strip():
+            message = f"the row rule {rule.name!r} has the condition {rule.condition!r}"
+            yield _problem(table, rule, message, "write a condition, such as 'amount > 0'")
+            continue
+        yield from _action_problems(table, rule, direction)
+        if not known:
+            continue  # the problem of the column says why
+        try:
+            condition = compile_condition(rule.condition, columns)
+        except ConditionError as e:
+            for part in e.parts:
+                reason, fix = _explain_column(table, direction, part.name) or (part.reason, part.fix)
+                yield _problem(table, rule, f"the row rule {rule.name!r} ({rule.condition}): {reason}", fix)
+        else:
+            yield from _metadata_problems(table, rule, condition, direction)
+
+
+def _columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
+    """The columns that rows have when they are checked."""
+    return {
+        c.name: c.type
+        for c in table.columns
+        if c.type_known and c.role != "computed" and not (direction == "write" and c.virtual)
+    }
+
+
+def _problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
+    return problem(table, "row-rule", message, fix, column=rule.where.column, where=rule.where)
+
+
+def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) -> Iterator[Problem]:
+    if rule.on_fail == "dead_letter" and direction == "write":
+        message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
+        fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
+        yield _problem(table, rule, message, fix)
+    if rule.on_fail == "dead_letter" and direction == "read" and table.options.dead_letter_topic is None:
+        message = f"the row rule {rule.name!r} has on_fail='dead_letter', but the table has no dead-letter topic"
+        in_python = table.spelling is Spelling.PYTHON
+        topic = "dead_letters=DeadLetters('orders.dead')" if in_python else "'scan.dead-letter.topic'"
+        yield _problem(table, rule, message, f"declare one with {topic}, or use another action")
+    if table.options.latency == "realtime":
+        message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"
+        yield _problem(table, rule, message, "remove the rule, or set latency='micro-batch'")
+
+
+def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[str, str] | None:
+    """Why a column that the table has cannot be used, and what to write instead."""
+    column = next((c for c in table.columns if c.name == name), None)
+    if column is None:
+        return None
+    if column.role == "computed":
+        expression = column.expression
+        instead = (expression.flink or expression.text) if expression is not None and expression.column is None else ""
+        fix = f"write its expression in the rule: {instead}" if instead else "use the columns that it is computed from"
+        return f"{name!r} is computed, and rules are checked before columns are computed", fix
+    if column.virtual and direction == "write":
+        fix = "declare the rule in a subclass of the table that is only read"
+        return f"{name!r} is filled in by Kafka, so a row that is written does not have it", fix
+    return None
+
+
+def _metadata_problems(
+    table: TableDef, rule: RowRuleDef, condition: Condition, direction: Direction
+) -> Iterator[Problem]:
+    """A rule that leaves rows of changes out sees the same values in the row before a change."""
+    if rule.on_fail not in ("drop", "dead_letter") or not table.is_changelog or table.keeps_rows or direction != "read":
+        return
+    used = [c.name for c in table.columns if c.role == "metadata" and c.name in condition.columns]
+    if used:
+        message = (
+            f"the row rule {rule.name!r} decides by {listing(used)} which rows the table has, but a later change "
+            "contains the row before it without the metadata of its record, so that the decision could not be repeated"
+        )
+        fix = "use on_fail='warn' or 'fail', or decide by columns of the message value"
+        yield _problem(table, rule, message, fix)

@@ -1,0 +1,122 @@
+"""The headers of dead letters.
+
+Those of Kafka Connect (``errors.deadletterqueue.context.headers.enable``, KIP-298) have Connect's names and spelling,
+so that its tools read them: https://kafka.apache.org/documentation/#sinkconnectconfigs. The others are kdsl's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import attrs
+
+from kdsl.run.dead_letters.model import Rejection
+
+CONNECT = "__connect.errors."
+OWN = "kdsl.dlq."
+TOPIC, PARTITION, OFFSET = f"{CONNECT}topic", f"{CONNECT}partition", f"{CONNECT}offset"
+STAGE, ERROR, REASON = f"{CONNECT}stage", f"{CONNECT}exception.class.name", f"{CONNECT}exception.message"
+ID, TABLE, SIDE, COLUMN = f"{OWN}id", f"{OWN}table", f"{OWN}side", f"{OWN}column"
+ATTEMPTS, AT, TRUNCATED = f"{OWN}attempts", f"{OWN}at", f"{OWN}truncated"
+KEYED, TIMESTAMP = f"{OWN}keyed", f"{OWN}timestamp"
+
+HEADERS: Mapping[str, str] = {
+    TOPIC: "The topic of the record.",
+    PARTITION: "Its partition.",
+    OFFSET: "Its offset.",
+    STAGE: "Where it failed: `KEY_CONVERTER`, `VALUE_CONVERTER`, `HEADER_CONVERTER` or, for a rule, `TRANSFORMATION`.",
+    ERROR: "The class of the error.",
+    REASON: "The reason, at most 1 KiB, without values of the record.",
+    ID: "The identity of the record, `topic-partition-offset`: letters with the same id are one record.",
+    TABLE: "The table that read it.",
+    SIDE: "`key`, `value`, or `record` for its metadata.",
+    COLUMN: "The column that is at fault, if it is known.",
+    ATTEMPTS: "How often the record has been rejected: 1, and one more after each replay.",
+    AT: "When it was rejected, as `2026-01-31T12:00:00.000Z`.",
+    KEYED: "`true` if the rows of the table replace each other by key (upserts, change data).",
+    TRUNCATED: "The bytes of the value, if it was cut to fit the topic; the letter then has the beginning.",
+    TIMESTAMP: "The timestamp of the record in milliseconds, if the letter could not be given it.",
+}
+"""The headers of a letter, with their meaning. A header of the record with such a name is replaced."""
+
+NEEDS = frozenset(("timestamp", "headers", "key", "value"))
+"""The fields of a raw record that a letter has (`kdsl.run.records.metadata.RAW`)."""
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+
+@attrs.frozen
+class Origin:
+    """Where a rejected record was."""
+
+    topic: str
+    partition: int
+    offset: int
+
+    @property
+    def id(self) -> str:
+        """The identity of the record."""
+        return f"{self.topic}-{self.partition}-{self.offset}"
+
+
+def build_headers(
+    own: Headers,
+    origin: Origin,
+    rejection: Rejection,
+    *,
+    table: str,
+    keyed: bool,
+    reason: str,
+    column: str | None,
+    at: datetime,
+    more: Mapping[str, str],
+) -> list[tuple[str, bytes | None]]:
+    """Build the headers of a letter: those of the record, and why it was rejected.
+
+    Args:
+        own: The headers of the record; those of an earlier letter are left out.
+        origin: Where the record was.
+        rejection: Why it was rejected.
+        table: The table.
+        keyed: Whether rows of the table replace each other by key.
+        reason: The reason as the letter says it.
+        column: The column that is at fault, if it is known.
+        at: When it was rejected, in UTC.
+        more: Further headers.
+    """
+    added = {
+        TOPIC: origin.topic,
+        PARTITION: str(origin.partition),
+        OFFSET: str(origin.offset),
+        STAGE: rejection.stage,
+        ERROR: rejection.error,
+        REASON: reason,
+        ID: origin.id,
+        TABLE: table,
+        SIDE: rejection.side,
+        **({} if column is None else {COLUMN: column}),
+        ATTEMPTS: str(attempts_of(own) + 1),
+        AT: at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        **({KEYED: "true"} if keyed else {}),
+        **more,
+    }
+    return [*original_headers(own), *((name, text.encode()) for name, text in added.items())]
+
+
+def original_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
+    """The headers of a record without those that a letter adds."""
+    return [(name, value) for name, value in headers if not name.startswith((CONNECT, OWN))]
+
+
+def attempts_of(headers: Iterable[tuple[str, Any]]) -> int:
+    """How often a record has been rejected before; 0 if its headers do not say it."""
+    text = header_text(headers, ATTEMPTS)
+    return int(text) if text is not None and text.isdecimal() and len(text) < 10 else 0
+
+
+def header_text(headers: Iterable[tuple[str, bytes | None]], name: str) -> str | None:
+    """The last value of a header as a string; None if there is none."""
+    values = [value for header, value in headers if header == name]
+    return None if not values or values[-1] is None else values[-1].decode("utf-8", "replace")

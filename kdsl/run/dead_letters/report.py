@@ -1,0 +1,247 @@
+"""How tasks report their dead letters to the driver, and what the driver tells later tasks and the commits of sinks.
+
+* A task reports by accumulator, which Spark passes to the driver's Python process before it counts the task as done.
+* The driver tells the tasks of later batches how many letters the query has, by a setting of the query's own session,
+  which Spark passes to tasks as a local property.
+* The commit of a Python sink runs in a process of its own on the driver's machine. The driver tells it by a file that a
+  batch has too many letters.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import orjson
+from pyspark import TaskContext
+
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.errors import DeadLetterError
+from kdsl.run.task_reports import Accumulators, send_to_driver
+from kdsl.spark_internals.workers import current_batch_id, current_execution_id, current_query_id, local_property
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+OPTION = "deadletters.accumulator"
+"""The option of a source with the id of the accumulator of its tasks' reports."""
+REFUSALS = "deadletters.refusals"
+"""The option of a sink with the folder in which the driver refuses batches."""
+PROPERTY = "spark.kdsl.deadLetters."
+"""The prefix of the settings with the letters of a query (`Committed`), followed by the id of the read."""
+FEW = 5
+"""How many reasons an error names."""
+
+
+@attrs.frozen
+class BatchId:
+    """What letters are counted for: a batch of a streaming query, or one action of a batch read.
+
+    Attributes:
+        query: The id of the query; empty for an action.
+        number: The batch of the query, or Spark's id of the execution.
+    """
+
+    query: str
+    number: int
+
+    @property
+    def name(self) -> str:
+        """A name for files."""
+        return f"{self.query or 'execution'}-{self.number}"
+
+
+def current_batch() -> BatchId | None:
+    """The batch, or the action, of the task or thread that runs; None outside of Spark."""
+    task = TaskContext.get()
+    if task is None:
+        return None
+    query, batch = current_query_id(task), current_batch_id(task)
+    if query is not None and batch is not None:
+        return BatchId(query, batch)
+    execution = current_execution_id(task)
+    return None if execution is None else BatchId("", execution)
+
+
+@attrs.frozen
+class LetterReport:
+    """The letters of one task.
+
+    Attributes:
+        batch: The batch or action.
+        read: The id of the read.
+        table: The table.
+        limit: The most letters of the read; -1 for any number.
+        task: What the task read; the same in every run of the task.
+        count: How many letters it has written.
+        reasons: The first of their reasons, with the places of the records.
+        stage: Spark's stage.
+    """
+
+    batch: BatchId
+    read: str
+    table: str
+    limit: int
+    task: str
+    count: int
+    reasons: tuple[str, ...]
+    stage: int = -1
+
+
+class _Receivers:
+    def __init__(self) -> None:
+        self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
+
+    def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        reports = [_read_report(document) for document in documents]
+        for receive in self.functions:
+            receive(reports)
+
+
+_RECEIVERS = _Receivers()
+_ACCUMULATORS = Accumulators(_RECEIVERS)
+_lock = Lock()
+
+
+def receive(function: Callable[[Sequence[LetterReport]], None]) -> None:
+    """Let a function of the driver receive the reports of all tasks."""
+    with _lock:
+        if function not in _RECEIVERS.functions:
+            _RECEIVERS.functions.append(function)
+
+
+def accumulator(spark: SparkSession) -> int:
+    """Return the id of the accumulator of a classic session's application; create it if needed."""
+    return _ACCUMULATORS.id_of(spark)
+
+
+def send_report(accumulator: int, report: LetterReport) -> None:
+    """Send a report from a task to the driver; Spark delivers it if the task succeeds."""
+    send_to_driver(accumulator, attrs.asdict(report))
+
+
+def _read_report(document: Mapping[str, Any]) -> LetterReport:
+    batch = BatchId(**document["batch"])
+    return LetterReport(**{**document, "batch": batch, "reasons": tuple(document["reasons"])})
+
+
+@attrs.frozen
+class Committed:
+    """The letters of a read in a query so far.
+
+    Attributes:
+        earlier: The letters of all batches before those in ``batches``.
+        batches: The letters of the last batches, by number.
+        reasons: The first reasons, if there are more letters than the limit.
+    """
+
+    earlier: int = 0
+    batches: tuple[tuple[int, int], ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    def before(self, batch: int) -> int:
+        """The letters of the batches before a batch; those of its own first run do not count."""
+        return self.earlier + sum(count for number, count in self.batches if number < batch)
+
+    def to_text(self) -> str:
+        """As text for a setting."""
+        return orjson.dumps([self.earlier, self.batches, self.reasons]).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> Committed:
+        """From the result of `to_text`."""
+        earlier, batches, reasons = orjson.loads(text)
+        return cls(earlier, tuple((number, count) for number, count in batches), tuple(reasons))
+
+
+def committed(read: str) -> tuple[int, tuple[str, ...]]:
+    """The letters of a read in the batches before that of this task, and the first reasons if they are too many."""
+    task, batch = TaskContext.get(), current_batch()
+    text = None if task is None else local_property(task, f"{PROPERTY}{read}")
+    if text is None or batch is None or not batch.query:
+        return 0, ()
+    so_far = Committed.from_text(text)
+    return so_far.before(batch.number), so_far.reasons
+
+
+def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> DeadLetterError:
+    """The error of a read with more letters than its limit.
+
+    Args:
+        table: The table.
+        count: How many there are, at least.
+        limit: How many there may be.
+        reasons: The first reasons.
+    """
+    assert limit != NO_LIMIT
+    shown = reasons[:FEW]
+    each = "".join(f"\n  {reason}" for reason in shown)
+    more = f"\n  and {count - len(shown)} more" if count > len(shown) else ""
+    return DeadLetterError(
+        f"{table}: {count} records could not be read, and the limit of dead letters is {limit}; correct the table or "
+        "the records, or raise max_count ('scan.dead-letter.max-count') and start again"
+        + (f"; the first {'reason is' if len(shown) == 1 else 'reasons are'}:{each}{more}" if shown else "")
+    )
+
+
+_folders: dict[int, Path] = {}
+
+
+def refusals() -> Path:
+    """The folder in which this process, the driver, refuses batches; deleted with the process."""
+    pid = os.getpid()
+    with _lock:
+        if pid not in _folders:
+            _folders[pid] = Path(tempfile.mkdtemp(prefix="kdsl-letters-"))
+            atexit.register(_remove, pid)
+        return _folders[pid]
+
+
+def _remove(pid: int) -> None:
+    if pid == os.getpid() and pid in _folders:
+        shutil.rmtree(_folders.pop(pid), ignore_errors=True)
+
+
+def refuse(batch: BatchId, message: str) -> None:
+    """Refuse a batch: the commit of a sink of kdsl then fails with a message."""
+    path = refusals() / batch.name
+    new = path.with_suffix(".new")
+    new.write_text(message, encoding="utf-8")
+    new.replace(path)
+
+
+def allow(batch: BatchId) -> None:
+    """Take back a refusal: the batch runs again."""
+    (refusals() / batch.name).unlink(missing_ok=True)
+
+
+def allow_all(query: str) -> None:
+    """Take back the refusals of a query that starts again."""
+    for path in refusals().glob(f"{query}-*"):
+        path.unlink(missing_ok=True)
+
+
+def check_refusal(folder: str | os.PathLike[str] | None, batch: BatchId | None) -> None:
+    """Fail if the driver has refused a batch.
+
+    Args:
+        folder: The folder of the refusals, the option `REFUSALS`; None if the sink has none.
+        batch: The batch; None if it is not known.
+
+    Raises:
+        DeadLetterError: It has; the message is the driver's.
+    """
+    if folder is None or batch is None:
+        return
+    try:
+        message = (Path(folder) / batch.name).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return
+    raise DeadLetterError(message)

@@ -1,0 +1,356 @@
+"""Writes the dead letters of one task, at least once: the task ends when Kafka has acknowledged all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import lru_cache
+from time import monotonic
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from pyspark import TaskContext
+
+from kdsl.cluster import Cluster
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.errors import DeadLetterError, KafkaReadError
+from kdsl.plan.model import ReadPlan
+from kdsl.run.dead_letters.headers import NEEDS, TIMESTAMP, TRUNCATED, Origin, build_headers
+from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.dead_letters.reasons import ReasonWriter
+from kdsl.run.dead_letters.report import FEW, LetterReport, committed, current_batch, send_report, too_many
+from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
+from kdsl.run.librdkafka.fetch import Fetcher
+from kdsl.run.librdkafka.producer import Producer, ProducerError, borrow_producer
+from kdsl.run.librdkafka.sink import explain_failure
+from kdsl.run.metrics.statistics import client_id
+from kdsl.run.offsets.stored import Range
+from kdsl.run.records.metadata import HEADERS, NO_TIMESTAMP
+
+DEFAULT_MAX_BYTES = 1_048_588
+"""Kafka's default of ``max.message.bytes``, for topics whose settings this user may not read."""
+_OVERHEAD = 1_024
+"""What a record batch adds to a single record, in bytes, with a reserve."""
+_OF_HEADER = 10
+_NEAR = 512
+"""Records that are to be read again and whose offsets differ by no more than this are read together."""
+_ACKNOWLEDGED = {"acks": "all", "enable.idempotence": "true"}
+
+ReadAgain = Callable[[pa.RecordBatch], pa.RecordBatch]
+"""Returns some records with all fields that a letter needs, in the same order."""
+
+
+class LetterWriter:
+    """Writes the letters of one task (a `kdsl.run.dead_letters.model.DeadLetterOutput`).
+
+    A task that rejects no record creates no client. On a normal exit it waits until all letters are acknowledged, and
+    reports how many there are; after an error it drops what is not sent.
+
+    Args:
+        plan: What is read.
+        cluster: The cluster of the letters.
+        read: The id of the read.
+        task: What the task reads; the same in every run of the task.
+        read_again: Reads fields that the decoder does not need; None if records have them.
+        accumulator: The id of the accumulator for reports; None if tasks cannot report.
+
+    Raises:
+        DeadLetterError: The query has more letters than its limit.
+    """
+
+    def __init__(
+        self,
+        plan: ReadPlan,
+        cluster: Cluster,
+        read: str,
+        task: str,
+        read_again: ReadAgain | None = None,
+        accumulator: int | None = None,
+    ) -> None:
+        assert plan.dead_letters is not None
+        self._plan, self._topic, self._cluster = plan, plan.dead_letters, cluster
+        self._read, self._task, self._read_again, self._accumulator = read, task, read_again, accumulator
+        self._reasons = ReasonWriter(plan)
+        self._stack = ExitStack()
+        self._producer: Producer | None = None
+        self._settings: Mapping[str, str] = {}
+        self._first: list[str] = []
+        self.count = 0
+        """How many letters the task has written."""
+        self._earlier, reasons = (0, ()) if self._topic.max_count == NO_LIMIT else committed(read)
+        if self._topic.max_count != NO_LIMIT and self._earlier > self._topic.max_count:
+            raise too_many(plan.table, self._earlier, self._topic.max_count, reasons)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if kind is not None and not issubclass(kind, GeneratorExit):
+            self._stack.__exit__(kind, error, traceback)
+            return
+        with self._stack:  # also if Spark needs no more rows: what was rejected is left out of those that it has
+            self._finish()
+
+    def __call__(self, records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
+        """Write the letters of some records."""
+        table, limit = self._plan.table, self._topic.max_count
+        rejected = records.take(pa.array([rejection.index for rejection in rejections]))
+        data = [
+            b"\n".join(part for part in parts if part)
+            for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
+        ]
+        texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
+        origins = [Origin(*place) for place in zip(*(rejected.column(n).to_pylist() for n in _PLACE), strict=True)]
+        allowed = len(rejections)
+        if limit != NO_LIMIT:
+            allowed = min(allowed, limit - self._earlier - self.count)
+        for origin, text in list(zip(origins, texts, strict=True))[: FEW - len(self._first)]:
+            self._first.append(f"topic {origin.topic}, partition {origin.partition}, offset {origin.offset}: {text}")
+        if allowed:
+            first = rejected.slice(0, allowed)
+            self._send(first if self._is_complete(first) else self._complete(first), rejections, texts, origins)
+            self.count += allowed
+        if allowed < len(rejections):
+            if self._producer is not None:
+                self._flush(self._producer)
+            total = self._earlier + self.count + len(rejections) - allowed
+            raise too_many(table, total, limit, self._first)
+
+    def _is_complete(self, records: pa.RecordBatch) -> bool:
+        return set(records.schema.names) >= NEEDS
+
+    def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        assert self._read_again is not None
+        return self._read_again(records)
+
+    def _send(
+        self,
+        records: pa.RecordBatch,
+        rejections: Sequence[Rejection],
+        reasons: Sequence[str],
+        origins: Sequence[Origin],
+    ) -> None:
+        producer, max_bytes = self._open()
+        at = datetime.now(UTC)
+        keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
+        times = records.column("timestamp").to_pylist()
+        headers: list[list[tuple[str, bytes | None]]] = []
+        for i, own in enumerate(records.column("headers").to_pylist()):
+            more = {TIMESTAMP: str(times[i])} if times[i] in _UNSENDABLE else {}
+            build = [(_sendable(header["key"]), header["value"]) for header in own or ()]
+
+            def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
+                column = rejections[i].column or self._reasons.find_column(rejections[i].reason)
+                return build_headers(
+                    build,
+                    origins[i],
+                    rejections[i],
+                    table=self._plan.table,
+                    keyed=self._topic.keyed,
+                    reason=reasons[i],
+                    column=column,
+                    at=at,
+                    more=added,
+                )
+
+            one = of_letter(more)
+            room = max_bytes - _OVERHEAD - len(keys[i] or b"") - _size(one)
+            if values[i] is not None and len(values[i]) > room:
+                one = of_letter({**more, TRUNCATED: str(len(values[i]))})
+                values[i] = values[i][: max(0, room - 64)]
+            headers.append(one)
+        sent = [None if time in _UNSENDABLE else time for time in times]
+        letters = pa.RecordBatch.from_pydict(
+            {
+                "key": pa.array(keys, pa.binary()),
+                "value": pa.array(values, pa.binary()),
+                "headers": pa.array([[{"key": k, "value": v} for k, v in one] for one in headers], HEADERS),
+                "timestamp": pa.array(sent, pa.int64()),
+            }
+        )
+        try:
+            producer.send(self._topic.topic, letters, np.arange(self.count, self.count + len(values), dtype=np.int64))
+        except ProducerError as e:
+            raise self._error(str(e)) from None
+        self._raise_failure(producer)
+
+    def _open(self) -> tuple[Producer, int]:
+        """The producer, and the largest record that the topic accepts."""
+        max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
+        if self._producer is None:
+            name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
+            # librdkafka may exceed its own limit by one message, so a batch gets half of what the topic accepts.
+            own = {
+                "message.max.bytes": max(1_000, min(1_000_000_000, max_bytes)),
+                "batch.size": max(1, min(1_000_000, max_bytes // 2)),
+                "allow.auto.create.topics": "false",
+            }
+            settings = {**self._cluster.producer(), **{key: str(value) for key, value in own.items()}, **_ACKNOWLEDGED}
+            settings["client.id"] = client_id(name, "dead-letters")
+            try:
+                self._producer = self._stack.enter_context(borrow_producer(settings, "dead letters"))
+            except ProducerError as e:
+                raise self._error(str(e)) from None
+            self._settings = settings
+        return self._producer, max_bytes
+
+    def _flush(self, producer: Producer) -> None:
+        try:
+            producer.flush()
+        except ProducerError as e:
+            raise self._error(str(e)) from None
+        self._raise_failure(producer)
+
+    def _finish(self) -> None:
+        if self._producer is None:
+            return
+        self._flush(self._producer)
+        batch, task = current_batch(), TaskContext.get()
+        if self._accumulator is not None and batch is not None:
+            report = LetterReport(
+                batch,
+                self._read,
+                self._plan.table,
+                self._topic.max_count,
+                self._task,
+                self.count,
+                tuple(self._first),
+                -1 if task is None else task.stageId(),
+            )
+            send_report(self._accumulator, report)
+
+    def _raise_failure(self, producer: Producer) -> None:
+        failure = producer.failure
+        if failure is not None:
+            limits = {name: self._settings.get(name, "") for name in ("message.max.bytes", "delivery.timeout.ms")}
+            reason, fix = explain_failure(failure, limits, producer.last_error)
+            raise self._error(f"{reason}{f'; {fix}' if fix else ''}")
+
+    def _error(self, reason: str) -> DeadLetterError:
+        return DeadLetterError(
+            f"{self._plan.table}: cannot write a dead letter to the topic {self._topic.topic!r} on "
+            f"{self._cluster.bootstrap_servers}: {reason}; the batch fails, because the record would be lost"
+        )
+
+
+_PLACE = ("topic", "partition", "offset")
+_UNSENDABLE = (0, NO_TIMESTAMP)
+"""Timestamps that librdkafka cannot send: it sends the present time instead."""
+
+
+def _bytes(records: pa.RecordBatch, name: str) -> list[bytes | None]:
+    """A field of some records; nulls if they do not have it."""
+    return records.column(name).to_pylist() if name in records.schema.names else [None] * records.num_rows
+
+
+def _sendable(name: str) -> str:
+    """The name of a header; librdkafka would cut it off at a NUL."""
+    return name.replace("\0", "\ufffd")
+
+
+def _size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    return sum(len(name.encode()) + len(value or b"") + _OF_HEADER for name, value in headers)
+
+
+_MAX_AGE = 300.0
+
+
+def topic_max_bytes(cluster: Cluster, topic: str) -> int:
+    """The largest record batch that a topic accepts; Kafka's default if this user may not read its settings.
+
+    Args:
+        cluster: The cluster.
+        topic: The topic.
+    """
+    return _topic_max_bytes(cluster, topic, int(monotonic() / _MAX_AGE))
+
+
+@lru_cache(maxsize=16)
+def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
+    client = AdminClient({**cluster.admin()})
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)
+    except (KafkaException, TimeoutError):
+        return DEFAULT_MAX_BYTES
+    return int(entries["max.message.bytes"].value)
+
+
+class RecordReader:
+    """Reads rejected records again, with the fields that a letter needs and the decoder does not.
+
+    A read fetches only what its columns need. Most batches have no rejected record, so it costs less to read the few
+    others twice than to fetch headers and timestamps of all records.
+
+    Args:
+        plan: What is read.
+        cluster: The cluster that is read.
+        cluster_key: Distinguishes clusters and tables in the client pool.
+        names: The default ``group.id`` and ``client.id`` of consumers.
+        timeout: How many seconds without a message make the read fail.
+    """
+
+    def __init__(
+        self, plan: ReadPlan, cluster: Cluster, cluster_key: str, names: Mapping[str, str], timeout: float
+    ) -> None:
+        self._table, self._cluster, self._key = plan.table, cluster, f"{cluster_key} dead letters"
+        self._names, self._timeout = names, timeout
+
+    def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the records with the fields `NEEDS`.
+
+        Raises:
+            KafkaReadError: A record no longer exists, or the brokers do not answer.
+        """
+        ranges = _ranges(records)
+        consumer = borrow_consumer(self._cluster, self._key, choose_size(max(map(len, ranges))), self._names)
+        wanted = _place_keys(records)
+        wanted_batches: list[pa.RecordBatch] = []
+        try:
+            batches = Fetcher(consumer, self._table, NEEDS, self._timeout).read(ranges)
+            wanted_batches.extend(batch.filter(pc.is_in(_place_keys(batch), wanted)) for batch in batches)
+        except BaseException:
+            discard(consumer)
+            raise
+        consumer.pause()
+        again = pa.concat_batches(wanted_batches)
+        order = pc.index_in(wanted, _place_keys(again))
+        if order.null_count:
+            missing = order.is_null().index(True).as_py()
+            topic, partition, offset = (records.column(name)[missing].as_py() for name in _PLACE)
+            raise KafkaReadError(
+                f"{self._table}: the record at topic {topic}, partition {partition}, offset {offset} cannot be read, "
+                "and was deleted before it could be copied to the dead letters; start the read again"
+            )
+        return again.take(order)
+
+
+def _place_keys(records: pa.RecordBatch) -> pa.Array:
+    """The place of each record as one string."""
+    return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _PLACE), "\0")
+
+
+def _ranges(records: pa.RecordBatch) -> list[Range]:
+    """The offset ranges that contain some records; near ones share a range."""
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _PLACE), strict=True):
+        offsets.setdefault((topic, partition), []).append(offset)
+    ranges = []
+    for (topic, partition), wanted in offsets.items():
+        wanted.sort()
+        start = last = wanted[0]
+        for offset in wanted[1:]:
+            if offset - last > _NEAR:
+                ranges.append(Range(topic, partition, start, last + 1))
+                start = offset
+            last = offset
+        ranges.append(Range(topic, partition, start, last + 1))
+    return ranges

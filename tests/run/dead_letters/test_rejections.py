@@ -1,0 +1,147 @@
+"""What a decoder rejects: each bad record, with a reason that quotes no value, and its neighbours are rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from kdsl import DebeziumJson, Json
+from kdsl.errors import RecordError
+from kdsl.plan.model import MetadataColumn, Part, ReadPlan, Topics
+from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.dead_letters.reasons import MAX_BYTES, ReasonWriter, cut
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.drops import Reason
+from kdsl.types import model as t
+from tests.run.dead_letters.poison import POISON, ROW, SECRET
+
+
+class Letters:
+    """Collects what a decoder rejects."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes | None] = []
+        self.rejections: list[Rejection] = []
+
+    def __call__(self, records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
+        assert [r.index for r in rejections] == sorted({r.index for r in rejections})
+        self.values += [records.column("value")[r.index].as_py() for r in rejections]
+        self.rejections += rejections
+
+
+def plan_of(chosen: Any, *, metadata: tuple[MetadataColumn, ...] = (), changelog: bool = False) -> ReadPlan:
+    names = tuple(f.name for f in ROW.fields)
+    kind = (t.Field("_row_kind", t.STRING.as_nullable(False)),) if changelog else ()
+    shown = tuple(t.Field(m.column, m.type) for m in metadata)
+    columns = t.Row((*kind, *ROW.fields, *shown), nullable=False)
+    value = Part(chosen, ROW, names)
+    return ReadPlan(
+        "Orders", Topics(("orders",)), columns, columns, value=value, metadata=metadata, changelog=changelog
+    )
+
+
+def raw(values: Sequence[bytes | None], first: int = 0) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.repeat("orders", len(values)),
+            "partition": pa.repeat(pa.scalar(0, pa.int32()), len(values)),
+            "offset": pa.array(range(first, first + len(values)), pa.int64()),
+            "value": pa.array(values, pa.binary()),
+        }
+    )
+
+
+@pytest.mark.parametrize("name", POISON)
+def test_each_of_twenty_kinds_of_poison_is_rejected_and_its_neighbours_are_rows(name: str) -> None:
+    chosen, poison, good = POISON[name]
+    assert len(poison) == 20
+    messages = [message for i, one in enumerate(poison.values()) for message in (good(i), one)]
+    plan = plan_of(chosen, changelog=not chosen.insert_only)
+    decoder, letters = RecordDecoder(plan), Letters()
+    decoder.dead_letters = letters
+
+    rows = decoder.decode(raw([*messages, good(20)]))
+
+    assert letters.values == list(poison.values())
+    assert rows.num_rows == 21
+    assert decoder.dropped == {Reason.DEAD_LETTER: 20}
+    writer = ReasonWriter(plan)
+    for one, rejection in zip(poison.values(), letters.rejections, strict=True):
+        reason = writer.write(rejection.reason, one)
+        assert reason
+        assert len(reason.encode()) <= MAX_BYTES
+        assert SECRET not in reason
+        assert rejection.side == "value"
+        assert rejection.stage == "VALUE_CONVERTER"
+
+
+def test_without_dead_letters_the_first_bad_record_is_an_error_that_counts_the_others() -> None:
+    decoder = RecordDecoder(plan_of(Json()))
+
+    with pytest.raises(RecordError) as raised:
+        decoder.decode(raw([b'{"id":1,"day":"2024-01-01","name":"a"}', b"x", b"y"]))
+
+    assert (raised.value.offset, raised.value.more) == (1, 1)
+
+
+def test_metadata_that_does_not_fit_and_null_are_rejected_as_well() -> None:
+    shown = MetadataColumn("small", "offset", t.TinyInt())
+    decoder, letters = RecordDecoder(plan_of(Json(), metadata=(shown,))), Letters()
+    decoder.dead_letters = letters
+    good = b'{"id":1,"day":"2024-01-01","name":"a"}'
+
+    rows = decoder.decode(raw([good, b"bad", good, good, b'{"id":1,"day":"2024-01-01"}', good], first=124))
+
+    actual = [(r.index, r.side, r.column, r.stage) for r in letters.rejections]
+    assert actual == [
+        (1, "value", None, "VALUE_CONVERTER"),
+        (4, "record", "small", "HEADER_CONVERTER"),
+        (5, "record", "small", "HEADER_CONVERTER"),
+    ]
+    assert rows.column("small").to_pylist() == [124, 126, 127]
+
+
+def test_a_change_with_several_rows_is_one_letter() -> None:
+    decoder, letters = RecordDecoder(plan_of(DebeziumJson(), changelog=True)), Letters()
+    decoder.dead_letters = letters
+    row = b'{"id":1,"day":"2024-01-01","name":"a"}'
+    update = b'{"before":%s,"after":%s,"op":"u"}' % (row, row.replace(b'"a"', b"null"))
+
+    rows = decoder.decode(raw([update, b'{"before":%s,"after":%s,"op":"u"}' % (row, row)]))
+
+    assert rows.column("_row_kind").to_pylist() == ["-U", "+U"]
+    assert [(r.index, r.column) for r in letters.rejections] == [(0, "name")]
+
+
+@pytest.mark.parametrize(
+    ("reason", "data", "expected"),
+    [
+        ("field 'id': 'twelve' is not a BIGINT", b'{"id":"twelve"}', "field 'id': '…' is not a BIGINT"),
+        ("field 'id': 12345678901234567890 is no BIGINT", b"12345678901234567890", "field 'id': … is no BIGINT"),
+        ("not JSON: expecting ':' at character 1234", b'{"a"}', "not JSON: expecting ':' at character 1234"),
+        ("there is no member 'op' that says so", b"{}", "there is no member 'op' that says so"),
+        ("field 'name[0].secret': bad", b"{}", "field '…': bad"),
+        ("column 'day' is NULL, but it is NOT NULL", b"{}", "column 'day' is NULL, but it is NOT NULL"),
+        ('"a\\"b" is not a DATE', b'a"b', '"…" is not a DATE'),
+    ],
+)
+def test_a_reason_names_columns_and_quotes_no_values(reason: str, data: bytes, expected: str) -> None:
+    assert ReasonWriter(plan_of(Json())).write(reason, data) == expected
+
+
+def test_a_reason_is_cut_between_characters() -> None:
+    text = cut("ä" * 2000, 1024)
+
+    assert len(text.encode()) <= 1024
+    assert text == "ä" * 510 + "…"
+
+
+def test_a_reason_names_its_column_if_it_is_known() -> None:
+    writer = ReasonWriter(plan_of(Json()))
+
+    assert writer.find_column("field 'day': '2024-02-30' is not a DATE") == "day"
+    assert writer.find_column("field 'other': bad") is None
+    assert writer.find_column("the message is a number") is None
