@@ -10,9 +10,10 @@ import pytest
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.reliability.harness import BATCH_WRITTEN, HERE, Job, Kill, Life, Point, copy_tables
-from tests.reliability.oracle import look, marks, send, settle
+from tests.reliability.oracle import look, marks, send
 from tests.reliability.test_exactly_once import exactly_once
 from tests.run.exactly_once.test_stream import delete_tokens
+from tests.transactions import settle
 
 _TASK = "kdsl.run.librdkafka.transactions.task"
 DEATHS = {

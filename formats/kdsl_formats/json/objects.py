@@ -251,7 +251,7 @@ class ObjectFinder:
         column = columns[np.asarray(coded.indices)]
         order = np.argsort(column, kind="stable")
         ends = np.searchsorted(column[order], np.arange(-1, len(self.names)), side="right")
-        return np.split(some[order], ends)[1:-1]
+        return [*np.split(some[order], ends)[1:-1]]
 
 
 class _Search:
