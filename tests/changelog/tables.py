@@ -62,8 +62,9 @@ class Applied:
         from pyspark.sql import DataFrame
 
         assert isinstance(self.target, DeltaTarget)
-        result = _Delta(self.spark).open(self.target)
-        return DataFrame(result.toDF(), self.spark)
+        opened = _Delta(self.spark)
+        with opened.active():
+            return DataFrame(opened.open(self.target).toDF(), self.spark)
 
 
 def create_target(
