@@ -192,7 +192,6 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The number of rows in the table was wrong each time.
-            ChangelogError: After several attempts the staging table still has a wrong number of rows.
         """
         expected = rows.count()
         for remaining in reversed(range(_TRIES)):

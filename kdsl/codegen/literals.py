@@ -88,7 +88,10 @@ class Literals:
             case Mapping():
                 return f"{{{', '.join(f'{self.scalar(k)}: {self.scalar(v)}' for k, v in value.items())}}}"
             case _:
-                raise CodegenError(f"the value {value!r} of type {type(value).__name__} has no Python literal")
+                raise CodegenError(
+                    f"the value {value!r} of type {type(value).__name__} has no Python literal; remove it, and set it "
+                    "in the generated class by hand"
+                )
 
     def _datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
         if isinstance(value, dt.datetime):

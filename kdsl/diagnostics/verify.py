@@ -112,7 +112,9 @@ def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
     missing = sorted(set(columns) - set(side.plan.columns.names))
     if missing:
-        raise VerifyError(f"{side.plan.table} has no {listing(missing)}; it has {listing(side.plan.columns.names)}")
+        raise VerifyError(
+            f"{side.plan.table} has no column {listing(missing)}; its columns are {listing(side.plan.columns.names)}"
+        )
     needs = {"key", *(decoder.needs if decoder else ()), *(["headers"] if side.plan.headers else [])}
     needs |= {"headers"} if header is not None else {"value"} if by in ("record", "value") else set()
     frames = [_hash_records(batch, by, header, decoder) for batch in _batches(side, needs)]

@@ -368,7 +368,7 @@ class _Reader:
                     self._add_problem(
                         "registry-login",
                         f"{self._quote_name(BEARER)} is OAUTHBEARER, but there is no {listing(missing)}",
-                        "add what is missing",
+                        f"set {listing(missing)}",
                     )
                     return None, None
                 values = self._values

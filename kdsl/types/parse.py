@@ -227,7 +227,11 @@ class TypeReader:
         return kind
 
     def _base(self, level: int) -> t.DataType:
-        """Read a type without its nullability."""
+        """Read a type without its nullability.
+
+        Raises:
+            TypeSyntaxError: There is no such type.
+        """
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
             self._refuse_type()
@@ -262,7 +266,11 @@ class TypeReader:
         return _SIMPLE[name]
 
     def _numbers(self, most: int) -> list[Token]:
-        """Read the numbers in brackets, up to a maximum; none where there are no brackets."""
+        """Read the numbers in brackets, up to a maximum; none where there are no brackets.
+
+        Raises:
+            TypeSyntaxError: The brackets contain something else.
+        """
         if not self._accept("("):
             return []
         numbers: list[Token] = []
@@ -348,7 +356,11 @@ class TypeReader:
         return t.Row(tuple(field for _, field in fields))
 
     def _field(self, level: int) -> tuple[Token, t.Field]:
-        """Read a member of a row, and return it with the token of its name."""
+        """Read a member of a row, and return it with the token of its name.
+
+        Raises:
+            TypeSyntaxError: There is no name.
+        """
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")
         token = self._take()

@@ -387,7 +387,7 @@ def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
             raise AnnotationError(message, "import or define the name in the module of the class") from None
         except Exception as e:  # noqa: BLE001  # an annotation may be any expression
             message = f"the annotation {text!r} cannot be read: {type(e).__name__}: {e}"
-            raise AnnotationError(message, f"correct it; use {_USABLE}") from None
+            raise AnnotationError(message, "correct it") from None
     return annotation
 
 

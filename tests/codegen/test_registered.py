@@ -151,7 +151,7 @@ def test_json_takes_in_what_it_refers_to(registry: Registry, client: RegistryCli
     assert {c.name: c.type for c in columns} == {"at": t.Row((t.Field("to", t.STRING),)), "from": t.STRING}
 
 
-@pytest.mark.parametrize(("text", "message"), [("[1", "is not JSON"), ("true", "is not an object")])
+@pytest.mark.parametrize(("text", "message"), [("[1", "is not JSON"), ("true", "is not a JSON object")])
 def test_invalid_json_schemas_are_reported(text: str, message: str, client: RegistryClient) -> None:
     with pytest.raises(CodegenError, match=message):
         draft_registered_schema(client, RegisteredSchema(text, "JSON"), "http://r", topic="x")

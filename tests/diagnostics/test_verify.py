@@ -128,7 +128,7 @@ def test_by_columns_of_tables(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, c
     result = compare(*sides, by=["id"])
 
     assert (result.lost, result.foreign) == (1, 1)
-    with pytest.raises(VerifyError, match="Orders has no 'nr'; it has 'id'"):
+    with pytest.raises(VerifyError, match="Orders has no column 'nr'; its columns are 'id'"):
         compare(*sides, by=["nr"])
 
 

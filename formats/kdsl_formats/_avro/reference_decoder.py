@@ -119,7 +119,6 @@ def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
     """Read a number of variable length; returns it and the position after it.
 
     Raises:
-        BodyError: The number has too many bytes, or the body ends.
         BodyError: The bytes end before the number does, or it has more bits than allowed.
     """
     number = shift = 0

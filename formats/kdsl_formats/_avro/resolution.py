@@ -458,7 +458,6 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
 
     Raises:
         AvroTypeError: The column is not such a row.
-        AvroTypeError: The column is not such a row type.
     """
     row = _require_type(column, t.Row, r, path)
     kind = next((f.type for f in row.fields if f.name == name), None)

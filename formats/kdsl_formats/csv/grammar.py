@@ -220,7 +220,11 @@ class _RowReader:
             self.position += 1
 
     def _check_end_of_value(self) -> None:
-        """Raise an error if something other than a delimiter follows a closing quote."""
+        """Check that only a delimiter or a line end follows a closing quote.
+
+        Raises:
+            ValueError: Something else does.
+        """
         rest = self.text[self.position : self.position + 1]
         if rest and rest != self.dialect.delimiter and rest not in _BREAKS:
             self._fail(rest)

@@ -21,7 +21,7 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
         CodegenError: The file does not exist, or declares no such table.
     """
     if not Path(file).is_file():
-        raise CodegenError(f"there is no file {file!r}")
+        raise CodegenError(f"there is no file {file!r}; write the path of an SQL file")
     declared = script_definitions(Path(file))
     definitions = [d for d in declared if not names or d.name in names]
     if not declared:

@@ -316,6 +316,9 @@ class _CreateTableReader:
 
         Returns:
             The type, and whether it could be read.
+
+        Raises:
+            StatementError: There is no type.
         """
         r = self.reader
         begin = r.index
@@ -410,7 +413,11 @@ class _CreateTableReader:
         attributes["partitioned_where"] = self.locate(first, r.previous)
 
     def read_distributed(self, attributes: dict[str, Any]) -> None:
-        """Read ``DISTRIBUTED …`` into the attributes."""
+        """Read ``DISTRIBUTED …`` into the attributes.
+
+        Raises:
+            StatementError: It has another form.
+        """
         r = self.reader
         start = r.index
         r.take()
@@ -426,7 +433,11 @@ class _CreateTableReader:
         attributes["distribution"] = r.make_fragment(start, r.index)
 
     def read_like(self, attributes: dict[str, Any]) -> None:
-        """Read ``LIKE table (…)`` into the attributes."""
+        """Read ``LIKE table (…)`` into the attributes.
+
+        Raises:
+            StatementError: There is no such feature or strategy.
+        """
         r = self.reader
         first = r.expect("LIKE")
         name = r.read_path()
@@ -445,7 +456,11 @@ class _CreateTableReader:
         attributes["like"] = Like(name, tuple(features), self.locate(first, r.previous))
 
     def read_source(self) -> Fragment:
-        """Read the query after ``AS``."""
+        """Read the query after ``AS``.
+
+        Raises:
+            StatementError: There is no query.
+        """
         r = self.reader
         if r.at_end:
             r.fail_unexpected(["SELECT", "TABLE"])

@@ -157,7 +157,11 @@ class ExpressionTranslator:
         return TypedSql(f"{value.text}.{quote_name(name)}", kind.as_nullable(kind.nullable or value.nullable))
 
     def translate_constant(self, node: n.Literal) -> TypedSql:
-        """Translate a constant."""
+        """Translate a constant.
+
+        Raises:
+            UntranslatableError: It is not a valid date, time or timestamp.
+        """
         text = node.text
         match node.kind:
             case "string":
@@ -256,7 +260,11 @@ class ExpressionTranslator:
             self.fail(node, what, f"{what} takes a {wanted}, not {value.spelling}", fix)
 
     def translate_binary(self, node: n.Binary) -> TypedSql:
-        """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic."""
+        """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic.
+
+        Raises:
+            UntranslatableError: The values have types that the operator does not take.
+        """
         operator = node.operator
         left, right = self(node.left), self(node.right)
         nullable = left.nullable or right.nullable
@@ -337,7 +345,11 @@ class ExpressionTranslator:
         return TypedSql(f"({a} {operator} {b})", kind)
 
     def translate_moved_time(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate the sum or difference of a time and an interval, or of two intervals."""
+        """Translate the sum or difference of a time and an interval, or of two intervals.
+
+        Raises:
+            UntranslatableError: The types do not fit, or Spark cannot compute the result.
+        """
         operator = node.operator
         if left.family == "interval" and right.family != "interval" and operator == "+":
             left, right = right, left
@@ -416,7 +428,11 @@ class ExpressionTranslator:
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
-        """Translate ``LIKE`` and ``SIMILAR TO``."""
+        """Translate ``LIKE`` and ``SIMILAR TO``.
+
+        Raises:
+            UntranslatableError: The pattern or the escape character cannot be translated.
+        """
         what = "SIMILAR TO" if node.similar else "LIKE"
         value, pattern = self(node.operand), self(node.pattern)
         for each in (value, pattern):
@@ -501,7 +517,11 @@ class ExpressionTranslator:
     # collections, casts, calls
 
     def translate_index(self, node: n.Index) -> TypedSql:
-        """Translate ``x[i]``."""
+        """Translate ``x[i]``.
+
+        Raises:
+            UntranslatableError: The value has no elements, or the index is of a wrong type or below 1.
+        """
         value, index = self(node.operand), self(node.index)
         match value.type:
             case t.Array(element=element):
@@ -516,7 +536,11 @@ class ExpressionTranslator:
         return self.fail(node, "[", f"{value.spelling} has no elements", "use it on an ARRAY or a MAP")
 
     def translate_collection(self, node: n.Collection) -> TypedSql:
-        """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``."""
+        """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``.
+
+        Raises:
+            UntranslatableError: The type of the elements is unknown.
+        """
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
             if any(v.type is None for v in values):
@@ -546,7 +570,11 @@ class ExpressionTranslator:
             self.fail(node, "CAST", e.reason, e.fix)
 
     def translate_call(self, node: n.Call) -> TypedSql:
-        """Translate a function call."""
+        """Translate a function call.
+
+        Raises:
+            UntranslatableError: The function is unknown or an aggregate, or an argument cannot be translated.
+        """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
             return self.translate_aggregate(node)

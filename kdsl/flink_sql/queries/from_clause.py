@@ -121,6 +121,9 @@ class FromClause:
         Args:
             node: The tables.
             outer: The tables of the queries around this one.
+
+        Raises:
+            UntranslatableError: A table does not exist, or cannot be used like this.
         """
         match node:
             case n.Table(name=name, alias=alias):

@@ -160,7 +160,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
-        """Write an aggregate or window function, with the result that Flink has."""
+        """Write an aggregate or window function, with the result that Flink has.
+
+        Raises:
+            UntranslatableError: An argument is missing, or has no order.
+        """
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
             inner = "*" if node.star or not values else ", ".join(v.text for v in values)

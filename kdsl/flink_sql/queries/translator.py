@@ -288,7 +288,11 @@ class _QueryTranslator(FromClause):
     def translate_items(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> list[tuple[str, TypedSql]]:
-        """Translate the columns of SELECT, with their names; ``*`` is expanded."""
+        """Translate the columns of SELECT, with their names; ``*`` is expanded.
+
+        Raises:
+            UntranslatableError: A ``*`` refers to no table, or is used in a grouped query.
+        """
         columns: list[tuple[str, TypedSql]] = []
         for item in node.items:
             if isinstance(item, n.Star):
@@ -316,6 +320,9 @@ class _QueryTranslator(FromClause):
         """Translate GROUP BY to Spark's keys.
 
         Also return what else can be selected, as both ends of a window are one key.
+
+        Raises:
+            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys.
         """
         keys: list[str] = []
         sets: list[str] = []
@@ -349,7 +356,11 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
-        """Translate a key of GROUP BY."""
+        """Translate a key of GROUP BY.
+
+        Raises:
+            UntranslatableError: The key is the number of a column.
+        """
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
         window = expressions.translate_group_window(node) if isinstance(node, n.Call) else None
@@ -375,7 +386,11 @@ class _QueryTranslator(FromClause):
     # several queries as one
 
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
-        """Translate UNION, INTERSECT or EXCEPT; also return the columns, with the common types."""
+        """Translate UNION, INTERSECT or EXCEPT; also return the columns, with the common types.
+
+        Raises:
+            UntranslatableError: A side is a changelog, or the sides have different numbers or types of columns.
+        """
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
         if isinstance(left, Changelog) or isinstance(right, Changelog):
@@ -413,7 +428,11 @@ class _QueryTranslator(FromClause):
         return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"  # noqa: S608  # no database is asked
 
     def translate_values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
-        """Translate VALUES; also return the columns, with the common types."""
+        """Translate VALUES; also return the columns, with the common types.
+
+        Raises:
+            UntranslatableError: The rows have different lengths.
+        """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]
         if len({len(row) for row in rows}) > 1:

@@ -169,7 +169,11 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_is(self, left: n.Node) -> n.Node:
-        """Read what follows IS."""
+        """Read what follows IS.
+
+        Raises:
+            UntranslatableError: Something else does.
+        """
         at = self.take().start
         negated = self.accept("NOT")
         if self.accept("DISTINCT", "FROM"):
@@ -230,7 +234,11 @@ class ExpressionReader(Cursor):
         return self._read_postfix(self._read_primary())
 
     def _read_postfix(self, left: n.Node) -> n.Node:
-        """Read indexes and members after a value."""
+        """Read indexes and members after a value.
+
+        Raises:
+            UntranslatableError: ``AT TIME ZONE`` follows.
+        """
         while True:
             at = self.token.start
             if self.accept("["):
@@ -245,7 +253,11 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_primary(self) -> n.Node:
-        """Read a number, a string, a word, or an expression in brackets."""
+        """Read a number, a string, a word, or an expression in brackets.
+
+        Raises:
+            UntranslatableError: Something else comes next.
+        """
         token = self.token
         at = token.start
         if token.kind == "number":
@@ -313,7 +325,11 @@ class ExpressionReader(Cursor):
         return n.Name(tuple(parts), at=at)
 
     def _read_interval(self) -> n.Node:
-        """Read an INTERVAL."""
+        """Read an INTERVAL.
+
+        Raises:
+            UntranslatableError: The value or the units are missing or wrong.
+        """
         at = self.take().start
         sign = "-" if self.accept("-") else ""
         if not sign:
@@ -354,7 +370,11 @@ class ExpressionReader(Cursor):
         return word
 
     def _read_case(self) -> n.Node:
-        """Read a CASE expression."""
+        """Read a CASE expression.
+
+        Raises:
+            UntranslatableError: There is no ``WHEN``.
+        """
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
         whens = []
@@ -369,7 +389,11 @@ class ExpressionReader(Cursor):
         return n.Case(operand, tuple(whens), otherwise, at=at)
 
     def _read_collection(self) -> n.Node:
-        """Read ARRAY[…] or MAP[…]."""
+        """Read ARRAY[…] or MAP[…].
+
+        Raises:
+            UntranslatableError: A key of a map has no value.
+        """
         token = self.take()
         self.expect("[")
         items = () if self.at("]") else self.read_list(self.read_expression)
@@ -381,7 +405,11 @@ class ExpressionReader(Cursor):
     # calls
 
     def _read_call(self, name: str, at: int) -> n.Node:
-        """Read the call of a function after its name; some functions have arguments with words between them."""
+        """Read the call of a function after its name; some functions have arguments with words between them.
+
+        Raises:
+            UntranslatableError: The call has a clause that cannot be translated.
+        """
         upper = name.upper()
         self.expect("(")
         if upper in ("CAST", "TRY_CAST"):
@@ -506,7 +534,11 @@ class ExpressionReader(Cursor):
         return self.read_list(self.read_expression), {"UNIT": unit}
 
     def _read_json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of a JSON function; also return its clauses."""
+        """Read the arguments of a JSON function; also return its clauses.
+
+        Raises:
+            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form.
+        """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
         if self.accept("RETURNING"):

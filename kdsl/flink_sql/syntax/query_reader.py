@@ -35,7 +35,11 @@ class QueryReader(ExpressionReader):
         return query
 
     def read_query(self) -> n.Node:
-        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` and ``OFFSET``."""
+        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` and ``OFFSET``.
+
+        Raises:
+            UntranslatableError: ``WITH`` is recursive, or the query cannot be read.
+        """
         at = self.token.start
         named: list[tuple[str, tuple[str, ...], n.Node]] = []
         if self.accept("WITH"):
@@ -114,7 +118,11 @@ class QueryReader(ExpressionReader):
         return values
 
     def _read_select(self) -> n.Node:
-        """Read a SELECT up to its last clause."""
+        """Read a SELECT up to its last clause.
+
+        Raises:
+            UntranslatableError: It has a clause that cannot be translated.
+        """
         at = self.expect("SELECT").start
         if self.token.kind == "hint":
             self.take()  # advice on how to join, which changes no row
@@ -206,7 +214,11 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_joins(self) -> n.Node:
-        """Read tables with joins between them."""
+        """Read tables with joins between them.
+
+        Raises:
+            UntranslatableError: A join has no condition, or a NATURAL join has one.
+        """
         left = self._read_table()
         while self.token.upper in _JOINS:
             at = self.token.start
@@ -232,7 +244,11 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_table(self) -> n.Node:
-        """Read a table, a query in brackets or a table function, with its alias."""
+        """Read a table, a query in brackets or a table function, with its alias.
+
+        Raises:
+            UntranslatableError: It is a table as of a time, or a hint is in a wrong place.
+        """
         at = self.token.start
         self.accept("LATERAL")
         if self.accept("("):
@@ -265,7 +281,11 @@ class QueryReader(ExpressionReader):
         return attrs.evolve(table, alias=alias)
 
     def _read_named_table(self) -> n.Table:
-        """Read the name of a table, with its hint."""
+        """Read the name of a table, with its hint.
+
+        Raises:
+            UntranslatableError: The hint is not one of options.
+        """
         at = self.token.start
         name = [self.read_name()]
         while self.accept("."):

@@ -152,7 +152,7 @@ def next_step(id_: str, token: Token | None, writer: Writer, batch: int, run: st
     if not token.writer.is_same(writer):
         raise ExactlyOnceError(
             f"the transactional id {id_!r} was taken over by {token.writer}, which {_describe_progress(token)}, "
-            f"while {writer} was at batch {batch}; give each its own transactional_id_prefix"
+            f"while {writer} was at batch {batch}; give each of the two its own transactional_id_prefix"
         )
     if token.run != run:
         raise ExactlyOnceError(

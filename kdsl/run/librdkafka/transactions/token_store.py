@@ -46,7 +46,6 @@ class TokenAdmin(LibrdkafkaAdmin):
         Raises:
             KafkaReadError: The token cannot be read.
             ExactlyOnceError: The token was written by a newer version of kdsl.
-            KafkaReadError: The brokers refuse.
         """
         code, offsets = retry(
             lambda timeout: self._offsets_of.read(id_, min(10.0, max(1.0, timeout)), stable=stable),
@@ -81,7 +80,6 @@ class TokenAdmin(LibrdkafkaAdmin):
         Raises:
             NotAllowedError: This user may not read the settings.
             KafkaReadError: The settings cannot be read.
-            KafkaReadError: The brokers refuse.
         """
         resource = ConfigResource(ResourceType.TOPIC, topic)
         config = self._ask(lambda timeout: self._admin.describe_configs([resource], request_timeout=timeout))[resource]
