@@ -121,7 +121,7 @@ def tables(
         key_fields=None if marked else tuple(keys),
         primary_key=tuple(primary),
         watermarks=tuple(WatermarkDef(n, draw(st.sampled_from(["5 seconds", "0 s", "PT1M"]))) for n in timed),
-        rules=tuple(draw(_rules(n)) for n in draw(_rule_lists(names))),
+        rules=tuple(draw(_rules(n)) for n in draw(_rule_lists(columns))),
         properties=draw(PROPERTIES),
         comment=draw(COMMENTS),
     )
@@ -134,11 +134,11 @@ def _rule_names(columns: Sequence[str]) -> st.SearchStrategy[str]:
     return plain | st.sampled_from(usable) if usable else plain
 
 
-def _rule_lists(columns: Sequence[str]) -> st.SearchStrategy[list[str]]:
+def _rule_lists(columns: Sequence[ColumnDef]) -> st.SearchStrategy[list[str]]:
     """Names of the rules of a table, in the order of a class: first those of columns, in the order of these."""
-    order = {name: place for place, name in enumerate(columns)}
-    names = st.lists(_rule_names(columns), unique=True, max_size=3)
-    return names.map(lambda of: sorted(of, key=lambda name: order.get(name, len(order))))
+    order = {column.name: place for place, column in enumerate(columns) if column.role == "physical"}
+    names = st.lists(_rule_names([column.name for column in columns]), unique=True, max_size=3)
+    return names.map(lambda of: sorted(of, key=lambda name: order.get(name, len(columns))))
 
 
 @st.composite

@@ -11,6 +11,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,7 @@ from kdsl.run.dead_letters.report import (
     receive,
     refusals,
     refuse,
+    storing,
     too_many,
 )
 from kdsl.run.listeners.listener import observe
@@ -233,16 +235,26 @@ class LetterCounts:
         set_in_query_session(counts.session, counts.query, f"{PROPERTY}{read}", text)
 
     def _store(self, counts: _QueryCounts, number: int) -> None:
-        """Store the letters of a batch, on another thread: file systems may be slow, and Spark waits here."""
-        folder = counts.folder
+        """Store the letters of a batch, on another thread: file systems may be slow, and Spark waits here.
+
+        A sink of kdsl waits for it, and refuses a batch whose letters cannot be stored.
+        """
+        folder, name, batch = counts.folder, f"{COUNTS}/{number}.json", BatchId(counts.query, number)
+        pending = ExitStack()
+        pending.enter_context(storing(batch))
 
         def write() -> None:
-            with self._lock:
-                document = counts.document(number)
-                old = counts.forget_before(number - _KEPT_FILES)
-            folder.write(f"{COUNTS}/{number}.json", orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode() + "\n")
-            for batch in old:
-                folder.remove(f"{COUNTS}/{batch}.json")
+            with pending:
+                with self._lock:
+                    document = counts.document(number)
+                    old = counts.forget_before(number - _KEPT_FILES)
+                try:
+                    folder.write(name, orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode() + "\n")
+                except BaseException as e:
+                    refuse(batch, f"{folder.path(name)}: the number of dead letters cannot be stored: {e}")
+                    raise
+            for one in old:
+                folder.remove(f"{COUNTS}/{one}.json")
 
         self._writes[counts.query] = self._writing.submit(write)
 

@@ -3,8 +3,8 @@
 * A task reports by accumulator, which Spark passes to the driver's Python process before it counts the task as done.
 * The driver tells the tasks of later batches how many letters the query has, by a setting of the query's own session,
   which Spark passes to tasks as a local property.
-* The commit of a Python sink runs in a process of its own on the driver's machine. The driver tells it by a file that a
-  batch has too many letters.
+* The commit of a Python sink runs in a process of its own on the driver's machine. The driver tells it by files that a
+  batch has too many letters, and that their number is being stored.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -191,6 +193,8 @@ def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> Dead
     )
 
 
+_STORING = ".storing"
+_POLL = 0.01  # seconds
 _folders: dict[int, Path] = {}
 
 
@@ -228,8 +232,22 @@ def allow_all(query: str) -> None:
         path.unlink(missing_ok=True)
 
 
+@contextmanager
+def storing(batch: BatchId) -> Iterator[None]:
+    """Let the commit of a batch wait while the body stores its letters, which may take place on another thread.
+
+    Enter it before the tasks of the batch have ended.
+    """
+    handle, name = tempfile.mkstemp(_STORING, f"{batch.name}.", refusals())
+    os.close(handle)
+    try:
+        yield
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
 def check_refusal(folder: str | os.PathLike[str] | None, batch: BatchId | None) -> None:
-    """Fail if the driver has refused a batch.
+    """Fail if the driver has refused a batch; wait until its letters are stored.
 
     Args:
         folder: The folder of the refusals, the option `REFUSALS`; None if the sink has none.
@@ -240,6 +258,8 @@ def check_refusal(folder: str | os.PathLike[str] | None, batch: BatchId | None) 
     """
     if folder is None or batch is None:
         return
+    while any(Path(folder).glob(f"{batch.name}.*{_STORING}")):
+        time.sleep(_POLL)
     try:
         message = (Path(folder) / batch.name).read_text(encoding="utf-8")
     except FileNotFoundError:

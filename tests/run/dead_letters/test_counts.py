@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import Event, Timer
 from typing import Any
 
 import pytest
@@ -102,6 +103,39 @@ def test_the_sum_of_all_tasks_and_batches_is_refused_above_the_limit(settings: d
     check_refusal(None, BatchId(QUERY, 1))
     report.allow_all(QUERY)
     check_refusal(refusals(), BatchId(QUERY, 1))
+
+
+def test_a_commit_waits_until_the_letters_are_stored(settings: dict[str, str]) -> None:
+    waiting, written = Event(), Event()
+
+    class SlowFolder(MemoryFolder):
+        def write(self, name: str, text: str) -> None:
+            assert waiting.wait(60)
+            super().write(name, text)
+            written.set()
+
+    folder = SlowFolder()
+    letters = start(folder)
+    letters.receive([of_task(0, 1), of_task(0, 2, "b")])
+
+    Timer(0.2, waiting.set).start()
+    check_refusal(refusals(), BatchId(QUERY, 0))
+
+    assert written.is_set()
+    assert _read_counts(folder, 0)[0] == {READ: {0: 3}}
+
+
+def test_letters_that_cannot_be_stored_refuse_their_batch(settings: dict[str, str]) -> None:
+    class FullFolder(MemoryFolder):
+        def write(self, name: str, text: str) -> None:
+            raise OSError("no space left")
+
+    letters = start(FullFolder())
+    letters.receive([of_task(0, 1)])
+
+    with pytest.raises(DeadLetterError, match=rf"{COUNTS}/0.json: the number of .* cannot be stored: no space left"):
+        check_refusal(refusals(), BatchId(QUERY, 0))
+    report.allow_all(QUERY)
 
 
 def test_a_late_report_of_the_end_of_an_earlier_run_changes_nothing(settings: dict[str, str]) -> None:
