@@ -128,7 +128,7 @@ def test_a_batch_leaves_the_last_row_of_each_key(target: Applied, spark: SparkSe
 LACKING = f"{ROW_KIND} string, id bigint, name string, visits int, {UNAVAILABLE} array<string>"
 
 
-@on("memory", "delta", "derby-merge", "postgres")
+@on("memory", "derby-merge", "postgres", of=("memory", "delta", "derby-merge", "postgres"))
 def test_columns_without_a_value_in_a_change_are_unchanged(target: Applied, spark: SparkSession) -> None:
     def apply(*rows: tuple[Any, ...]) -> None:
         Changelog(spark.createDataFrame(list(rows), LACKING).coalesce(1), keys=["id"]).apply_to(target.target)
@@ -359,6 +359,7 @@ class TestDelta:
             if before.isDefined():
                 classic.setActiveSession(before.get())
 
+    @pytest.mark.reliability
     def test_tables_with_deletion_vectors_are_merged(self, spark: SparkSession, tmp_path: Path) -> None:
         applied = create_target("delta", spark, tmp_path)
         rows = [("+I", n, f"n{n}", n) for n in range(50)]
@@ -385,6 +386,7 @@ class TestDelta:
         assert applied.rows() == [(1, "second", 1)]
         assert applied.target.last_batch(spark, "job") == 1
 
+    @pytest.mark.reliability
     def test_a_batch_number_does_not_apply_to_concurrent_writes_of_others(
         self, spark: SparkSession, tmp_path: Path
     ) -> None:

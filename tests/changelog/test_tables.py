@@ -85,6 +85,7 @@ def test_a_snapshot_has_the_current_rows(
     ]  # fmt: skip
 
 
+@pytest.mark.reliability
 def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_commit_and_the_checkpoints(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

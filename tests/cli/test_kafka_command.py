@@ -99,7 +99,8 @@ def test_every_way_to_log_in_is_offered() -> None:
     assert {login.value for login in Login} == set(get_args(Security))
 
 
-@pytest.mark.parametrize("security", [pytest.param("sasl_ssl", marks=pytest.mark.reliability), "oauth_signed"])
+@pytest.mark.parametrize("security", ["sasl_ssl", "oauth_signed"])
+@pytest.mark.reliability
 def test_a_login_works_from_other_processes_with_the_file_that_is_written(
     kafka_command: Command, security: str
 ) -> None:

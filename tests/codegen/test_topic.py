@@ -355,7 +355,7 @@ def test_another_topic_is_a_difference_if_requested(kdsl_kafka: LocalKafka, tmp_
     assert definitions(module(to_python(table), tmp_path)) == [table]
     assert problems(table, "read") == []
     kdsl_kafka.produce("users-said", Record('{"name": "Bob"}'))
-    with pytest.raises(CodegenError, match="not an upsert table: 1 of its last 2 records have no message key"):
+    with pytest.raises(CodegenError, match="as an upsert table: 1 of its last 2 records have no message key"):
         topic_draft("users-said", cluster, connector="upsert-kafka")
 
 

@@ -30,6 +30,11 @@ class Request:
         return json.loads(self.body)
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Print nothing if a client goes away: it would come after the last line of the tests."""
+
+
 Answer = tuple[int, Any]
 Answers = Callable[[Request], Answer]
 
@@ -75,7 +80,7 @@ class Front:
             def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Server(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         if tls is not None:
             self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)

@@ -25,6 +25,7 @@ LANES, PER_BATCH = 2, 100
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.reliability
 def test_a_driver_killed_while_it_writes_dead_letters_loses_none(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -21,7 +21,7 @@ _REMEMBERED = 16  # shapes
 _ATTEMPTS = 8  # new shapes per batch
 _RARE = 64  # if fewer than one object in 64 is left, the reference decoder reads the rest
 _SMALL = 16  # times as many, at most, are copied from the buffer before splitting
-_FEW = 32  # columns, each of which is looked for by itself; more are found together
+_FEW = 32  # columns: each is searched for by itself; more are found together
 _WORTHWHILE = 16  # a new shape must fit one object in 16, or no more are learned from this batch
 
 

@@ -278,6 +278,7 @@ class TestLetters:
         with pytest.raises(PySparkException, match="orders: cannot write a dead letter to the topic"):
             declare(topic, letters).read(spark, cluster).collect()
 
+    @pytest.mark.reliability
     def test_brokers_that_do_not_answer_fail_the_batch(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:

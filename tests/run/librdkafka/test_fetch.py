@@ -338,6 +338,7 @@ class TestOutages:
 
         assert offsets == list(range(200_000))
 
+    @pytest.mark.reliability
     def test_an_unavailable_broker_is_an_error_with_broker_partition_and_time(self, kafka: LocalKafka) -> None:
         self.fill_topic(kafka, "gone", 200_000)
         consumer = borrow_consumer(
@@ -361,6 +362,7 @@ class TestOutages:
             str(raised.value),
         )
 
+    @pytest.mark.reliability
     def test_a_broker_that_freezes_for_a_while_costs_time_only(self, kafka: LocalKafka) -> None:
         self.fill_topic(kafka, "frozen", 200_000)
         consumer = borrow_consumer(

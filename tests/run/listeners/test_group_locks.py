@@ -27,6 +27,7 @@ def progress(read: Read, run: str) -> tuple[Progress, tuple[ReadProgress, ...]]:
     return Progress(Query("q", run), 0, 1, {}), (ReadProgress(read, None, Offsets({}, {}), None, 0, 0),)
 
 
+@pytest.mark.reliability
 def test_a_group_is_locked_from_the_read_to_the_end_of_its_query(read: Read) -> None:
     holds, other = GroupLocks(), GroupLocks()
     holds.acquire(read)
