@@ -315,8 +315,9 @@ def test_a_hint_changes_options_and_a_catalog_s_table_can_be_written(
 
     run(spark, text)
 
-    assert [json.loads(r.value() or b"") for r in kdsl_kafka.read(topic)] == [{"id": 1}, {"id": 2}, {"id": 3}]
-    assert read_printed_rows(capfd) == ["+I[3]"]
+    first, *written = [json.loads(r.value() or b"")["id"] for r in kdsl_kafka.read(topic)]
+    assert (first, sorted(written)) == (1, [2, 3])  # two tasks may write the rows
+    assert read_printed_rows(capfd) == [f"+I[{written[1]}]"]
 
 
 def test_a_table_may_be_like_one_of_a_catalog(
