@@ -37,6 +37,7 @@ from kdsl.run.metrics.observer import METRICS
 from kdsl.run.metrics.source_reports import OPTION, SWITCH, Reporter, new_name
 from kdsl.run.metrics.state_reports import observe_sizes
 from kdsl.run.records.decode import RecordDecoder, check_batches
+from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.metadata import RAW
 from kdsl.run.records.registry import registry_of, without_literal_secrets
 from kdsl.run.records.spark_records import raw_batch, spark_name
@@ -437,6 +438,7 @@ class _Decode:
         self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keep_freed_memory()
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
         check: Callable[[], AbstractContextManager[None]] = nullcontext

@@ -34,6 +34,7 @@ from kdsl.run.librdkafka.transactions.task import write_transactionally
 from kdsl.run.metrics.sink_reports import OPTION, append_report
 from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.records.encode import RecordEncoder, names_topics
+from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.partitioner import PartitionChooser
 from kdsl.run.records.registry import registry_of
 from kdsl.run.records.valid_rows import keep_valid_rows
@@ -218,6 +219,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         RecordError: A row cannot be encoded, or Kafka rejects a record. Nothing more of the task is sent.
         KdslError: The settings are invalid in this process, or the producer cannot be created or has failed.
     """
+    keep_freed_memory()
     creating, settings = _producer_settings(plan, cluster)
     try:
         with borrow_producer(settings, plan.delivery) as producer:

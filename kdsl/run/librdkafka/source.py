@@ -53,6 +53,7 @@ from kdsl.run.metrics.statistics import INTERVAL, client_id
 from kdsl.run.offsets.stored import LOST_LEASE, Offsets, Packing, Range, nest_by_topic
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.records.decode import RecordDecoder, check_batches
+from kdsl.run.records.memory import keep_freed_memory
 from kdsl.run.records.registry import registry_of
 from kdsl.run.upsert.task_output import create_task_output, source_row
 from kdsl.types.arrow import arrow_schema
@@ -128,6 +129,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
     """Read the rows of a task, in a Python worker."""
     if not isinstance(task, Task) or not task.ranges:  # Spark creates an InputPartition for a batch without tasks
         return
+    keep_freed_memory()
     plan, cluster = _read_plan_and_cluster(options)
     decoder = _decoder(options)
     kdsl_settings = cluster.kdsl_settings
