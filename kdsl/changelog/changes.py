@@ -130,7 +130,7 @@ class Changelog:
                 raise ChangelogError(
                     f"{self._name} is not a stream; omit {listing(surplus)}, which is only for streams"
                 )
-            target.check(spark, streaming=False)
+            target.check(self.df)
             if batch is not None and not batch.content:
                 batch = attrs.evolve(batch, content=_content_of_micro_batch(self.df, batch.number))
             self._apply(self.df, target, batch)
@@ -143,7 +143,7 @@ class Changelog:
             raise ChangelogError(
                 f"{self._name}: the output mode 'complete' returns all rows in each batch, not changes; use 'update'"
             )
-        target.check(spark, streaming=True)
+        target.check(self.df)
         warn_of_repeated_events(self.df, repr(target))
         opened = Checkpoint.open(spark, checkpoint)
         self._check_progress(opened, target)

@@ -86,15 +86,14 @@ def explain_missing_row(columns: str) -> str:
 class Target(Protocol):
     """A table to which changes are applied by key."""
 
-    def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Check that the target supports a session, and prepare the session.
+    def check(self, changes: DataFrame) -> None:
+        """Check that the target supports the columns of a changelog and its session, and prepare the session.
 
         Args:
-            spark: The session.
-            streaming: Whether the changes are a stream.
+            changes: The changelog, a batch or a stream, from which nothing is read.
 
         Raises:
-            ChangelogError: The session is not supported; the message has the reason.
+            ChangelogError: They are not supported; the message has the reason.
         """
         ...
 

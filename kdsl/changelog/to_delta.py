@@ -24,6 +24,7 @@ from kdsl.run.java_clients.jars import ConnectorMissingError, attach_library
 from kdsl.spark_internals.jars import has_class
 from kdsl.spark_internals.session import active_session, is_connect, java_dataframe, java_session, jvm_of, scala_none
 from kdsl.spark_versions import TESTED, spark_version
+from kdsl.types.spark import time_columns
 from kdsl.types.sql import literal, quote_name
 
 if TYPE_CHECKING:
@@ -71,13 +72,19 @@ class DeltaTarget:
     is_path: bool
     schema_evolution: bool
 
-    def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        """Check that the session is a classic one, and add Delta to a session without it.
+    def check(self, changes: DataFrame) -> None:
+        """Check that the session is a classic one and that Delta can store the columns; add Delta to the session.
 
         Raises:
-            ChangelogError: The session is one of Spark Connect, or Delta cannot be added to it.
+            ChangelogError: The session is one of Spark Connect, Delta cannot be added to it, or a column is a ``TIME``.
         """
-        del streaming
+        spark = changes.sparkSession
+        if times := time_columns(changes.schema):
+            verb, them = ("is", "it") if len(times) == 1 else ("are", "them")
+            raise ChangelogError(
+                f"delta({self.table!r}): {listing(times)} of the changelog {verb} TIME, which Delta cannot store; cast "
+                f"{them} to a STRING before, or drop {them}"
+            )
         if is_connect(spark):
             raise ChangelogError(
                 f"delta({self.table!r}): kdsl calls Delta through the session's JVM, and a session of Spark Connect "

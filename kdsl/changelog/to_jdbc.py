@@ -121,13 +121,13 @@ class JdbcTarget:
         return f"jdbc({hide_login(_unwrap(self.url))!r}, {self.table!r})"
 
     @_translate_java_errors
-    def check(self, spark: SparkSession, *, streaming: bool) -> None:
+    def check(self, changes: DataFrame) -> None:
         """Check that the session is a classic one and that the table can be read; load the driver.
 
         Raises:
             ChangelogError: The session is one of Spark Connect, or the table cannot be read.
         """
-        del streaming
+        spark = changes.sparkSession
         if is_connect(spark):
             raise ChangelogError(
                 f"{self!r}: the transaction of a batch runs through the JDBC driver in the session's JVM, and a "

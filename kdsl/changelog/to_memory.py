@@ -65,13 +65,13 @@ class MemoryTable:
             )
         return spark.createDataFrame(pa.Table.from_pylist(self.rows(), schema=self._schema))
 
-    def check(self, spark: SparkSession, *, streaming: bool) -> None:
+    def check(self, changes: DataFrame) -> None:
         """Check that it is not a stream of Spark Connect, whose batches are processed on the server.
 
         Raises:
             ChangelogError: It is a stream of Spark Connect.
         """
-        if streaming and is_connect(spark):
+        if changes.isStreaming and is_connect(changes.sparkSession):
             raise ChangelogError(
                 "memory() keeps rows in this process, but Spark Connect processes the batches of a stream in a process "
                 "of its server; use a classic session, or a batch DataFrame"

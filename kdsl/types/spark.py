@@ -156,5 +156,22 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     )
 
 
+def time_columns(schema: s.StructType) -> list[str]:
+    """List the columns of a schema that are TIME, or that hold one in a struct, an array or a map."""
+    return [field.name for field in schema.fields if _is_or_holds_time(field.dataType)]
+
+
+def _is_or_holds_time(kind: s.DataType) -> bool:
+    match kind:
+        case s.StructType():
+            return bool(time_columns(kind))
+        case s.ArrayType():
+            return _is_or_holds_time(kind.elementType)
+        case s.MapType():
+            return _is_or_holds_time(kind.keyType) or _is_or_holds_time(kind.valueType)
+        case _:
+            return isinstance(kind, s.TimeType)
+
+
 def _holds_time(kind: t.DataType) -> bool:
     return isinstance(kind, t.Time) or any(_holds_time(child) for child in t.children(kind))

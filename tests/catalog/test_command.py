@@ -83,6 +83,7 @@ def test_check_warns_and_a_dry_run_asks_the_cluster(kdsl_kafka: LocalKafka, topi
     assert "from the newest 1 record of 1 partition:" in right.stdout
 
 
+@pytest.mark.reliability
 def test_a_restart_has_the_stored_columns_unless_they_are_inferred_anew(
     kdsl_kafka: LocalKafka, topic: str, tmp_path: Path, spark: SparkSession
 ) -> None:

@@ -116,8 +116,8 @@ class Failing:
     after: bool
     failed: int = 0
 
-    def check(self, spark: SparkSession, *, streaming: bool) -> None:
-        self.target.check(spark, streaming=streaming)
+    def check(self, changes: DataFrame) -> None:
+        self.target.check(changes)
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
         return self.target.last_batch(spark, writer)

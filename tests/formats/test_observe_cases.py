@@ -184,7 +184,7 @@ def test_keys_that_are_data_stop_at_the_largest_number_of_columns() -> None:
     assert read(fixed, documents[:1], observed) == [{"users": '{"user_0":0}'}]
 
 
-@pytest.mark.parametrize("repeat", [1, 60])
+@pytest.mark.parametrize("repeat", [1, pytest.param(60, marks=pytest.mark.reliability)])
 def test_five_thousand_columns_work_where_they_are_allowed(repeat: int) -> None:
     documents: Documents = [{f"column_{i}": i for i in range(5000)}] * repeat
     observer = Json().observer(max_columns=5000)

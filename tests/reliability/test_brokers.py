@@ -182,6 +182,7 @@ def test_a_partition_without_a_leader_fails_the_batch_which_is_written_later(tmp
         assert len(verdict.duplicates) <= 100
 
 
+@pytest.mark.reliability
 def test_missing_write_rights_to_the_topic_are_reported_and_the_batch_does_not_count(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -20,25 +20,21 @@ POINTS = {
     "before the commit log": harness.WRITTEN,
     "after the commit log": harness.COMMITTED,
 }
-FIRST = ("while writing",)
-"""The death that leaves most behind; each death costs the start of a driver."""
 LANES, PER_BATCH = 4, 200
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize(
-    "names", [FIRST, pytest.param(tuple(POINTS), marks=pytest.mark.reliability)], ids=["one death", "all deaths"]
-)
+@pytest.mark.reliability
 def test_a_driver_killed_at_any_point_loses_nothing_and_repeats_at_most_the_open_batch(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, names: tuple[str, ...]
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
     """S1. One query through all deaths: each run recovers from one of them, works on, and dies of the next."""
     source, target = kdsl_topic("in", partitions=LANES), kdsl_topic("out", partitions=LANES)
-    sent = send(kdsl_kafka, source, marks("p", LANES, count=(2 * len(names) + 2) * PER_BATCH))
+    sent = send(kdsl_kafka, source, marks("p", LANES, count=(2 * len(POINTS) + 2) * PER_BATCH))
     job = Job(tmp_path / "job", copy_tables(kdsl_kafka, source, target, per_batch=PER_BATCH))
     opened: set[Mark] = set()
 
-    for at, name in enumerate(names):
+    for at, name in enumerate(POINTS):
         life = job.run(Kill(POINTS[name], committed=2 * at + 1))
 
         assert life.killed, f"{name}: it did not die there:\n{life.log[-4000:]}"

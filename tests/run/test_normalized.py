@@ -12,7 +12,7 @@ from pyspark.errors import StreamingQueryException
 from kdsl import Cluster, Col, DebeziumJson, Json, KafkaTable, PrimaryKey
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.run.test_upsert import Stream, by_key, each_transport, lines
+from tests.run.test_upsert import Stream, by_key, each_transport, lines, one_transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ SECOND_CHANGES = {
 }
 
 
-@each_transport
+@one_transport
 def test_changes_are_those_between_rows_over_batches_and_restarts(
     spark: SparkSession,
     cluster: Cluster,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TRANSPORTS = ("librdkafka", "jvm")
 each_transport = pytest.mark.parametrize("transport", TRANSPORTS)
+one_transport = pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=pytest.mark.reliability)])
 
 
 @pytest.fixture
@@ -80,7 +81,7 @@ COUNTS = {
 class TestWordCount:
     """ITCASES B1: an aggregation is upserted, and read back in three ways."""
 
-    @each_transport
+    @one_transport
     def test_updates_of_an_aggregation_are_upserts_and_come_back_as_changes(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, transport: str
     ) -> None:
@@ -114,6 +115,7 @@ class TestWordCount:
             ("good", "good", 3), ("study", "study", 1), ("up", "up", 1),
         ]  # fmt: skip
 
+    @pytest.mark.reliability
     def test_another_stateful_operator_may_follow(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:

@@ -131,6 +131,7 @@ def test_the_builders_choose_the_transport_too(spark: SparkSession, kafka: Local
     assert [row[0] for row in source.read(spark).collect()] == ["one"]
 
 
+@pytest.mark.reliability
 def test_the_example_reads_orders_by_their_key_as_a_changelog(
     spark: SparkSession, kafka: LocalKafka, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -85,6 +85,7 @@ def secrets(kafka: LocalKafka) -> dict[str, str]:
 
 
 @pytest.mark.timeout(1500)
+@pytest.mark.reliability
 def test_no_secret_is_in_any_output(secure_kafka: LocalKafka, tmp_path: Path) -> None:
     values, out = tmp_path / "given", tmp_path / "out"
     for folder in (values, out, out / "events"):

@@ -133,6 +133,7 @@ def test_the_reason_why_a_broker_cannot_start_is_reported_at_once(tmp_path: Path
         _ = kafka.bootstrap_servers
 
 
+@pytest.mark.reliability
 def test_a_port_that_somebody_takes_at_the_last_moment_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as somebody:
         taken = somebody.getsockname()[1]

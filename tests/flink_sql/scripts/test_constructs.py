@@ -1,8 +1,8 @@
 """The constructs of Flink's SQL pages, a script each: what a stream of it can do, and the rows against Flink's.
 
-The scripts are in ``constructs``; ``constructs/record.py`` asked Flink for the rows. The tables end, so they are read
-at once, and the rows that are there at the end are compared with Flink's. Whether an endless stream may run a script is
-judged while planning, and not tried here.
+The scripts are in ``constructs``; ``constructs/record.py`` asked Flink for the rows. ``make test`` reads tables that
+end at once, and compares the rows with Flink's; whether an endless stream may run a script is judged while planning.
+``make test-reliability`` runs each of those streams, too.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,3 +105,56 @@ def test_the_rows_are_those_of_flink(name: str, spark: SparkSession, kdsl_kafka:
 
     wanted = EXPECTED[name].get("rows", ANSWERS[name].get("rows"))
     assert sorted(rows, key=json.dumps) == wanted
+
+
+@pytest.fixture(scope="module")
+def more_topics(kdsl_kafka: LocalKafka) -> tuple[str, Callable[[], None]]:
+    """As ``topics``; and a function that adds rows of 2030, which end all windows and join with none before."""
+    prefix = "constructs-of-streams-"
+    for table, rows in ROWS.items():
+        kdsl_kafka.create_topic(prefix + table)
+        kdsl_kafka.produce(prefix + table, *map(json.dumps, rows))
+
+    def end_windows() -> None:
+        later: dict[str, Any] = {"ts": "2030-01-01 00:00:00", "id": 2030, "order_id": 2030, "items": ["2030"]}
+        later |= dict.fromkeys(("customer", "place", "item", "bidder", "currency"), "2030")
+        for table, rows in ROWS.items():
+            row = {name: later.get(name, value) for name, value in rows[0].items()}
+            kdsl_kafka.produce(prefix + table, json.dumps(row))
+
+    return prefix, end_windows
+
+
+@pytest.mark.reliability
+@pytest.mark.usefixtures("utc")
+def test_the_rows_of_streams_are_those_of_flink(
+    spark: SparkSession, kdsl_kafka: LocalKafka, more_topics: tuple[str, Callable[[], None]], tmp_path: Path
+) -> None:
+    """Each script that a stream can run, with a restart: rows of an open window come once the window has ended."""
+    prefix, end_windows = more_topics
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+    streams = [name for name in SCRIPTS if not EXPECTED[name]["stream"] and "rows" in ANSWERS.get(name, {})]
+    rows: dict[str, list[Any]] = {name: [] for name in streams}
+
+    def run(name: str) -> None:
+        def keep(df: DataFrame, _: Job) -> None:
+            rows[name].extend([plain(value) for value in row] for row in df.collect())
+
+        checkpoint = str(tmp_path / name)
+        plan = plan_script(read_script(script(name, ends=False, prefix=prefix)), cluster, checkpoint=checkpoint)
+        run_script(plan, spark, RunOptions(cluster, checkpoint=checkpoint, once=True, show=keep))
+
+    for name in streams:
+        run(name)
+    end_windows()
+    for name in streams:
+        run(name)
+
+    others = {
+        name: (read, wanted)
+        for name in streams
+        if (read := sorted((row for row in rows[name] if "2030" not in json.dumps(row)), key=json.dumps))
+        != (wanted := EXPECTED[name].get("rows", ANSWERS[name]["rows"]))
+    }
+    assert len(streams) == 20
+    assert others == {}

@@ -140,13 +140,10 @@ class TestJoins:
         ("kind", "joins"),
         [
             ("TIMESTAMP(3)", {"comma": "FROM o, s WHERE", "full": "FROM o FULL JOIN s ON"}),
-            pytest.param(
-                "TIMESTAMP_LTZ(3)",
-                {"left": "FROM o LEFT JOIN s ON", "right": "FROM o RIGHT JOIN s ON"},
-                marks=pytest.mark.reliability,
-            ),
+            ("TIMESTAMP_LTZ(3)", {"left": "FROM o LEFT JOIN s ON", "right": "FROM o RIGHT JOIN s ON"}),
         ],
     )
+    @pytest.mark.reliability
     def test_interval_joins(
         self,
         kind: str,
@@ -279,6 +276,7 @@ class TestGeneratedRows:
             "x> +I[9, 2024-01-01 00:00:00.000 2024-01-01 00:00:10.000]",
         ]
 
+    @pytest.mark.reliability
     def test_a_view_of_an_interval_join_is_windowed_and_joined(
         self, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
     ) -> None:

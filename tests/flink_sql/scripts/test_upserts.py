@@ -165,6 +165,7 @@ class TestChanges:
             counts.setdefault(record.key(), []).append(json.loads(record.value() or b"")["n"])
         assert counts == {b'{"word":"a"}': [1, 2, 3], b'{"word":"b"}': [1, 2], b'{"word":"c"}': [1]}
 
+    @pytest.mark.reliability
     def test_groups_of_a_changelog_retract_old_rows_and_disappear_when_empty_or_filtered_out(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path,
         capfd: pytest.CaptureFixture[str],
@@ -207,6 +208,7 @@ class TestChanges:
         }
         assert in_batch == {"Ulm": ["+I[Ulm, 1, 2, 2, 2.0]"], "Rom": ["+I[Rom, 2, 10, 5, 5.0]"]}
 
+    @pytest.mark.reliability
     def test_deletes_go_through(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, capfd: pytest.CaptureFixture[str]
     ) -> None:

@@ -179,6 +179,7 @@ def refusal(ask: Callable[[], object]) -> str:
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
     """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
     topic = two_each(two_brokers)
@@ -382,6 +383,7 @@ class TestSecurity:
 
 
 @pytest.mark.kafka
+@pytest.mark.reliability
 def test_a_broker_that_restarts_is_waited_for() -> None:
     with LocalKafka(topics=["orders"], heap=256) as kafka:
         kafka.produce("orders", "a")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.connect import ConnectServer
@@ -43,6 +45,7 @@ spark.stop()
 """
 
 
+@pytest.mark.reliability
 def test_a_stream_of_a_connect_session_is_written_once_by_one_writer(
     connect: ConnectServer, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

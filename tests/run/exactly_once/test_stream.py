@@ -165,6 +165,7 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
+    @pytest.mark.reliability
     def test_a_write_with_an_id_is_done_once_whatever_was_written_since_and_however_long_ago(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
     ) -> None:
@@ -270,7 +271,7 @@ class TestStream:
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(6000), 1)
         assert json.loads((checkpoint / "kdsl" / "write.json").read_text())["distribution"]["by"] == "tasks"
 
-    @pytest.mark.parametrize("recorded", [True, False])
+    @pytest.mark.parametrize("recorded", [pytest.param(True, marks=pytest.mark.reliability), False])
     def test_an_open_batch_keeps_its_tasks_or_is_refused_where_a_version_did_not_record_them(
         self,
         spark: SparkSession,

@@ -96,6 +96,7 @@ def test_other_names_are_free(cluster: Cluster, name: str) -> None:
         assert other.held
 
 
+@pytest.mark.reliability
 def test_of_many_who_come_at_once_one_gets_it(cluster: Cluster, name: str) -> None:
     many = [Lease(cluster, name, f"query-{n}") for n in range(4)]
 

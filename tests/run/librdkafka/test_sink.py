@@ -482,7 +482,8 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
     assert caught.value.more == 2
 
 
-@pytest.mark.parametrize("kill", ["kill", pytest.param("pause", marks=pytest.mark.reliability)])
+@pytest.mark.reliability
+@pytest.mark.parametrize("kill", ["kill", "pause"])
 def test_nothing_is_lost_when_the_broker_dies_in_the_middle_and_returns(kill: str) -> None:
     with LocalKafka(topics={"orders": 3}) as kafka:
         plan = raw_plan("orders")

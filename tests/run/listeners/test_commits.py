@@ -152,6 +152,7 @@ class TestQueries:
         assert "the next commit repairs it" in warned.getMessage()
         assert counts(streams).error is None
 
+    @pytest.mark.reliability
     def test_a_process_that_just_ends_has_committed(
         self, streams: Streams, kdsl_kafka: RunningKafka, tmp_path: Path
     ) -> None:

@@ -27,6 +27,7 @@ def test_a_second_query_of_the_group_is_refused_and_the_first_continues(
     first.stop()
 
 
+@pytest.mark.reliability
 def test_a_group_is_free_when_its_query_has_stopped(streams: Streams) -> None:
     streams.run(check_group=True)
 

@@ -90,6 +90,7 @@ class TestStateful:
 
         assert sorted((row.at - start, row.users) for row in result) == [(0, 0), (10_000, 2), (100_000_000, 0)]
 
+    @pytest.mark.reliability
     def test_users_of_several_regions_with_a_watermark_and_a_computed_column(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
@@ -194,6 +195,7 @@ class TestStateful:
 
         assert sorted((r.id, r.name) for r in run_and_collect(orders.join(users, "user"))) == [(7, "a"), (7, "b")]
 
+    @pytest.mark.reliability
     def test_a_join_by_time_with_an_unchanged_table_and_windows_after_it(
         self,
         spark: SparkSession,
@@ -427,6 +429,7 @@ class TestRecords:
         assert len(result) == 3 * len(keys) + 2 + len(keys[1::2])
         assert sorted(Stream(tmp_path).run(table.read_stream(spark))) == sorted(result)
 
+    @pytest.mark.reliability
     def test_values_of_10_mb_are_read_as_changes_and_written(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
