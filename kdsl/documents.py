@@ -169,7 +169,7 @@ class YamlDocument:
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem."""
+        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None."""
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)

@@ -99,12 +99,19 @@ class DeltaTarget:
             return session.last_batch(session.open(self), writer)
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Merge changes into the table in one commit, and create the table if it does not exist.
+        """Merge changes into the table in one commit; a table that does not exist is created before.
 
-        Skip a batch that it has.
+        Columns that the table does not have are added if ``schema_evolution`` is set. A batch that the table already
+        has is skipped.
+
+        Args:
+            changes: The changes, at most one for each key.
+            keys: The columns of the key.
+            batch: The identity of the batch; None applies the changes whatever the table has.
 
         Raises:
-            ChangelogError: The table has another batch with this number, or does not have a column of the changelog.
+            ChangelogError: The table has another batch with this number or a later one, or does not have a column of
+                the changelog and ``schema_evolution`` is not set.
         """
         session = _Delta(changes.sparkSession)
         with session.active():

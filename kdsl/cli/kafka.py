@@ -193,7 +193,10 @@ def _property(text: str) -> tuple[str, str]:
     """
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise typer.BadParameter(f"{text!r}: write KEY=VALUE, as log.retention.ms=60000", param_hint="--property")
+        raise typer.BadParameter(
+            f"{text!r}: write a property of the brokers as KEY=VALUE, such as log.retention.ms=60000",
+            param_hint="--property",
+        )
     return key.strip(), value.strip()
 
 

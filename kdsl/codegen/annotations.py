@@ -136,7 +136,10 @@ class Classes:
     def _class_types(
         self, draft: TableDraft, path: Path, kind: t.DataType
     ) -> Iterator[tuple[TableDraft, Any, Path, t.DataType]]:
-        """Yield the records and enumerations of a type with their paths, nested ones first."""
+        """Yield each type that needs a class, inside a type or itself: records with fields, and enumerations.
+
+        Nested ones come first. Each comes with its table, the key by which equal types share a class, and its path.
+        """
         for step, child in child_types(kind):
             yield from self._class_types(draft, (*path, step), child)
         if (isinstance(kind, t.Row) and kind.fields) or _is_enumeration(draft, path, kind):

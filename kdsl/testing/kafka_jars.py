@@ -93,7 +93,7 @@ def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress:
     """Fetch Kafka's jars into a folder, which is emptied first, and write a stamp that they are complete."""
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
-    jars = _check(folder / "jars")
+    jars = _list_jars(folder / "jars")
     stamp = {"coordinates": list(coordinates), "jars": {jar.name: jar.stat().st_size for jar in jars}}
     (folder / "stamp.json").write_text(json.dumps(stamp, indent=2), encoding="utf-8")
     return KafkaJars(version=_version(jars), jars=jars, folder=folder)
@@ -117,17 +117,17 @@ def _read_folder(folder: Path) -> KafkaJars:
     Raises:
         LocalKafkaError: It does not contain Kafka.
     """
-    jars = _check(folder)
+    jars = _list_jars(folder)
     sizes = "\n".join(f"{jar} {jar.stat().st_size}" for jar in jars)
     digest = hashlib.sha256(sizes.encode()).hexdigest()[:12]
     return KafkaJars(version=_version(jars), jars=jars, folder=make_folder(cache_dir() / "kafka" / digest))
 
 
-def _check(folder: Path) -> tuple[Path, ...]:
-    """Return the jars of a folder.
+def _list_jars(folder: Path) -> tuple[Path, ...]:
+    """Return the jars in a folder, sorted, after checking that a broker's and a client's are among them.
 
     Raises:
-        LocalKafkaError: It does not contain Kafka.
+        LocalKafkaError: They are not, or there is no such folder.
     """
     jars = tuple(sorted(folder.glob("*.jar")))
     names = [jar.name for jar in jars]

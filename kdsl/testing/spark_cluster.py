@@ -197,7 +197,9 @@ class SparkCluster(LocalService):
         """
         running = self.executors()
         if not running:
-            raise SparkClusterError("no executor runs; start a session first, which starts the executors")
+            raise SparkClusterError(
+                "there is no executor to kill; start a Spark session on this cluster first, which starts the executors"
+            )
         chosen = executor or running[0]
         if chosen not in running:
             raise SparkClusterError(f"{chosen} does not run any more; choose one of executors()")

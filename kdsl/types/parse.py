@@ -219,7 +219,11 @@ class TypeReader:
         return kind
 
     def _nullability(self, kind: t.DataType) -> t.DataType:
-        """Read ``NULL`` or ``NOT NULL`` after a type, and return the type with it."""
+        """Read ``NULL`` or ``NOT NULL``, if it follows a type, and return the type with it.
+
+        Raises:
+            TypeSyntaxError: ``NOT`` is not followed by ``NULL``.
+        """
         if self._accept("NOT"):
             self._expect("NULL")
             return kind.as_nullable(False)

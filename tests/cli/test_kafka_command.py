@@ -125,7 +125,7 @@ def test_a_login_works_from_other_processes_with_the_file_that_is_written(
     ("option", "value", "code", "message"),
     [
         ("--topic", "orders:many", 2, "'orders:many': write NAME or NAME:PARTITIONS"),
-        ("--property", "fast", 2, "'fast': write KEY=VALUE, as log.retention"),
+        ("--property", "fast", 2, "as KEY=VALUE, such as log.retention"),
         ("--property", "node.id=4", 1, "'node.id' cannot be set"),
     ],
 )

@@ -362,7 +362,9 @@ def _check_name(name: str, path: str) -> None:
     """
     if not name or not is_name(name):
         raise AvroTypeError(
-            path, f"{name!r} is not an Avro name: letters, digits and _ are allowed, but no digit at the start"
+            path,
+            f"{name!r} is not an Avro name: letters, digits and _ are allowed, but no digit at the start; "
+            "rename it in the schema",
         )
 
 

@@ -328,8 +328,6 @@ class _Resolver:
 
         Results are cached.
 
-        Results are cached.
-
         A pair of types that occurs again inside itself fits if the rest fits. Results from inside a pair that does not
         fit are discarded, because they may rely on that pair.
         """
@@ -443,7 +441,10 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 
 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
-    """The default of a union: a value of its first branch, or null if another branch is null."""
+    """Convert the default of a union: None for null if a branch is null, otherwise a value of the first other branch.
+
+    With several other branches, the result is a row of which only the first member is set.
+    """
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
     members = [b for b in kind.branches if b.kind != "null"]

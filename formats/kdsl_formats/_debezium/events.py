@@ -19,11 +19,14 @@ TRUNCATE: Final = "t"
 
 
 def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:
-    """The columns to read of a before-image, if only its key is needed; None if all columns are needed.
+    """Return the key columns of a row, which are all that is read of a before-image.
 
     Args:
         row: The type of the rows.
         keyed: The primary key of a table that keeps the last row of each key (`kdsl.formats.Use.keyed`).
+
+    Returns:
+        None if the whole image is read: the table has no such key, or the row has none of its columns.
     """
     fields = tuple(f for f in row.fields if f.name in keyed)
     return t.Row(fields) if fields else None

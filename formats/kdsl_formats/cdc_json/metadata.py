@@ -115,7 +115,10 @@ def _parse_clock(text: str) -> int:
     """
     match = _CLOCK_PATTERN.fullmatch(text)
     if match is None:
-        raise ValueError(f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000")
+        raise ValueError(
+            f"{text[:40]!r} is not a timestamp such as 2020-05-13 15:40:06.000000; correct the messages, or remove "
+            "the metadata column that reads it"
+        )
     year, month, day = (int(match[i]) for i in (1, 2, 3))
     hour, minute, second = (int(match[i] or 0) for i in (4, 5, 6))
     if not (1 <= month <= 12 and 1 <= day <= 31 and hour < 24 and minute < 60 and second < 60):

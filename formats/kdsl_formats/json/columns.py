@@ -294,7 +294,7 @@ class ColumnReader:
 
 
 def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.StringArray:
-    """The spans as strings; NULL where not present."""
+    """The spans as strings, with their escapes as they are written; NULL where not present."""
     whole = None if present.all() else present
     return slices(buffer.data, spans.start, spans.end, whole, pa.string())
 

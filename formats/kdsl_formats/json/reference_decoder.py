@@ -431,7 +431,7 @@ class ReferenceDecoder:
 
 
 def _require_string(value: str) -> str:
-    """Return a string.
+    """Return a JSON string; numbers, which are a subclass of str here, are refused.
 
     Raises:
         ValueError: It is a number.

@@ -26,7 +26,10 @@ class MessageBuffer:
 
     @classmethod
     def of(cls, messages: pa.BinaryArray) -> tuple[MessageBuffer, Integers, Integers]:
-        """The bytes of an array of messages, with the start and end of each; a null message may still have bytes."""
+        """Copy an array of messages to a buffer, and return it with the start and end of each message in it.
+
+        Positions count from the start of the buffer, for a sliced array too. A null message may still have bytes.
+        """
         start, end = bounds(messages)
         return cls(*pad_bytes(content(messages))), start.astype(np.int64), end.astype(np.int64)
 

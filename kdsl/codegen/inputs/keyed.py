@@ -36,12 +36,15 @@ def combine_sides(
     upserts: bool = False,
     comment: str | None = None,
 ) -> tuple[TableDef, dict[Path, Hint]]:
-    """Combine key and value to a table; also return what schemas say about the types inside it.
+    """Combine the columns of key and value in a table; also return what schemas say about the types inside it, by path.
+
+    If the value contains all columns of the key, the table has the value's columns. Otherwise it has both, and the
+    names of the key's columns begin with ``key_``, or with ``k_`` if a name in the value begins with ``key_``.
 
     Args:
         name: The table's name.
         topic: The topic.
-        key: The message key; None if it is not read.
+        key: The message key; None if it is not read. An upsert table needs one, which is not checked here.
         value: The message value.
         upserts: Whether it is an upsert table, whose primary key is the message key.
         comment: The table's comment.

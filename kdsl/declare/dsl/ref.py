@@ -235,7 +235,8 @@ else:
             if _caller_wants_name():
                 return str.__contains__(self, item)
             raise TypeError(
-                f"{self!r} is a column, not a value; use {self!r}.contains(...) or F.array_contains({self!r}, ...)"
+                f"`in` cannot search {self!r}, which is a column and not a value; use {self!r}.contains(...) or "
+                f"F.array_contains({self!r}, ...)"
             )
 
     def _unpickle(name: str, table: str, relation: Relation | None) -> Ref:

@@ -161,10 +161,13 @@ class StatementReader(Cursor):
         return self.take()
 
     def read_path(self, what: str = "the name of a table") -> Name:
-        """Read the name of a table, or of something else: up to three names with dots between them.
+        """Read a name with dots, such as ``catalog.database.table``; more than three parts are recorded as a problem.
+
+        Args:
+            what: What is named, for the error.
 
         Raises:
-            StatementError: No name comes next.
+            StatementError: No name comes next, or none follows a dot.
         """
         first = last = self.read_name(what)
         parts = [first.value]

@@ -90,7 +90,8 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
         elif edited:
             raise CheckpointError(
                 f"{job}: {insert} has changed and moved, and may be that of any of the checkpoints {listing(edited)} "
-                f"in {base}; make one of the changes at a time, or use another folder for the checkpoints"
+                f"in {base}; make one of the changes, run the script, and make the other then; or use "
+                "another folder for the checkpoints"
             )
         elif job in free:
             raise CheckpointError(

@@ -120,7 +120,7 @@ class _RowGenerator:
         return f"({options.start}L + {NUMBER})"
 
     def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Write the expression of a random value of a type; problems of the options are recorded."""
+        """Return the Spark SQL of a random value; invalid options are recorded, and valid SQL is still returned."""
         match kind:
             case t.Boolean():
                 return "(rand() < 0.5D)"

@@ -81,7 +81,7 @@ def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tu
 
 
 def _key_of_query(node: n.Node, tables: dict[str, QueryKey]) -> QueryKey | None:
-    """Return the key of a query's rows; None if it is unknown."""
+    """Return the columns and the key of a query; None if it is not analyzed."""
     match node:
         case n.Finished(body=body, named=named):
             known = dict(tables)
@@ -101,7 +101,7 @@ def _rename_columns(columns: QueryKey | None, names: Sequence[str]) -> QueryKey 
 
 
 def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
-    """Return the key of the rows after FROM, and their alias; None for a join."""
+    """Return the columns and the key of the rows after FROM, and their alias; None for a join."""
     match node:
         case n.Table(name=name, alias=alias):
             return tables.get(name[-1]), alias or name[-1]
@@ -111,7 +111,13 @@ def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[Qu
 
 
 def _key_of_select(node: n.Select, tables: dict[str, QueryKey]) -> QueryKey | None:
-    """Return the key of the rows of a SELECT; None if it is unknown."""
+    """Return the columns and the key of a SELECT: what it groups by, or else the key of the table that it reads.
+
+    The key in the result is None if there is none or it cannot be determined.
+
+    Returns:
+        None if the query is not analyzed: a join, ``DISTINCT``, ``GROUPING SETS``, or a source that is not analyzed.
+    """
     source, alias = _key_of_source(node.source, tables)
     if source is None or node.distinct or any(isinstance(key, n.Grouping) for key in node.group):
         return None

@@ -52,7 +52,7 @@ class ClusterAdmin(Protocol):
         ...
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """Ask the brokers for the names of all topics that this user may see.
+        """Ask the brokers for the names of all topics that this user may see, and return them sorted.
 
         Args:
             internal: Whether Kafka's own topics, such as ``__consumer_offsets``, are among them.

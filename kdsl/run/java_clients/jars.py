@@ -192,10 +192,13 @@ def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) ->
 
 
 def _attach_to_server(spark: SparkSession) -> None:
-    """Attach the connector's jars, declared or fetched by the server, to a session of Spark Connect.
+    """Attach the connector to a session of Spark Connect: the jars in its settings, or those for its version of Spark.
+
+    Jars of this machine are uploaded; the server fetches Maven coordinates.
 
     Raises:
-        ConnectorMissingError: The server cannot fetch them, or does not find the connector then.
+        ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, the server cannot
+            fetch one, or it still does not find the connector.
     """
     wanted = jars_in_settings(spark)
     if wanted == [PROVIDED]:

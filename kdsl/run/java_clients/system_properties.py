@@ -80,5 +80,5 @@ def _set(jvm: Any, wanted: Any, table: str) -> None:
         elif current != text:
             raise SystemPropertyError(
                 f"{table}: the driver's JVM reads {current} as krb5.conf, but the cluster names {text}; a JVM has only "
-                "one: put both realms into one file, or use a separate session"
+                "one: put both realms into one file, or read the clusters in separate Spark applications"
             )

@@ -284,7 +284,17 @@ class Producer:
                 self._add_failure(code, topic, None, int(rows[at - 1]), sum(sizes))
 
     def _build_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[Any, Indices, object]:
-        """Build the items of all messages, the index of each message's first item, and the arrays they point into."""
+        """Build the arguments of ``rd_kafka_produceva`` for all records.
+
+        Args:
+            topic: The topic.
+            records: The records; the arguments point into their memory.
+            rows: The index of each record among the task's rows, which comes back with its failure.
+
+        Returns:
+            The arguments of all messages; where those of each message begin, and where the last ones end; and the
+            arrays that, like the records, must live until the messages are queued (None if there are none).
+        """
         length = records.num_rows
         headers = records.column("headers") if "headers" in records.schema.names else None
         counts = np.zeros(length, dtype=np.int64)

@@ -119,11 +119,15 @@ class UpsertProcessor(StatefulProcessor):
         self._state = handle.getValueState("rows", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Yield the changes that the chunks of a bucket cause, and store the new rows of the bucket in the state.
+        """Apply the chunks of a bucket to its stored rows, store the result, and yield the changes.
+
+        The bucket `SETTINGS` has no rows: its call checks the key and the number of buckets, and yields nothing. Rows
+        that were stored with other columns are converted.
 
         Raises:
-            RecordError: A message does not contain a value, and no row of its key was read before.
-            KdslError: The state was stored by another key, in other buckets, or with other columns.
+            RecordError: A change has no value for a column, no earlier row of its key is known, and the value must not
+                become NULL.
+            KdslError: The state was stored with another key or number of buckets, or its rows cannot be converted.
         """
         import pandas as pd  # type: ignore[import-untyped]
 

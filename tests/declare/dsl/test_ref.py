@@ -82,7 +82,8 @@ def test_type_checkers_see_a_plain_column_as_a_column() -> None:
         ),
         (
             lambda: "A" in Orders.name,
-            "Orders.name is a column, not a value; use Orders.name.contains(...) or F.array_contains(Orders.name, ...)",
+            "`in` cannot search Orders.name, which is a column and not a value; use Orders.name.contains(...) or "
+            "F.array_contains(Orders.name, ...)",
         ),
         (
             lambda: Orders.name.upper(),
