@@ -133,7 +133,7 @@ class Producer:
     """
 
     def __init__(self, settings: Mapping[str, str]) -> None:
-        self._lib = n.library()
+        self._lib: Any = n.library()
         self.client_id = f"{settings['client.id']}-{next(_nth)}" if "client.id" in settings else ""
         own = {"client.id": self.client_id} if self.client_id else {}
         self._handle = _new_producer(self._lib, {**settings, **own})
@@ -483,17 +483,28 @@ class Producer:
         self.close()
 
     def close(self) -> None:
-        """Close the producer in the background, because a connection that hangs would delay the task's error."""
+        """Close the producer in the background, because a connection that hangs would delay the task's error.
+
+        Every later use but ``close`` and ``abandon`` is a `ProducerError`.
+        """
         if not self._closed:
             self._closed = True
-            threading.Thread(target=self._close, name="kdsl-producer-close", daemon=True).start()
+            lib, self._lib = self._lib, _ClosedLibrary()
+            threading.Thread(target=self._free, args=(lib,), name="kdsl-producer-close", daemon=True).start()
 
-    def _close(self) -> None:
+    def _free(self, lib: Any) -> None:
         """Free librdkafka's topics, queue and client."""
         for topic in self._topics.values():
-            self._lib.rd_kafka_topic_destroy(topic)
-        self._lib.rd_kafka_queue_destroy(self._queue)
-        self._lib.rd_kafka_destroy(self._handle)
+            lib.rd_kafka_topic_destroy(topic)
+        lib.rd_kafka_queue_destroy(self._queue)
+        lib.rd_kafka_destroy(self._handle)
+
+
+class _ClosedLibrary:
+    """Stands for librdkafka in a closed producer, whose handle points to memory that is freed."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise ProducerError(f"{name} cannot be called, because the producer was closed")
 
 
 def _partition_numbers(records: pa.RecordBatch) -> Any:

@@ -9,7 +9,9 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka import client_pool, producer as producer_module
 from kdsl.run.librdkafka.consumers import SIZES, borrow_consumer, discard
-from kdsl.run.librdkafka.producer import Producer
+from kdsl.run.librdkafka.producer import Producer, ProducerError
+from kdsl.run.librdkafka.transactions.producer import TransactionalProducer
+from kdsl.run.librdkafka.transactions.task import abort_and_close
 from tests.mock_cluster import MockCluster
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1"}
@@ -51,6 +53,20 @@ def test_an_idle_producer_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
         assert producer_module.empty_pool() == []
     discard(borrow_consumer(Cluster("127.0.0.1:1"), "test_producers", SIZES[0], {"group.id": "tests"}))
     assert producer_module.empty_pool() == []
+
+
+def test_a_closed_producer_cannot_be_used_and_may_be_closed_again() -> None:
+    """A call with its handle would crash the process."""
+    producer = TransactionalProducer({**NOWHERE, "transactional.id": "t"})
+    producer.close()
+
+    for use in (
+        producer.poll, producer.begin, producer.purge_error, lambda: producer.abort(5), lambda: producer.look_up("a", 1)
+    ):  # fmt: skip
+        with pytest.raises(ProducerError, match=r"rd_kafka_.* cannot be called, because the producer was closed"):
+            use()
+    abort_and_close(producer)
+    producer.close()
 
 
 def test_a_producer_forgets_what_it_complained_of_in_another_task() -> None:
