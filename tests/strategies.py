@@ -16,7 +16,7 @@ LENGTHS = st.integers(1, t.MAX_LENGTH) | st.just(t.MAX_LENGTH)
 NAMES = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=6)
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
 
-EFFORT = float(os.environ.get("KDSL_TEST_EFFORT", "0.25"))  # 10 for a night: new examples are drawn in each run
+EFFORT = float(os.environ.get("KDSL_TEST_EFFORT", "0.15"))  # 10 for a night: new examples are drawn in each run
 
 _WIDE = decimal.Context(prec=t.MAX_DECIMAL)
 

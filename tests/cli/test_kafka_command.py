@@ -32,10 +32,15 @@ class Command(Protocol):
 
 @pytest.fixture
 def kafka_command(tmp_path: Path) -> Iterator[Command]:
-    """Runs ``kdsl kafka`` in a process of its own, under a name that nobody else has."""
+    """Runs ``kdsl kafka`` under a name that nobody else has; what it starts, in a process of its own."""
     name = f"test-{uuid.uuid4().hex[:8]}"
 
     def run(*arguments: str, code: int = 0) -> str:
+        if arguments[0] != "start":
+            environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"}
+            result = CliRunner().invoke(app, ["kafka", *arguments, "--name", name], env=environment)
+            assert result.exit_code == code, result.output
+            return result.output
         done = subprocess.run(
             [sys.executable, "-c", "from kdsl.cli import main; main()", "kafka", *arguments, "--name", name],
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"},

@@ -32,7 +32,7 @@ from tests.formats.conformance import python_rows
 from tests.run.read_plans import read_plan
 from tests.strategies import examples
 
-LARGE = 20_000
+LARGE = 10_000
 AROUND = 60  # messages: more than are read one by one
 MEGABYTES = 10 << 20
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {

@@ -31,7 +31,7 @@ from kdsl.run.metrics.prometheus import Queries
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.run.listeners.queries import until
-from tests.run.test_upsert import Stream, by_key, each_transport, lines
+from tests.run.test_upsert import Stream, by_key, each_transport, lines, one_transport
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +103,7 @@ def test_a_stream_counts_violations_in_its_metrics_its_progress_and_the_log(
     }
 
 
-@each_transport
+@one_transport
 def test_a_batch_leaves_rows_out_and_logs_it(
     spark: SparkSession,
     cluster: Cluster,
@@ -263,7 +263,7 @@ def users(topic: str, transport: Transport) -> type[Any]:
     return Users
 
 
-@each_transport
+@one_transport
 def test_an_upsert_that_is_left_out_leaves_the_last_valid_row(
     spark: SparkSession,
     cluster: Cluster,

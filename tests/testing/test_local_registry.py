@@ -31,6 +31,7 @@ time.sleep(600)
 """
 
 
+@pytest.mark.reliability
 def test_it_serves_keeps_nothing_and_may_be_frozen() -> None:
     registry = LocalRegistry()
     with pytest.raises(LocalRegistryError, match="is not started"):

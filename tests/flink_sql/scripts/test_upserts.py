@@ -223,6 +223,7 @@ class TestChanges:
         assert results == {(b"a", b'{"word":"a","n":1}'), (b"b", b'{"word":"b","n":2}'), (b"a", None)}
         assert by_name(changelog_lines(capfd), 0) == {"a": ["+I[a, 1]", "-D[a, 1]"], "b": ["+I[b, 2]"]}
 
+    @pytest.mark.reliability
     def test_windows_return_only_their_last_result(
         self, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:

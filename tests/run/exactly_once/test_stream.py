@@ -189,14 +189,8 @@ class TestBatch:
 
         assert ids(kdsl_kafka, topic) == dict.fromkeys(range(10), 2)
 
-    @pytest.mark.parametrize(
-        "topic_of_writes",
-        [
-            pytest.param("missing", marks=pytest.mark.reliability),
-            pytest.param("made by hand", marks=pytest.mark.reliability),
-            "made by a driver that died",
-        ],
-    )
+    @pytest.mark.reliability
+    @pytest.mark.parametrize("topic_of_writes", ["missing", "made by hand", "made by a driver that died"])
     def test_the_last_write_of_a_version_without_records_is_recorded_before_its_token_is_replaced(
         self,
         spark: SparkSession,

@@ -28,6 +28,7 @@ from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.testing.running import Record
 from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET
 from tests.run.listeners.queries import until
+from tests.run.test_upsert import one_transport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -376,7 +377,7 @@ class TestLimit:
         rows = declare(topic, letters, scan__dead_letter__max_count="20").read(spark, cluster)
         assert rows.collect() == []
 
-    @pytest.mark.parametrize("transport", ["librdkafka", "jvm"])
+    @one_transport
     def test_a_sink_of_kdsl_refuses_the_batch_that_passes_the_limit_and_a_replay_adds_nothing(
         self,
         spark: SparkSession,

@@ -64,6 +64,7 @@ def upsert(key: int, row: dict[str, Any] | None, **more: Any) -> Record:
 
 
 class TestStateful:
+    @pytest.mark.reliability
     def test_a_window_over_the_time_of_the_records(
         self,
         spark: SparkSession,
@@ -171,6 +172,7 @@ class TestStateful:
             "Bern": ["+I[Bern, 1, 1]", "-D[Bern, 1, 1]"],
         }
 
+    @pytest.mark.reliability
     def test_the_rows_after_of_two_changelogs_join(
         self,
         spark: SparkSession,
