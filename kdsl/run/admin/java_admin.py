@@ -60,6 +60,8 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 class JavaAdmin:
     """The admin client of Java's Kafka client (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
 
+    Creating it attaches the connector's jars to the session, sets the JVM's system properties, and opens the client.
+
     Args:
         spark: A classic session.
         cluster: The cluster.
@@ -69,6 +71,9 @@ class JavaAdmin:
         servers: The cluster's ``bootstrap.servers``.
         client: Java's ``AdminClient``.
         jvm: The JVM that it runs in.
+
+    Raises:
+        KdslError: The connector is missing, a system property has another value, or Java refuses the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
@@ -187,6 +192,7 @@ class JavaAdmin:
         }
 
     def _java_partition(self, partition: TopicPartition) -> Any:
+        """Create Java's ``TopicPartition``."""
         return self.jvm.org.apache.kafka.common.TopicPartition(*partition)
 
     def elements(self, collection: Any) -> list[Any]:
@@ -201,7 +207,7 @@ class JavaAdmin:
         return java
 
     def result(self, future: Any, what: str, action: str = "read from") -> Any:
-        """Wait for the result of a ``KafkaFuture``, and return it.
+        """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
         Args:
             future: The future.
@@ -209,7 +215,7 @@ class JavaAdmin:
             action: What was to be done with it: a participle and its preposition.
 
         Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            KafkaReadError: The brokers refuse, or do not answer in time; `_read_error` has its classes.
         """
         seconds = self._timeout if self._answered else min(FIRST_ANSWER, self._timeout)
         unit = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
@@ -218,10 +224,10 @@ class JavaAdmin:
         return result
 
     def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
-        """Call a function of Java's client.
+        """Call a function of Java's client and return its result.
 
         Raises:
-            KafkaReadError: It fails.
+            KafkaReadError: It fails (`_read_error`).
         """
         try:
             return call()
@@ -229,7 +235,17 @@ class JavaAdmin:
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
     def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
-        """Turn an exception of Java's client into an error of the read."""
+        """Create kdsl's error for an exception of Java's client.
+
+        Args:
+            error: The Java exception.
+            what: What was requested, for the message.
+            action: What was to be done with it: a participle and its preposition.
+            seconds: How long the request could take; 0 if there was none, which leaves out Java's message.
+
+        Returns:
+            A TopicMissingError, GroupMissingError, UnreachableError or NotAllowedError where the exception says so.
+        """
         name = error.getClass().getName()
         # While the client is created, the error's message may quote a setting.
         text = str(error.getMessage() or name) if seconds else name
@@ -250,5 +266,6 @@ class JavaAdmin:
 
 
 def _close(client: Any, jvm: Any) -> None:
+    """Close Java's client within a second, whatever errors it has."""
     with suppress(Exception):  # the JVM may be gone
         client.close(jvm.java.time.Duration.ofSeconds(1))

@@ -54,6 +54,7 @@ def _timestamps(messages: Messages) -> pa.Array:
 
 
 def _timestamp_types(messages: Messages) -> pa.Array:
+    """Return the protocol's numbers of the timestamp types (`RAW`); confluent-kafka's are greater by one."""
     return pa.array([kind - 1 for kind, _ in map(Message.timestamp, messages)], pa.int8())
 
 

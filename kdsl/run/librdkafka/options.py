@@ -55,7 +55,7 @@ def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:
 
 
 def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
-    """Read the plan and the cluster back from options, in any process.
+    """Read the plan and the cluster, with their literal secrets, back from options, in any process.
 
     Args:
         options: What `write_options` returned.
@@ -67,6 +67,7 @@ def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]
 
 
 def _cluster_document(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster as a JSON document; secrets must be references."""
     registry = cluster.registry
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -77,6 +78,7 @@ def _cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def _read_cluster(document: Mapping[str, Any], literals: Mapping[str, str]) -> Cluster:
+    """Read a cluster from its document, and put the literal secrets back in."""
     registry = document["registry"]
     cluster = Cluster(
         document["bootstrap_servers"],

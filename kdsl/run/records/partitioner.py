@@ -30,7 +30,7 @@ def check_partitioner(plan: WritePlan) -> None:
     """Check that a user's partitioner can be imported in this process.
 
     Raises:
-        KdslError: It cannot be imported.
+        KdslError: It cannot be imported. Partitioners of kdsl are not checked.
     """
     if plan.partitioner not in PARTITIONERS:
         _import_partitioner(plan)
@@ -95,7 +95,7 @@ class PartitionChooser:
         return named
 
     def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
-        """Return the partitions that the rows name; NULL leaves the choice to the partitioner.
+        """Return the partitions that the rows name, `UNCHOSEN` for NULL, as a new array.
 
         Raises:
             RecordError: A row names a partition that the topic does not have.
@@ -118,7 +118,13 @@ class PartitionChooser:
     def _apply(
         self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> Partitions:
-        """Apply the partitioner to the records of a topic; round-robin remembers where it stopped."""
+        """Apply the plan's partitioner to records of a topic: `UNCHOSEN` for all of them if it is ``default``.
+
+        Round-robin remembers where it stopped for the topic.
+
+        Raises:
+            KdslError: The user's function failed or returned something else than partitions.
+        """
         length = records.num_rows
         if self._function is not None:
             return self._call_function(topic, count, records, piece, rows)
@@ -166,10 +172,10 @@ class PartitionChooser:
         return partitions
 
     def _check_result(self, answer: Any, topic: str, length: int) -> Any:
-        """Convert the answer of a partitioner to an array of numbers.
+        """Return the answer of a user's partitioner as a NumPy array of integers, in or out of the topic's range.
 
         Raises:
-            KdslError: It is not an integer for each row.
+            KdslError: It is not a NumPy or Arrow array with one integer for each row.
         """
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
@@ -190,7 +196,7 @@ class PartitionChooser:
         return numbers
 
     def _wrong(self, topic: str, what: str) -> KdslError:
-        """Create the error about what a partitioner did."""
+        """Create the error for a faulty partitioner; ``what`` continues the sentence "the partitioner … "."""
         return KdslError(
             f"{self._plan.table}: the partitioner {self._plan.partitioner!r}, for the topic {topic!r}, {what}"
         )

@@ -165,6 +165,7 @@ class UpsertProcessor(StatefulProcessor):
         """Do nothing: there is nothing to close."""
 
     def _load_rows(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        """Return the stored rows of the bucket with the present columns; None if there are none."""
         stored = self._load()
         return None if stored is None else convert_stored_rows(_read_rows(stored), schema, self._table)
 
@@ -242,7 +243,8 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
         table: The table's name, for error messages.
 
     Raises:
-        KdslError: A column has another type, or one that is NOT NULL has no value.
+        KdslError: A column had a type with values that the present one cannot represent, or one that is NOT NULL has
+            no value.
     """
     if rows.schema.equals(schema):
         return rows
@@ -303,6 +305,7 @@ def _wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _wider_member(old: pa.Field, new: pa.Field) -> bool:
+    """Return whether another field can represent each value of a field, also NULL."""
     return _wider(old.type, new.type) and (new.nullable or not old.nullable)
 
 

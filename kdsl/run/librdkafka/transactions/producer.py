@@ -135,8 +135,15 @@ class TransactionalProducer(Producer):
 
         Queued events are handled meanwhile.
 
+        Args:
+            step: What the transaction cannot do if it fails, for the message.
+            seconds: For how many seconds.
+            call: Calls the function with a timeout in milliseconds; returns librdkafka's error, or None.
+            attempt: The longest timeout of a single call, in seconds.
+
         Raises:
             TransactionError: The last error.
+            ProducerError: The producer has failed for good.
         """
 
         def call_once(timeout: float) -> TransactionError | None:
@@ -157,10 +164,10 @@ class TransactionalProducer(Producer):
             raise error
 
     def _check(self, step: str, error: int | None) -> None:
-        """Check the result of a step of a transaction.
+        """Raise the error of a step of a transaction, and free librdkafka's; do nothing if there is none.
 
         Raises:
-            TransactionError: It failed.
+            TransactionError: There is one.
         """
         if not error:
             return

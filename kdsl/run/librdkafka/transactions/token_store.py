@@ -61,7 +61,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
-        """List the transactional ids of a prefix that have tokens, as far as this user may see them."""
+        """List the transactional ids of a prefix that have tokens; none if this user may not list groups."""
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
             return [id_ for id_ in self.groups() if own.fullmatch(id_)]
@@ -88,7 +88,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
-        """Return some numeric settings of a broker, without those that this user may not see."""
+        """Return those of some numeric settings that a broker has; none if this user may not see its settings."""
         metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
         broker = next(iter(metadata.brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
