@@ -37,11 +37,7 @@ _VALUES = _Values()
 
 
 class Accumulators:
-    """The accumulators that deliver to one receiver: one for each Spark application.
-
-    Args:
-        receiver: Receives the values.
-    """
+    """The accumulators that deliver to one receiver: one for each Spark application."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -59,10 +55,5 @@ class Accumulators:
 
 
 def send_to_driver(accumulator: int, value: Any) -> None:
-    """Send a value from a task to the driver; Spark delivers it if the task succeeds.
-
-    Args:
-        accumulator: The id of the accumulator (`Accumulators.id_of`).
-        value: The value, of plain types.
-    """
+    """Send a value from a task to the driver; Spark delivers it if the task succeeds."""
     Accumulator(accumulator, [], _VALUES).add([value])

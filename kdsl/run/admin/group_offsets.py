@@ -43,11 +43,7 @@ class _Handle:
 
 
 class GroupOffsets:
-    """Reads the committed offsets of groups. It may be shared between threads.
-
-    Args:
-        cluster: The cluster.
-    """
+    """Reads the committed offsets of groups. It may be shared between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -38,11 +38,6 @@ class GroupMissingError(KafkaReadError):
 def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
-    Args:
-        spark: The session.
-        cluster: The cluster.
-        table: The table's name, for messages.
-
     Raises:
         KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
     """
@@ -60,12 +55,7 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 class JavaAdmin:
     """The admin client of Java's Kafka client (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
 
-    Creating it attaches the connector's jars to the session, sets the JVM's system properties, and opens the client.
-
-    Args:
-        spark: A classic session.
-        cluster: The cluster.
-        table: The table's name, for messages.
+    It attaches the connector's jars to a classic session, sets the JVM's system properties, and opens the client.
 
     Attributes:
         servers: The cluster's ``bootstrap.servers``.
@@ -89,7 +79,7 @@ class JavaAdmin:
         for name, text in kafka_options(cluster, "admin", table).items():
             settings.put(name.removeprefix("kafka."), text)
         settings.put("default.api.timeout.ms", str(int(self._timeout * 1000)))
-        self.client: Any = self._call(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
+        self.client: Any = self._call_java(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
         self._closing = weakref.finalize(self, _close, self.client, self.jvm)
         self._closing.atexit = False  # the client ends with the JVM, which may be gone before Python is
 
@@ -219,11 +209,11 @@ class JavaAdmin:
         """
         seconds = self._timeout if self._answered else min(FIRST_ANSWER, self._timeout)
         unit = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        result = self._call(lambda: future.get(int(seconds * 1000), unit), what, action, seconds)
+        result = self._call_java(lambda: future.get(int(seconds * 1000), unit), what, action, seconds)
         self._answered = True
         return result
 
-    def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+    def _call_java(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
         """Call a function of Java's client and return its result.
 
         Raises:

@@ -95,6 +95,7 @@ class Manifest:
 
         Raises:
             CheckpointError: There are unsafe changes that are not allowed; names all of them, and how the plans differ.
+                Or the stored plan cannot be read.
             ValueError: ``allow`` names an unknown change.
         """
         if json.loads(self.plan) == json.loads(plan_text(plan)):

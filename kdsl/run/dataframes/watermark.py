@@ -53,7 +53,7 @@ def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
 
 
 def with_instants(df: DataFrame, column: str) -> DataFrame:
-    """Return a stream with an instant beside its wall-clock event time; the instant has the watermark's mark instead.
+    """Return a stream with a column `EVENT_TIME_INSTANT` that has the mark of its wall-clock event time instead of it.
 
     Args:
         df: The stream.
@@ -94,5 +94,5 @@ def delay_text(watermark: Watermark) -> str:
 
 
 def mark_event_time(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return a stream whose column of event time has a watermark's mark, if the watermark was set on another column."""
+    """Return a stream whose column of event time has the mark of a watermark that was set on another column."""
     return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)})

@@ -91,12 +91,12 @@ def acquire_ids(
         cluster: The cluster.
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
-        successors: The id that now writes the same rows, for each of those.
+        successors: The id that now writes the same rows, for each of those; None or empty if there is none.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
     Returns:
-        The batch up to which each id has written.
+        The batch up to which each of the spec's ids has written.
 
     Raises:
         ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
@@ -165,10 +165,10 @@ def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last:
 
 
 def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
-    """Commit a token in a transaction of its own.
+    """Commit a token in a transaction of its own, with a producer that has acquired the id.
 
     Raises:
-        ExactlyOnceError: The transaction fails; the producer is closed.
+        ExactlyOnceError: The transaction fails; only then the producer is closed.
     """
     try:
         producer.begin()
@@ -228,7 +228,7 @@ class TokenRefresh:
         self._writer, self._busy, self._refresh, self._waited = writer, busy, refresh, 0.0
 
     def tick(self, seconds: float) -> None:
-        """Note that some seconds have passed, and refresh the tokens if that is due; a failure is only logged."""
+        """Note that some seconds have passed, and refresh the tokens if that is due; a KdslError is only logged."""
         self._waited += seconds
         if self._waited < self._every or (self._waited < 1.5 * self._every and self._busy()):
             return

@@ -284,10 +284,6 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
     """The largest record batch that a topic accepts, in bytes; Kafka's default if its settings cannot be read.
 
     The answer is cached for up to five minutes.
-
-    Args:
-        cluster: The cluster.
-        topic: The topic.
     """
     return _topic_max_bytes(cluster, topic, int(monotonic() / _MAX_AGE))
 

@@ -213,11 +213,6 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
 
     Without a delivery guarantee, it waits `FLUSH_SECONDS` at most.
 
-    Args:
-        plan: What is written.
-        cluster: Where it is written.
-        batches: The rows.
-
     Raises:
         RecordError: A row cannot be encoded, or Kafka rejects a record. Nothing more of the task is sent.
         KdslError: The settings are invalid in this process, or the producer cannot be created or has failed.

@@ -55,7 +55,7 @@ class Endings:
 
 
 def has_ended(reads: Iterable[ReadProgress]) -> bool:
-    """Whether all reads have an end and have reached it in each partition."""
+    """Whether all reads have an end and have reached it in each partition; True without reads."""
     return all(_is_bounded(one) and has_reached(one.end.positions, one.end.stop) for one in reads)
 
 

@@ -27,6 +27,7 @@ class GroupLocks:
 
         Raises:
             LeaseHeldError: The group is in use, perhaps by a query of this process.
+            KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
         """
         with self._lock:
             used = any(read.id in ids for ids in self._runs.values())

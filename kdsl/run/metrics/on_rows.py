@@ -67,12 +67,7 @@ def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame
 
 
 class RowReporter:
-    """Adds the reports of a task to its rows.
-
-    Args:
-        reporter: Counts what the task reads.
-        schema: The columns of the rows.
-    """
+    """Adds the reports of a task to its rows."""
 
     def __init__(self, reporter: Reporter, schema: t.Row) -> None:
         self._reporter, self._schema = reporter, schema

@@ -103,11 +103,7 @@ def level_of(dropped: Mapping[str, int]) -> int:
 
 
 def describe_drops(dropped: Mapping[str, int]) -> str:
-    """Describe dropped records and values, except those of `COLUMN_LOGS`, as part of a sentence; empty without any.
-
-    Args:
-        dropped: How many, by reason.
-    """
+    """Describe dropped records and values, except those of `COLUMN_LOGS`, as part of a sentence; empty without any."""
     records = [reason for reason in Reason if dropped.get(reason) and reason not in VALUES]
     parts = []
     if records:

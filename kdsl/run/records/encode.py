@@ -50,10 +50,6 @@ class _Failure:
 class RecordEncoder:
     """Encodes rows as raw records. It is created once per task and used for many batches.
 
-    Args:
-        plan: What is written.
-        registry: The schema registry of the cluster.
-
     Attributes:
         schema: The records' columns: ``key`` and ``value`` (binary; null means no key, or a tombstone), and, if the
             plan needs them, ``topic`` (string), ``partition`` (int32; null leaves it to the partitioner), ``headers``

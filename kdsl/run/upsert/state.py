@@ -134,7 +134,7 @@ class UpsertProcessor(StatefulProcessor):
         del timerValues
         schema = read_schema(self._schema)
         if key[0] == SETTINGS:
-            self._check(schema)
+            self._check_settings(schema)
             return
         columns = [a.name for a in attrs.fields(Chunk)]
         chunks = [Chunk(*row) for frame in rows for row in zip(*(frame[name] for name in columns), strict=True)]
@@ -174,7 +174,7 @@ class UpsertProcessor(StatefulProcessor):
         stored = self._state.get()  # None if there is no value, so exists() is not needed
         return None if stored is None else stored[0]
 
-    def _check(self, schema: pa.Schema) -> None:
+    def _check_settings(self, schema: pa.Schema) -> None:
         """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
 
         The key and the number of buckets are stored if the state has none.
@@ -236,11 +236,6 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
     """Convert rows of a checkpoint to the present columns of the table.
 
     A new column is NULL, a removed one is dropped, and one whose type is wider now is cast.
-
-    Args:
-        rows: The stored rows.
-        schema: The present columns.
-        table: The table's name, for error messages.
 
     Raises:
         KdslError: A column had a type with values that the present one cannot represent, or one that is NOT NULL has

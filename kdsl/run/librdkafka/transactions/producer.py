@@ -66,7 +66,7 @@ class TransactionalProducer(Producer):
         Raises:
             TransactionError: A transaction is open, or the producer is fenced.
         """
-        self._check("begin", self._lib.rd_kafka_begin_transaction(self._handle))
+        self._raise_on_error("begin", self._lib.rd_kafka_begin_transaction(self._handle))
 
     def send_token(self, group: str, topic: str, offset: int, text: str, seconds: float) -> None:
         """Commit an offset of partition 0 of a topic, with a string as its metadata, within the transaction.
@@ -148,7 +148,7 @@ class TransactionalProducer(Producer):
 
         def call_once(timeout: float) -> TransactionError | None:
             try:
-                self._check(step, call(max(1, int(min(timeout, attempt) * 1000))))
+                self._raise_on_error(step, call(max(1, int(min(timeout, attempt) * 1000))))
             except TransactionError as e:
                 return e
             return None
@@ -163,7 +163,7 @@ class TransactionalProducer(Producer):
         if error is not None:
             raise error
 
-    def _check(self, step: str, error: int | None) -> None:
+    def _raise_on_error(self, step: str, error: int | None) -> None:
         """Raise the error of a step of a transaction, and free librdkafka's; do nothing if there is none.
 
         Raises:

@@ -133,13 +133,7 @@ def records_digest_1(plan: WritePlan) -> str:
 
 
 def add_transaction_settings(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:
-    """Return a producer's settings with those of a transactional id; timeouts above the transaction's are reduced.
-
-    Args:
-        settings: The cluster's settings.
-        id_: The transactional id.
-        timeout_ms: The timeout of the transactions.
-    """
+    """Return a producer's settings with those of a transactional id; timeouts above the transaction's are reduced."""
     limits = {"delivery.timeout.ms": timeout_ms, "socket.timeout.ms": timeout_ms + SLACK_MS}
     limited = {
         **settings,

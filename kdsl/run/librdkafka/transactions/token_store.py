@@ -24,12 +24,7 @@ TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
 
 
 class TokenAdmin(LibrdkafkaAdmin):
-    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions.
-
-    Args:
-        cluster: The cluster.
-        table: The table's name, for error messages.
-    """
+    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions."""
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         super().__init__(cluster, table)
