@@ -482,7 +482,7 @@ class _Decode:
         return _CheckedRows(decoder)
 
     def _report(self, records: int, dropped: Mapping[str, int]) -> None:
-        """Report the records that a task has read and dropped to the driver."""
+        """Report to the driver what a task has read and dropped; without accumulator, log the drops in the task."""
         task = TaskContext.get()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)

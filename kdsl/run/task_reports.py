@@ -26,9 +26,11 @@ class Receiver(Protocol):
 
 class _Values(AccumulatorParam[Any]):
     def zero(self, value: Any) -> list[Any]:  # noqa: ARG002
+        """Return an empty list, with which a task begins."""
         return []
 
     def addInPlace(self, value1: Any, value2: list[Any]) -> Any:  # noqa: N802
+        """Append the values of the second argument to the first, and return the first."""
         value1.extend(value2)  # a list in a task, the receiver on the driver
         return value1
 
@@ -55,5 +57,5 @@ class Accumulators:
 
 
 def send_to_driver(accumulator: int, value: Any) -> None:
-    """Send a value from a task to the driver; Spark delivers it if the task succeeds."""
+    """Send a value of plain types from a task to the accumulator with an id; Spark delivers it if the task succeeds."""
     Accumulator(accumulator, [], _VALUES).add([value])

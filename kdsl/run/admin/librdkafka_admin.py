@@ -197,6 +197,7 @@ class LibrdkafkaAdmin:
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
 
         def commit_once(timeout: float) -> list[ClientPartition] | KafkaError:
+            """Send the commit once; return the result of each partition, or the error of the request."""
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             futures = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout)
             result = self._results(futures, timeout)[group]
@@ -393,7 +394,7 @@ class LibrdkafkaAdmin:
             self._view.note_refresh()
 
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
-        """Describe topics again if the view of them is stale; return the retriable error if that failed."""
+        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None."""
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
             results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
@@ -447,6 +448,7 @@ class LibrdkafkaAdmin:
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
 
         def attempt(seconds: float) -> _Outcome[V]:
+            """Send the request once; return its result or a retriable error, and raise any other error."""
             try:
                 result = ask(seconds)  # the client keeps connecting between attempts
             except Exception as e:

@@ -72,10 +72,12 @@ def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession
 
 
 def _row_type(columns: Iterable[ClassColumn]) -> t.Row:
+    """Return the type of rows with the columns."""
     return t.Row(tuple(t.Field(a.column.name, a.column.type, a.column.comment) for a in columns), nullable=False)
 
 
 def _is_changelog(cls: type) -> bool:
+    """Return whether rows of a table class have row kinds."""
     definition: TableDef = cls.definition()  # type: ignore[attr-defined]
     return definition.is_changelog
 

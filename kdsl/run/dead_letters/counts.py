@@ -204,7 +204,7 @@ class LetterCounts:
                 log.exception("%s: cannot count the dead letters of a task", report.table)
 
     def _add(self, report: LetterReport) -> None:
-        """Count the letters of a task; those of a query are stored, tasks are told, and too many are refused.
+        """Count the letters of a task; those of a query are stored and sent to its next tasks; too many are refused.
 
         An action with too many letters is refused, logged and cancelled.
         """
@@ -259,6 +259,7 @@ class LetterCounts:
         pending.enter_context(storing(batch))
 
         def write() -> None:
+            """Store the file of the batch, and remove those of old batches; refuse the batch if that fails."""
             with pending:
                 with self._lock:
                     document = counts.document(number)

@@ -93,6 +93,7 @@ def _hide_numbers(text: str, data: bytes) -> str:
     """Replace the numbers that stand in ``data``, except those of one or two characters: positions or sizes."""
 
     def replace(match: re.Match[str]) -> str:
+        """Return `HIDDEN` for a long number that the data contain, otherwise the number itself."""
         number = match[0].rstrip(".,")
         if len(number) < _SHORTEST_NUMBER or number.encode() not in data:
             return match[0]

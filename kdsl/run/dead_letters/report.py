@@ -102,6 +102,7 @@ class _Receivers:
         self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
 
     def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Pass the reports of a task to all functions that receive them."""
         reports = [_read_report(document) for document in documents]
         for receive in self.functions:
             receive(reports)
@@ -167,7 +168,7 @@ class Committed:
 def committed(read: str) -> tuple[int, tuple[str, ...]]:
     """The letters of a read in the batches before that of this task, and the first reasons if they are too many.
 
-    (0, ()) outside of a query, or before the driver has told any number.
+    (0, ()) outside of a query, or before the driver has sent any number.
     """
     task, batch = TaskContext.get(), current_batch()
     text = None if task is None else local_property(task, f"{PROPERTY}{read}")

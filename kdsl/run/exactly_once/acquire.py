@@ -99,7 +99,8 @@ def acquire_ids(
         The batch up to which each of the spec's ids has written.
 
     Raises:
-        ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
+        ExactlyOnceError: The tokens do not allow it (HalfWrittenError if rows would go to other writers than in a batch
+            that is half written), or an id cannot be acquired.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
@@ -180,7 +181,9 @@ def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) 
 
 
 def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -> int:
-    """Commit tokens again before the brokers forget them; a writer that is active notices it before its rows.
+    """Commit the tokens of this run again before the brokers forget them; those of other runs are left alone.
+
+    This fences off an active writer, which notices it before it sends its rows.
 
     Args:
         spec: The write.
@@ -191,7 +194,8 @@ def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -
         How many tokens were committed again.
 
     Raises:
-        ExactlyOnceError: An id cannot be acquired.
+        ExactlyOnceError: An id cannot be acquired, or a transaction fails.
+        KafkaReadError: A token cannot be read.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     now = time.time() * 1000

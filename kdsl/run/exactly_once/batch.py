@@ -124,7 +124,9 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
 
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
-    """Write a batch under a write id, unless it is recorded as done, in a topic that is created if it is missing.
+    """Write a batch under a write id, unless it is done: then log a warning.
+
+    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
 
     The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it.
 
@@ -299,11 +301,13 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
     def refresh(older_than: float) -> None:
+        """Refresh the tokens of the query's writes."""
         _refresh_tokens_of_query(key, cluster, older_than)
 
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
+        """Refresh tokens until the query has ended, then release the lease; runs in a thread."""
         while True:
             while query.is_active:
                 time.sleep(_LOOK)

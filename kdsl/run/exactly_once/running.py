@@ -107,7 +107,7 @@ class QueryWatch:
 
 
 def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
-    """Wait until a query of this process with the plan's prefix, which has just ended, has released it, up to a minute.
+    """If a query of this process with the plan's prefix has just ended, wait up to a minute until it has released that.
 
     Raises:
         ExactlyOnceError: Such a query is running.

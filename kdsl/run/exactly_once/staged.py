@@ -66,6 +66,9 @@ def write_staged(
         spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
         half_written: The batch that is half written when the query starts; None if there is none.
+
+    Raises:
+        ResolveError: A format needs a registry that is not declared, or a literal secret.
     """
     from kdsl.run.librdkafka.options import write_options
 

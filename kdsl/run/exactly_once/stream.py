@@ -120,6 +120,7 @@ def _prepare(
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
     def acquire(routing: RowRouting) -> bool:
+        """Acquire all ids for a routing; return whether the open batch is half written."""
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
         return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)

@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 def log_topic(prefix: str) -> str:
     """Build the name of the topic that records the writes of a prefix.
 
-    It begins with the prefix, whose characters that are illegal in topic names are replaced.
+    It begins with the prefix, whose characters that are illegal in topic names are replaced. If any was, or if the name
+    would be too long, the prefix is cut, and a checksum of it added.
     """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:

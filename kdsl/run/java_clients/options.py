@@ -52,7 +52,7 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
 
 
 def java_pattern(pattern: str) -> str:
-    """Write a pattern for Java's searches, which also match a part of a name: anchored to the whole name of a topic."""
+    """Convert Python's pattern of topics to Java's, anchored to whole names: Java's searches also match parts."""
     named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
     return f"^(?:{named})$"
 

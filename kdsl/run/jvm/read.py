@@ -130,7 +130,7 @@ def _assign_option(partitions: Iterable[TopicPartition]) -> dict[str, str]:
 
 
 def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
-    """Write offsets as the JSON that Spark's source reads."""
+    """Return offsets as the JSON that Spark's source reads."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
@@ -189,7 +189,9 @@ def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Pla
 
 
 def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> str:
-    """Write the start as offsets; if they are wrong, Spark raises the error, and only if the query has no checkpoint.
+    """Return the start as JSON of offsets; if it cannot be computed, JSON with the error in place of a topic.
+
+    Then Spark raises that error, but only if the query has no checkpoint. Without partitions, return ``earliest``.
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.

@@ -52,12 +52,7 @@ _COLUMNS: Mapping[str, s.DataType] = {
 
 
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
-    """Append the rows of a batch to the topics.
-
-    Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
-        plan: The write plan.
-        cluster: The cluster.
+    """Append the rows of a batch to the topics, by a Spark job that ends when Kafka has acknowledged all records.
 
     Raises:
         ResolveError: The client settings have errors.
@@ -86,9 +81,9 @@ def start(
         plan: The write plan.
         cluster: The cluster.
         checkpoint: The folder of the query's progress.
-        trigger: The arguments of Spark's ``trigger``.
+        trigger: The arguments of Spark's ``trigger``; None for one batch after the other, or real-time mode's default.
         name: The query's name.
-        mode: Spark's output mode.
+        mode: Spark's output mode; real-time mode ignores it.
 
     Raises:
         ResolveError: The client settings have errors.

@@ -291,5 +291,5 @@ def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
 
 
 def _is_hidden_topic(error: KafkaError) -> bool:
-    """Whether an error only says that this user may not see a topic."""
+    """Whether an error only says that a topic does not exist, or that this user may not see it."""
     return error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)

@@ -160,6 +160,7 @@ class LetterWriter:
             build = [(_sendable(header["key"]), header["value"]) for header in own or ()]
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
+                """Build the headers of the i-th letter, with further ones."""
                 column = rejections[i].column or self._reasons.find_column(rejections[i].reason)
                 return build_headers(
                     build,

@@ -50,6 +50,7 @@ def _keys(messages: Messages) -> pa.Array:
 
 
 def _timestamps(messages: Messages) -> pa.Array:
+    """Return the timestamps in milliseconds since 1970; -1 for none."""
     return pa.array([millis for _, millis in map(Message.timestamp, messages)], pa.int64())
 
 

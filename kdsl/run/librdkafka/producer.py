@@ -265,7 +265,7 @@ class Producer:
                 empty = len(full) > 0 and self._wait_for_room()
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records with headers or timestamps in librdkafka, and wait while its queue is full."""
+        """Queue records with headers or timestamps as `_send_messages` does; records that are refused are failures."""
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()

@@ -286,7 +286,7 @@ class BatchReader(DataSourceReader):
         return [Task(task, ids) for task in pack(ranges, _packing(self._options))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task."""
+        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
         return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
 
@@ -359,7 +359,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(task, stop.ids) for task in clip(packed, self._stream.ranges(begin, stop))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task."""
+        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
         return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
     def commit(self, end: dict[str, Any]) -> None:

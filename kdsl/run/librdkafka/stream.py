@@ -236,7 +236,10 @@ class Stream:
         self._open_transactions, self._transactions_checked_at = held, now
 
     def _add_end(self, current: Offsets) -> Offsets:
-        """Return the offsets with their end added, if one is declared for a stream that had none when it began."""
+        """Return the offsets with their end and new partitions added, if a stream that had no end now declares one.
+
+        Otherwise return them unchanged. Errors are those of `Subscription.stop`.
+        """
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
         topics = self._subscription.topics()
@@ -362,10 +365,10 @@ class Stream:
     def _skip_gaps(
         self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Begin:
-        """Return the positions, moved past gaps that the settings allow to skip; each gap is logged.
+        """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
         Raises:
-            OffsetError: The settings do not allow it.
+            OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
         """
         behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
         if not behind:
@@ -449,6 +452,7 @@ class Stream:
         waiting = [partition for partition, count in backlog.items() if count]
 
         def count_before(millis: int) -> dict[TopicPartition, int]:
+            """Ask how many records of each waiting partition come before a time, at most its backlog."""
             offsets = self._admin.at_time(waiting, millis)
             reached = {
                 partition: backlog[partition] if offset is None else offset - positions[partition]

@@ -69,10 +69,6 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
     """Log a warning, once in a process, about commits that a batch read asks for and that do not happen.
 
     Spark does not report which records of a batch were used in the end.
-
-    Args:
-        plan: What is read.
-        cluster: The cluster, with the table's own client properties.
     """
     id_ = read_id(plan, cluster)
     if cluster.kdsl_settings.auto_commit and id_ not in _batches:
@@ -85,14 +81,7 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
 
 
 def wait_for_commits(seconds: float = _AT_EXIT) -> bool:
-    """Wait until all pending commits were tried.
-
-    Args:
-        seconds: How long to wait at most.
-
-    Returns:
-        Whether no commit is pending any more.
-    """
+    """Wait until all pending commits were tried, ``seconds`` at most; return whether none is pending any more."""
     until = time.monotonic() + seconds
     return all(worker.wait(until) for worker in tuple(_workers.values()))
 

@@ -38,7 +38,7 @@ class GroupLocks:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Note which reads a query has."""
+        """Note which reads of a query hold a lease, so that its end releases these."""
         leased = {one.read.id for one in reads if one.read.id in self._leases}
         if leased:
             self._runs[progress.query.run_id] = leased

@@ -57,7 +57,7 @@ METRICS = MetricsObserver()
 
 
 def _lease(read: Read) -> str:
-    """Return the lease that this process holds for a group that Spark's own source uses; empty if there is none."""
+    """Return the name of the lease of a read's group if this process holds one, for Spark's own source; else empty."""
     return group_lease(read.group) if read.plan.check_group and read.plan.transport == "jvm" else ""
 
 

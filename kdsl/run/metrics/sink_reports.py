@@ -120,9 +120,6 @@ class Spool:
 def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
     """Log which rows a batch write has left out or counted, when the body has ended without an error.
 
-    Args:
-        plan: What is written.
-
     Yields:
         The option with which the batch is written; none if the plan can leave out no row.
     """

@@ -73,11 +73,13 @@ def _metadata_age(stats: Mapping[str, Any]) -> float:
 
 
 def _count_fetching(stats: Mapping[str, Any]) -> float:
+    """Return how many partitions are being fetched."""
     partitions = [p for topic in stats.get("topics", {}).values() for p in topic.get("partitions", {}).values()]
     return float(sum(p.get("fetch_state") == "active" for p in partitions))
 
 
 def _count_connections(stats: Mapping[str, Any]) -> float:
+    """Return to how many brokers the client is connected."""
     return float(sum(broker.get("state") == "UP" for broker in _all_brokers(stats)))
 
 

@@ -183,14 +183,16 @@ class Tracker:
                 sink.rate, sink.byte_rate = 0.0, None if sink.byte_rate is None else 0.0
 
     def end(self, run: str) -> None:
-        """End a run; its numbers stay until the next one begins."""
+        """End a run if it is the present one: read the sink's last numbers; all stay until the next run begins."""
         with self._lock:
             if run == self.run:
                 self.ended = True
                 self._read_sink(None)
 
     def add_progress(self, document: Mapping[str, Any], names: Mapping[int, NamedRead] | None = None) -> None:
-        """Add a progress report. A repeated report adds only the sources whose names were not known before.
+        """Add a progress report, and log drops. A repeated report adds only the sources that were not known before.
+
+        Reports of past runs, and of batches too old to be remembered, are ignored; that of a new run begins it.
 
         Args:
             document: The report, as Spark's JSON.
@@ -486,7 +488,7 @@ def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
 
 
 def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return how many records each partition has left to read."""
+    """Return how many records each partition has left to read; partitions that are not in ``latest`` are left out."""
     return {p: max(0, latest[p] - offset) for p, offset in sorted(current.items()) if p in latest}
 
 
@@ -496,5 +498,5 @@ def _seconds(text: Any) -> float:
 
 
 def sort_by_time(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort progress reports, oldest first."""
+    """Return progress reports (Spark's JSON) sorted by batch and time, oldest first."""
     return sorted(documents, key=lambda d: (d["batchId"], d["timestamp"]))

@@ -226,7 +226,7 @@ def describe_expired(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> str:
-    """Write the message of an error about offsets whose records were deleted."""
+    """Return the message of an error about offsets whose records were deleted."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
         f"and {earliest[t, p] - offset} offsets are lost"

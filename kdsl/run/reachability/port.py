@@ -122,11 +122,7 @@ def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
-    """Add the client certificate of librdkafka's settings to a context, if there is one.
-
-    Args:
-        context: The context.
-        settings: librdkafka's settings, secrets resolved.
+    """Add the client certificate of librdkafka's settings (with resolved secrets) to a context, if there is one.
 
     Raises:
         OSError: The certificate or its key cannot be read, or do not match.

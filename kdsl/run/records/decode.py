@@ -301,7 +301,10 @@ class RecordDecoder:
         return _locate_rows(raw.num_rows, value, _select_changes(value, self._value_keys), deletes)
 
     def _find_deletes(self, value: Decoded | None, aligned: _Aligned) -> Mask | None:
-        """Return which rows are deletes, None if there are none: no value row, or the row kind ``-D`` or ``-U``."""
+        """Return which rows are deletes, None if there are none: those without a value row.
+
+        In change data that is read by key, also those with the row kind ``-D`` or ``-U``.
+        """
         valid = aligned.with_value
         deletes: Mask | None = None if valid is None else ~valid.to_numpy(zero_copy_only=False)
         if not self._plan.keyed or value is None or value.kinds is None:
@@ -328,7 +331,10 @@ class RecordDecoder:
         return raw.set_column(index, "value", pc.if_else(is_null, pa.scalar(None, values.type), values))
 
     def _count_without_row(self, raw: pa.RecordBatch, messages: Indices | None, truncates: Sequence[int]) -> None:
-        """Count the records without a row in `dropped`: tombstones, and parse errors if the format ignores these."""
+        """Count the records without a row in `dropped`, except truncates: tombstones and, as one reason, the others.
+
+        These count as parse errors if the format ignores such errors, otherwise as values without a row.
+        """
         without = raw.num_rows - _count_distinct(messages, raw.num_rows) - len(truncates)
         if messages is None or not without:
             return
@@ -669,6 +675,7 @@ def _ignores_parse_errors(part: Part) -> bool:
 
 
 def _part_decoder(part: Part | None, use: Use) -> Decoder | None:
+    """Create the decoder of a key or value from its format; None without a part."""
     return None if part is None else part.format.decoder(part.row, use)
 
 

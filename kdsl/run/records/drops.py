@@ -77,12 +77,7 @@ def count_by_column(dropped: Mapping[str, int], reason: Reason) -> dict[str, int
 
 
 def key_of_rule(on_fail: str, rule: str) -> str:
-    """Return the key under which the rows that violate a rule are counted.
-
-    Args:
-        on_fail: What happened to them.
-        rule: The rule's name.
-    """
+    """Return the key under which the rows that violate a rule are counted, by its action and its name."""
     return f"{_RULE}{on_fail}:{rule}"
 
 
@@ -150,7 +145,7 @@ class DropLog:
 
 
 def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
-    """Log what was left out, if anything: records, values, and violations of rules.
+    """Log what was left out, if anything: records and values (`level_of`), violations of rules and columns as warnings.
 
     Columns (`COLUMN_LOGS`) are named only once per process.
 

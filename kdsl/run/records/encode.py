@@ -290,6 +290,7 @@ def _explain_topic(topic: str | None, column: str | None, topics: Topics) -> str
 
 
 def _describe_topics(topics: Topics) -> str:
+    """Name a table's topics or its pattern, for a message."""
     return f"the pattern {topics.pattern!r}" if topics.pattern is not None else listing(topics.names)
 
 
@@ -337,6 +338,7 @@ def _parse_timestamps(array: pa.Array) -> tuple[pa.Array, Indices]:
 
 
 def _parse_instant(text: pa.StringScalar) -> pa.Int64Scalar | None:
+    """Parse a string, with or without a zone, as microseconds since 1970; None if it is not a timestamp."""
     for kind in (pa.timestamp("us"), _INSTANT):  # without a zone, and with one
         with suppress(pa.ArrowInvalid):
             return text.cast(kind).cast(pa.int64())

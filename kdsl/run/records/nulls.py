@@ -14,12 +14,7 @@ from kdsl.types.arrow import list_of_entries
 
 
 def find_null_violations(array: pa.Array, kind: t.DataType, path: str) -> Iterator[tuple[str, Indices]]:
-    """Find the NULLs of a column that its type forbids, at any depth.
-
-    Args:
-        array: The column.
-        kind: Its type.
-        path: Its name.
+    """Find the NULLs of a column that its type forbids, at any depth; ``path`` is its name.
 
     Yields:
         Each path that is NULL (``address.street``, ``tags.element``), and the indices of the rows with NULL there,

@@ -55,4 +55,5 @@ def format_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> It
 
 
 def _parts(plan: ReadPlan | WritePlan) -> list[Part]:
+    """Return the parts that a plan has: key, value, both, or none."""
     return [part for part in (plan.key, plan.value) if part is not None]

@@ -43,11 +43,7 @@ class Unavailable:
     records: Mapping[int, RecordId]
 
     def reorder(self, order: Integers) -> Unavailable:
-        """Return the same for rows in another order.
-
-        Args:
-            order: The previous index of each row.
-        """
+        """Return the same for rows in another order, given as the previous index of each row."""
         new = np.empty_like(order)
         new[order] = np.arange(len(order))
         return Unavailable(
@@ -165,13 +161,7 @@ def take_last_changes(
 ) -> tuple[pa.RecordBatch, Mask, int]:
     """Return the last row of each key, which of them delete their keys, and `Changes.nulls`.
 
-    Args:
-        upserts: As for `compute_changes`.
-        keys: As for `compute_changes`.
-        allow_nulls: As for `compute_changes`.
-
-    Raises:
-        UnavailableError: As for `compute_changes`.
+    Arguments and errors are those of `compute_changes`.
     """
     upserts, rows, ids, order = _order_rows(None, upserts, keys)
     last = mark_last_rows(ids)
@@ -273,7 +263,7 @@ def _keys_span_partitions(ids: Integers, order: Integers, partitions: Integers, 
 
 
 def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
-    """Sort the rows of all partitions by time, keeping the order within each partition."""
+    """Sort the rows of all partitions by time, keeping the order of each partition; the result has one partition."""
     reached = np.empty_like(upserts.times)
     for partition in np.unique(upserts.partitions):
         here = upserts.partitions == partition

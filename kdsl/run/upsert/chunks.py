@@ -271,7 +271,7 @@ def _find_truncates(lacks: pa.ListArray) -> Mask | None:
 def _read_unavailable(
     lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
 ) -> Unavailable | None:
-    """Decode the unavailable values of rows (`UNAVAILABLE`)."""
+    """Decode the unavailable values of rows (`UNAVAILABLE`); None if no row lacks one."""
     if lacks.null_count == len(lacks):
         return None
     rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))

@@ -125,11 +125,7 @@ def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
 
 
 def mark_last_rows(ids: Integers) -> Mask:
-    """Return which rows are the last ones of their keys.
-
-    Args:
-        ids: The numbers of the keys (`number_keys`).
-    """
+    """Return which rows are the last ones of their keys, whose numbers are given (`number_keys`)."""
     last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
     last[ids] = np.arange(len(ids))
     is_last: Mask = last[ids] == np.arange(len(ids))

@@ -138,6 +138,7 @@ class _Changes:
         compute = self.all if self.upserts.images else self.last
 
         def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations
+            """Return the changes of one bucket as a table, perhaps empty."""
             batches = list(compute([table]))
             return (
                 pa.Table.from_batches(batches)
@@ -158,7 +159,7 @@ class _Changes:
             yield from (add_row_kinds(*batch) for batch in changes.batches())
 
     def last(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the last change of each key in chunks as one batch; nothing if the chunks have no rows.
+        """Yield the last change of each key in chunks as one batch; nothing without rows.
 
         Raises:
             RecordError: A change has no value for a column, none is known, and it must not become NULL.
@@ -178,5 +179,6 @@ class _Changes:
 
 
 def _chunks_of(table: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:
+    """Yield the chunks of a batch from Spark."""
     columns: list[list[Any]] = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "rows")]
     yield from (Chunk(*values) for values in zip(*columns, strict=True))

@@ -214,7 +214,7 @@ def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.Recor
 
 
 def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
-    """Return the schema of changes: that of the rows with the row kind."""
+    """Return the schema of changes: that of the rows with the row kind as the first column."""
     return rows.insert(0, pa.field(ROW_KIND, pa.string(), False))
 
 
@@ -228,6 +228,7 @@ def _write_rows(rows: pa.RecordBatch) -> bytes:
 
 
 def _read_rows(rows: bytes) -> pa.RecordBatch:
+    """Read the rows from what `_write_rows` returned."""
     with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
         return stream.read_next_batch()
 

@@ -70,7 +70,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """Return the settings of a topic.
+        """Ask the brokers for the settings of a topic, and return their values as strings, by name.
 
         Raises:
             NotAllowedError: This user may not read the settings.
