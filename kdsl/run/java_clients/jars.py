@@ -88,7 +88,7 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 
 
 def attach_library(spark: SparkSession, package: Package, class_name: str, description: str) -> None:
-    """Attach another library to a classic session, its executors and the driver's threads, unless a class of it is there.
+    """Attach another library to a classic session, its executors and the driver's threads, unless its class is there.
 
     Raises:
         ConnectorMissingError: It cannot be fetched.
