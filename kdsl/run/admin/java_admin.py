@@ -104,7 +104,7 @@ class JavaAdmin:
         return topics
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics that this user may see."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
         options = self._clients.admin.ListTopicsOptions().listInternal(internal)
         return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
 

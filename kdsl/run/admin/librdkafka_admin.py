@@ -163,7 +163,7 @@ class LibrdkafkaAdmin:
         return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics that this user may see."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
         metadata = self._retry(lambda timeout: self._admin.list_topics(timeout=timeout))
         return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
 

@@ -46,6 +46,8 @@ _SHORTEST, _DAY = 1.0, 86_400.0
 def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[int, float]:
     """Read the transaction timeout in milliseconds, and for how many seconds the brokers keep tokens.
 
+    Kafka's defaults stand in for settings that this user may not see.
+
     Args:
         admin: The admin client.
         asked_ms: The user's ``transaction.timeout.ms``; None for an hour, or the brokers' maximum where that is less.

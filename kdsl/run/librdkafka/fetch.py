@@ -186,7 +186,7 @@ class Fetcher:
     def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
         """Return the messages that are records, and the indices of the ranges that have ended.
 
-        Other errors are noted, because the consumer recovers from them.
+        Other errors are noted, because the consumer recovers from them; expired offsets that exist are false alarms.
 
         Raises:
             KafkaReadError: A partition has an error from which the consumer does not recover.

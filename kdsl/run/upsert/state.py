@@ -282,7 +282,7 @@ def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether another type can represent each value of a type."""
+    """Return whether the type ``new`` can represent each value of ``old``; False for pairs of different kinds."""
     if old.equals(new):
         return True
     for same in (pa.types.is_signed_integer, pa.types.is_floating):
