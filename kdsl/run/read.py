@@ -82,10 +82,12 @@ def read(
     warn_about_batch_commits(plan, cluster)
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=False)
-    reader = spark.read.format(_source(spark)).options(**_options(spark, plan, cluster), **_reporting_options(spark))
+    reader = spark.read.format(_register_source(spark)).options(
+        **_source_options(spark, plan, cluster), **_reporting_options(spark)
+    )
     with explain_missing_module():
         source_rows = reader.load()
-    return _add_computed(_changes(source_rows, plan, cluster), plan, computed or {})
+    return _add_computed(_compute_changes(source_rows, plan, cluster), plan, computed or {})
 
 
 def read_stream(
@@ -109,18 +111,18 @@ def read_stream(
     if plan.transport == "jvm":
         return _over_jvm(spark, plan, cluster, computed or {}, streaming=True)
     name = new_name(read_id(plan, cluster)) if _reports_metrics(spark) else None
-    stream_options = _options(spark, plan, cluster)
+    stream_options = _source_options(spark, plan, cluster)
     if name is not None:
         stream_options |= {OPTION: name, **_reporting_options(spark)}
     with explain_missing_module():
-        source_rows = spark.readStream.format(_source(spark)).options(**stream_options).load()
+        source_rows = spark.readStream.format(_register_source(spark)).options(**stream_options).load()
     watch(spark, plan, cluster)
     rows = (
         on_rows.observe_reports(source_rows, name, plan.rules)
         if name is not None and is_connect(spark)
         else source_rows
     )
-    return _add_computed(_changes(rows, plan, cluster), plan, computed or {})
+    return _add_computed(_compute_changes(rows, plan, cluster), plan, computed or {})
 
 
 def decode(
@@ -201,7 +203,7 @@ def _map_records(
     letters: _Letters | None = None,
     topics: PlannedTopics | None = None,
 ) -> DataFrame:
-    """Decode raw records with the columns that a plan needs.
+    """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs.
 
     Args:
         raw: The records.
@@ -212,6 +214,9 @@ def _map_records(
         name: The observation under which its tasks report; empty for none.
         letters: Where its tasks write dead letters; None if records that cannot be decoded are errors.
         topics: The topics that its tasks check; None for none.
+
+    Raises:
+        ResolveError: A format needs a registry that is not declared, or a literal secret.
     """
     from kdsl.types.spark import spark_schema
 
@@ -230,7 +235,7 @@ def _map_records(
 
 
 def _select_needed(raw: DataFrame, plan: ReadPlan) -> DataFrame:
-    """Select the columns of Spark's own source that a plan needs."""
+    """Select the columns of Spark's own source that a plan needs, its dead letters included, and the coordinates."""
     needs = RecordDecoder(plan).needs | (NEEDS if plan.dead_letters is not None else set())
     return raw.select(*(spark_name(field) for field in RAW if field in needs or field in _LOCATION))
 
@@ -266,7 +271,7 @@ def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
 def _over_jvm(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
 ) -> DataFrame:
-    """Read with Spark's Kafka source, and decode the records."""
+    """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions."""
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
 
@@ -280,7 +285,7 @@ def _over_jvm(
     topics = None if streaming else PlannedTopics.of(cluster, ids)
     letters = _letters(spark, plan, cluster)
     rows = _map_records(_select_needed(raw, plan), run, row, plan, registry, name, letters, topics)
-    return _add_computed(_changes(rows, plan, cluster), plan, computed)
+    return _add_computed(_compute_changes(rows, plan, cluster), plan, computed)
 
 
 @attrs.frozen
@@ -299,6 +304,7 @@ class _Letters:
 
 
 def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters | None:
+    """Return where tasks write dead letters; None if the plan has none. A ResolveError refuses literal secrets."""
     at = letter_cluster(plan, cluster)
     if at is None:
         return None
@@ -307,8 +313,8 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
     return _Letters(at, read_id(plan, cluster), None if is_connect(spark) else letter_reports(spark))
 
 
-def _changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
-    """Return the source's rows; for chunks of upserts, the changes that they cause."""
+def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
+    """Return the source's rows unchanged; if they are chunks of upserts, the changes that they cause."""
     if plan.upserts is None:
         return df
     from kdsl.run.upsert.read import compute_changelog
@@ -332,7 +338,7 @@ def _reporting_options(spark: SparkSession) -> dict[str, str]:
     return {accumulated.OPTION: str(accumulated.accumulator(spark))}
 
 
-def _source(spark: SparkSession) -> str:
+def _register_source(spark: SparkSession) -> str:
     """Register kdsl's data source in the session, and return its name."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
@@ -340,7 +346,8 @@ def _source(spark: SparkSession) -> str:
     return FORMAT
 
 
-def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
+    """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters."""
     from kdsl.run.librdkafka.options import write_options
     from kdsl.run.librdkafka.source import PARALLELISM, ZONE
 
@@ -355,7 +362,7 @@ def _options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str,
 
 
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
-    """Add the computed columns and the watermark, and order the columns.
+    """Add the computed columns and, to a stream, the watermark unless upserts have it; order the columns as declared.
 
     Raises:
         KdslError: A computed column has neither SQL nor a function.
@@ -438,6 +445,7 @@ class _Decode:
         self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a task's records; report what was read and dropped. Errors are those of the decoder."""
         keep_freed_memory()
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
@@ -456,6 +464,7 @@ class _Decode:
 
     @contextmanager
     def _dead_letters(self, decoder: RecordDecoder) -> Iterator[None]:
+        """Let the decoder give rejected records to a writer of dead letters during the body, if there are letters."""
         if self._letters is None:
             yield
             return
@@ -469,10 +478,11 @@ class _Decode:
             yield
 
     def _output(self, decoder: RecordDecoder) -> TaskOutput:
+        """Create what turns records into the result of the task: here rows with the plan's schema."""
         return _CheckedRows(decoder)
 
     def _report(self, records: int, dropped: Mapping[str, int]) -> None:
-        """Report the records that a task has read and dropped to the driver."""
+        """Report to the driver what a task has read and dropped; without accumulator, log the drops in the task."""
         task = TaskContext.get()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)
@@ -505,9 +515,11 @@ class _Pack(_Decode):
     """Creates chunks of upserts instead of rows."""
 
     def _output(self, decoder: RecordDecoder) -> TaskOutput:
+        """Create what turns records into the result of the task: here chunks of upserts."""
         return create_task_output(decoder, read_plan_text(self._plan, ReadPlan))
 
 
 @lru_cache(maxsize=16)
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
+    """Create the decoder of a plan's text; cached in each process."""
     return RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)

@@ -40,7 +40,7 @@ def warn_of_repeated_events(df: DataFrame, target: str) -> None:
 
 
 def _reads(node: PlanNode) -> Iterator[ReadPlan]:
-    """The streams that a node's rows come from, on both transports."""
+    """Yield the read plans of the streams that a node's rows come from, on both transports."""
     for leaf in node.leaves():
         if leaf.name != "StreamingRelationV2":
             continue

@@ -116,10 +116,6 @@ def check_python(spark: SparkSession, table: str) -> None:
     started by the path of a virtual environment that is not activated. What the executors of a cluster run cannot be
     seen from here; there `explain_missing_module` explains a missing module.
 
-    Args:
-        spark: The session.
-        table: The table's name.
-
     Raises:
         SessionError: It is a Python without kdsl, or of another version.
     """
@@ -139,7 +135,7 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 @cache
 def _problem_of_python(program: str) -> str | None:
-    """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can."""
+    """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can. The result is cached."""
     path = shutil.which(program)
     if path is None:
         return "which does not exist"
@@ -179,10 +175,6 @@ def check_spark(spark: SparkSession) -> None:
 def check_runtime(spark: SparkSession, table: str) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks.
 
-    Args:
-        spark: The session.
-        table: The table's name.
-
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         SessionError: As for `check_python`.
@@ -193,11 +185,6 @@ def check_runtime(spark: SparkSession, table: str) -> None:
 
 def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks and hold a table's rows.
-
-    Args:
-        spark: The session.
-        table: The table's name.
-        row: What is read or written.
 
     Raises:
         SparkVersionError: As for `check_runtime`.
@@ -220,9 +207,13 @@ def count_cores(setting: Callable[[str], str | None], present: int = 0) -> int:
     Args:
         setting: Gives a setting of the session, or None.
         present: The cores that the session has now; 0 where that is not known.
+
+    Returns:
+        The largest of the configured and present numbers; without any, the cores of this machine.
     """
 
     def number(name: str) -> int:
+        """Return the number in a setting; 0 if it is missing, not a number, or means no bound."""
         text = setting(name) or ""
         return int(text) if text.isdigit() and int(text) < _NO_BOUND else 0
 

@@ -26,9 +26,11 @@ class Receiver(Protocol):
 
 class _Values(AccumulatorParam[Any]):
     def zero(self, value: Any) -> list[Any]:  # noqa: ARG002
+        """Return an empty list, with which a task begins."""
         return []
 
     def addInPlace(self, value1: Any, value2: list[Any]) -> Any:  # noqa: N802
+        """Append the values of the second argument to the first, and return the first."""
         value1.extend(value2)  # a list in a task, the receiver on the driver
         return value1
 
@@ -37,11 +39,7 @@ _VALUES = _Values()
 
 
 class Accumulators:
-    """The accumulators that deliver to one receiver: one for each Spark application.
-
-    Args:
-        receiver: Receives the values.
-    """
+    """The accumulators that deliver to one receiver: one for each Spark application."""
 
     def __init__(self, receiver: Receiver) -> None:
         self._receiver = receiver
@@ -59,10 +57,5 @@ class Accumulators:
 
 
 def send_to_driver(accumulator: int, value: Any) -> None:
-    """Send a value from a task to the driver; Spark delivers it if the task succeeds.
-
-    Args:
-        accumulator: The id of the accumulator (`Accumulators.id_of`).
-        value: The value, of plain types.
-    """
+    """Send a value of plain types from a task to the accumulator with an id; Spark delivers it if the task succeeds."""
     Accumulator(accumulator, [], _VALUES).add([value])

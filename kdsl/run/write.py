@@ -97,7 +97,8 @@ def write(
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         ResolveError: The DataFrame or the client settings are wrong; names all problems.
-        KdslError: The DataFrame is a stream, no broker answers, or a topic does not exist.
+        KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, no broker answers, or a topic
+            does not exist.
         ExactlyOnceError: Exactly-once cannot be kept.
         WriteError: A task failed; the message is the task's, such as that of a RecordError.
     """
@@ -152,7 +153,8 @@ def write_stream(
     """Start a query that appends the rows of a stream to the topics, at least once or exactly once.
 
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
-    exactly-once query skips the parts of it that are committed.
+    exactly-once query skips the parts of it that are committed. The plan is stored in the checkpoint; if the last run
+    was exactly-once and this one is not, transactions that it left open are aborted.
 
     Args:
         df: A streaming DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -170,7 +172,9 @@ def write_stream(
         SparkVersionError: kdsl does not support the session's Spark.
         ResolveError: The DataFrame or the client settings are wrong; names all problems.
         KdslError: The DataFrame is not a stream, no broker answers, a topic does not exist, or the table does not
-            accept the output mode.
+            accept the output mode or the trigger ``realTime``.
+        TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
+            run.
         CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
         ExactlyOnceError: Exactly-once cannot be kept.
     """
@@ -288,10 +292,10 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
 def _encode_batches(
     text: str, registry: Registry | None, accumulator: int | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Encode batches of rows as records; runs in a task.
+    """Yield the records of batches of valid rows, and report the rows that are left out or violate rules; in a task.
 
     Raises:
-        RecordError: A row cannot be encoded.
+        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
@@ -338,7 +342,7 @@ def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
 
     Raises:
         ResolveError: The client settings have errors.
-        KdslError: No broker answers, or a topic does not exist.
+        KdslError: The partitioner cannot be imported, no broker answers, or a topic does not exist.
     """
     from kdsl.run.admin import errors
     from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin

@@ -43,11 +43,7 @@ class _Handle:
 
 
 class GroupOffsets:
-    """Reads the committed offsets of groups. It may be shared between threads.
-
-    Args:
-        cluster: The cluster.
-    """
+    """Reads the committed offsets of groups. It may be shared between threads."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -78,7 +74,7 @@ class GroupOffsets:
         return code, {partition: offset for partition, offset, _ in offsets}
 
     def _read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
-        """Request the group's offsets; after an error of a former coordinator the next request uses a new client."""
+        """Return the error code and the group's offsets; after an error of a former coordinator, drop the client."""
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
         code, offsets = self._request(handle.pointer, group, timeout, stable=stable)

@@ -38,11 +38,6 @@ class GroupMissingError(KafkaReadError):
 def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmin:
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
-    Args:
-        spark: The session.
-        cluster: The cluster.
-        table: The table's name, for messages.
-
     Raises:
         KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
     """
@@ -60,15 +55,15 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
 class JavaAdmin:
     """The admin client of Java's Kafka client (`kdsl.run.admin.cluster_admin.ClusterAdmin`).
 
-    Args:
-        spark: A classic session.
-        cluster: The cluster.
-        table: The table's name, for messages.
+    It attaches the connector's jars to a classic session, sets the JVM's system properties, and opens the client.
 
     Attributes:
         servers: The cluster's ``bootstrap.servers``.
         client: Java's ``AdminClient``.
         jvm: The JVM that it runs in.
+
+    Raises:
+        KdslError: The connector is missing, a system property has another value, or Java refuses the settings.
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str) -> None:
@@ -84,7 +79,7 @@ class JavaAdmin:
         for name, text in kafka_options(cluster, "admin", table).items():
             settings.put(name.removeprefix("kafka."), text)
         settings.put("default.api.timeout.ms", str(int(self._timeout * 1000)))
-        self.client: Any = self._call(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
+        self.client: Any = self._call_java(lambda: self._clients.admin.AdminClient.create(settings), "the cluster")
         self._closing = weakref.finalize(self, _close, self.client, self.jvm)
         self._closing.atexit = False  # the client ends with the JVM, which may be gone before Python is
 
@@ -109,7 +104,7 @@ class JavaAdmin:
         return topics
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics that this user may see."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
         options = self._clients.admin.ListTopicsOptions().listInternal(internal)
         return sorted(self.result(self.client.listTopics(options).names(), "the list of topics"))
 
@@ -187,6 +182,7 @@ class JavaAdmin:
         }
 
     def _java_partition(self, partition: TopicPartition) -> Any:
+        """Create Java's ``TopicPartition``."""
         return self.jvm.org.apache.kafka.common.TopicPartition(*partition)
 
     def elements(self, collection: Any) -> list[Any]:
@@ -201,7 +197,7 @@ class JavaAdmin:
         return java
 
     def result(self, future: Any, what: str, action: str = "read from") -> Any:
-        """Wait for the result of a ``KafkaFuture``, and return it.
+        """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
         Args:
             future: The future.
@@ -209,19 +205,19 @@ class JavaAdmin:
             action: What was to be done with it: a participle and its preposition.
 
         Raises:
-            KafkaReadError: The brokers refuse, or do not answer in time.
+            KafkaReadError: The brokers refuse, or do not answer in time; `_read_error` has its classes.
         """
         seconds = self._timeout if self._answered else min(FIRST_ANSWER, self._timeout)
         unit = self.jvm.java.util.concurrent.TimeUnit.MILLISECONDS
-        result = self._call(lambda: future.get(int(seconds * 1000), unit), what, action, seconds)
+        result = self._call_java(lambda: future.get(int(seconds * 1000), unit), what, action, seconds)
         self._answered = True
         return result
 
-    def _call(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
-        """Call a function of Java's client.
+    def _call_java(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+        """Call a function of Java's client and return its result.
 
         Raises:
-            KafkaReadError: It fails.
+            KafkaReadError: It fails (`_read_error`).
         """
         try:
             return call()
@@ -229,7 +225,17 @@ class JavaAdmin:
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
     def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
-        """Turn an exception of Java's client into an error of the read."""
+        """Create kdsl's error for an exception of Java's client.
+
+        Args:
+            error: The Java exception.
+            what: What was requested, for the message.
+            action: What was to be done with it: a participle and its preposition.
+            seconds: How long the request could take; 0 if there was none, which leaves out Java's message.
+
+        Returns:
+            A TopicMissingError, GroupMissingError, UnreachableError or NotAllowedError where the exception says so.
+        """
         name = error.getClass().getName()
         # While the client is created, the error's message may quote a setting.
         text = str(error.getMessage() or name) if seconds else name
@@ -250,5 +256,6 @@ class JavaAdmin:
 
 
 def _close(client: Any, jvm: Any) -> None:
+    """Close Java's client within a second, whatever errors it has."""
     with suppress(Exception):  # the JVM may be gone
         client.close(jvm.java.time.Duration.ofSeconds(1))

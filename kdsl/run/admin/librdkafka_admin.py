@@ -163,7 +163,7 @@ class LibrdkafkaAdmin:
         return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The names of all topics that this user may see."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
         metadata = self._retry(lambda timeout: self._admin.list_topics(timeout=timeout))
         return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
 
@@ -191,12 +191,13 @@ class LibrdkafkaAdmin:
         return {partition: offset for partition, offset in offsets.items() if partition in wanted}
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit the offsets of a consumer group (`kdsl.run.admin.cluster_admin.ClusterAdmin.commit`)."""
+        """Commit the offsets of a consumer group (`ClusterAdmin.commit`); nothing without positions."""
         if not positions:
             return
         wanted = [ClientPartition(topic, partition, at) for (topic, partition), at in sorted(positions.items())]
 
         def commit_once(timeout: float) -> list[ClientPartition] | KafkaError:
+            """Send the commit once; return the result of each partition, or the error of the request."""
             request = [ConsumerGroupTopicPartitions(group, wanted)]
             futures = self._admin.alter_consumer_group_offsets(request, request_timeout=timeout)
             result = self._results(futures, timeout)[group]
@@ -208,7 +209,7 @@ class LibrdkafkaAdmin:
             raise self._read_error(failed[0], f"the offsets of the group {group!r}", "committed to")
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see."""
+        """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged."""
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
             """Request the groups, and return them with the error of a broker whose groups are missing.
@@ -268,7 +269,7 @@ class LibrdkafkaAdmin:
         return topics
 
     def _describe_topics(self, names: list[str]) -> dict[str, Topic | KafkaError]:
-        """Describe topics; an error takes the place of a topic."""
+        """Describe topics, by name; an error takes the place of a topic. Errors of the whole request as in `_retry`."""
         if not names:
             return {}
         described = self._ask(
@@ -359,6 +360,9 @@ class LibrdkafkaAdmin:
 
         Returns:
             The result of each future, or its KafkaError.
+
+        Raises:
+            KafkaReadError: As for `_retry`.
         """
         names = TopicCollection(sorted(set(topics)))
 
@@ -390,7 +394,7 @@ class LibrdkafkaAdmin:
             self._view.note_refresh()
 
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
-        """Describe topics again if the view of them is stale; return the retriable error if that failed."""
+        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None."""
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
             results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
@@ -403,6 +407,7 @@ class LibrdkafkaAdmin:
 
     @cached_property
     def _offset_reader(self) -> GroupOffsets:
+        """The reader of committed offsets, with a client of its own."""
         # An AdminClient does the same, and librdkafka crashes when the coordinator has just moved.
         return GroupOffsets(self._cluster)
 
@@ -443,6 +448,7 @@ class LibrdkafkaAdmin:
         deadline = Deadline(most if self._answered else min(FIRST_ANSWER, most))
 
         def attempt(seconds: float) -> _Outcome[V]:
+            """Send the request once; return its result or a retriable error, and raise any other error."""
             try:
                 result = ask(seconds)  # the client keeps connecting between attempts
             except Exception as e:
@@ -545,12 +551,12 @@ class LibrdkafkaAdmin:
 
 
 def _retriable_error(results: Mapping[Any, Any]) -> KafkaError | None:
-    """A retriable error among the results."""
+    """The first retriable error among the results; None if there is none."""
     return next((r for r in results.values() if isinstance(r, KafkaError) and r.code() in RETRIABLE), None)
 
 
 def _retriable_commit_error(result: list[ClientPartition] | KafkaError) -> KafkaError | None:
-    """A retriable error of a request or of one of its partitions."""
+    """The first retriable error of a request or of its partitions; None if there is none."""
     commit_errors = [result] if isinstance(result, KafkaError) else [partition.error for partition in result]
     return next((error for error in commit_errors if _if_retriable(error) is not None), None)
 
@@ -566,13 +572,13 @@ def _if_retriable(error: KafkaError | None) -> KafkaError | None:
 
 
 def _offset_or_error(result: Any) -> Any:
-    """A partition's result; librdkafka gives one without an offset when one leader among several hangs."""
+    """A partition's result, or the error of a timeout if it has no offset: one leader among several hangs."""
     unset = not isinstance(result, KafkaError) and result.offset == OFFSET_INVALID
     return KafkaError(KafkaError._TIMED_OUT) if unset else result  # noqa: SLF001
 
 
 def _result(future: Future[Any]) -> Any:
-    """A future's result, or its KafkaError."""
+    """A future's result, its KafkaError, or that of a timeout if it is not done; other exceptions are raised."""
     try:
         return future.result(0)
     except TimeoutError:

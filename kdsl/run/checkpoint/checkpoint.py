@@ -25,9 +25,6 @@ MANIFEST = f"{FOLDER}/write.json"
 class Checkpoint:
     """The checkpoint of a streaming query.
 
-    Args:
-        folder: Its folder.
-
     Attributes:
         folder: Its folder.
         manifest: What kdsl has stored about the query; None before its first start. It is read when the checkpoint is
@@ -83,7 +80,7 @@ class Checkpoint:
         return None if text is None else read_manifest(text, location)
 
     def store(self, manifest: Manifest) -> None:
-        """Store a manifest.
+        """Write a manifest into the checkpoint, in place of an earlier one, and set `manifest`.
 
         Raises:
             CheckpointError: It cannot be written.
@@ -103,7 +100,7 @@ class Checkpoint:
         return planned, done
 
     def batch_digest(self, batch: int) -> str:
-        """Read a batch's entry in the offset log, and return a digest of it; empty if there is no such entry."""
+        """Read a batch's entry in the offset log, and return its shortened SHA-256; empty if there is no entry."""
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
@@ -158,4 +155,5 @@ def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
 
 
 def _last_number(names: Iterable[str]) -> int:
+    """Return the largest of the names that are numbers; -1 if there is none."""
     return max((int(name) for name in names if name.isdigit()), default=-1)

@@ -37,7 +37,7 @@ class Folder(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder."""
+        """Remove a file, or a folder with everything in it."""
         ...
 
     def path(self, name: str) -> str:
@@ -83,10 +83,6 @@ def explain_failure(location: str, action: str) -> Iterator[None]:
 
 class ConnectFolder:
     """A folder that only the server of a Spark Connect session can reach: small jobs read and write it.
-
-    Args:
-        spark: The session.
-        location: The folder.
 
     Attributes:
         location: The folder.
@@ -135,13 +131,13 @@ class ConnectFolder:
         return sorted({path.partition("/")[0] for path in inside})
 
     def remove(self, name: str) -> None:
-        """Remove everything in a folder."""
+        """Replace a folder by one without text; the folder itself stays, and reads as missing."""
         self._spark.createDataFrame([], "text string").write.mode("overwrite").text(self.path(name))
 
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
-        """List the files under a name, each with the value of an expression of its content.
+        """List the files under a name that are not empty, each with the value of a column of Spark's ``binaryFile``.
 
-        None if the folder does not exist.
+        The value is None if ``content`` is; the list is empty if the folder does not exist.
         """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F

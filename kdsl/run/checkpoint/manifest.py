@@ -95,6 +95,7 @@ class Manifest:
 
         Raises:
             CheckpointError: There are unsafe changes that are not allowed; names all of them, and how the plans differ.
+                Or the stored plan cannot be read.
             ValueError: ``allow`` names an unknown change.
         """
         if json.loads(self.plan) == json.loads(plan_text(plan)):
@@ -118,11 +119,7 @@ class Manifest:
 
 
 def read_manifest(text: str, location: str) -> Manifest:
-    """Read a manifest.
-
-    Args:
-        text: What `Manifest.text` gave.
-        location: Its file, for messages.
+    """Read a manifest from its JSON (`Manifest.text`); ``location`` is its file, for messages.
 
     Raises:
         CheckpointError: The document is broken, or was written by a newer kdsl.

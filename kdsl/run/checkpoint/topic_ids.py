@@ -30,13 +30,12 @@ VERSION = 1
 def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
     """Check the ids of the topics that a query reads over the transport ``jvm``, and store them in its checkpoint.
 
-    Args:
-        df: What the query writes.
-        checkpoint: Its checkpoint.
+    Nothing is checked if it reads none, and on Spark Connect.
 
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.
         CheckpointError: The stored ids cannot be read.
+        KafkaReadError: A topic does not exist, or the brokers do not answer.
     """
     reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads_of(df)}
     if not reads:

@@ -38,10 +38,12 @@ def changelog_lines(rows: pa.RecordBatch | pa.Table | DataFrame) -> Iterator[str
 
 
 def _to_strings(column: pa.Array | pa.ChunkedArray) -> list[str]:
+    """Return the values of a column as `changelog_lines` shows them."""
     return [_to_string(value, column.type) for value in plain_values(column)]
 
 
 def _to_string(value: Any, kind: pa.DataType) -> str:
+    """Return a value (`kdsl.types.arrow.plain_values`) as Flink prints it; NULL is ``null``."""
     if value is None:
         return "null"
     if pa.types.is_boolean(kind):
@@ -71,6 +73,7 @@ def _to_string(value: Any, kind: pa.DataType) -> str:
 
 
 def _timestamp(value: int, kind: pa.TimestampType) -> str:
+    """Return a timestamp as Flink prints it: ``2026-01-31T12:00``, with a Z if its type has a zone."""
     nanos = value * {"s": _SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}[kind.unit]
     days, rest = divmod(nanos, 86400 * _SECOND)
     clock = _clock(rest)
@@ -80,7 +83,7 @@ def _timestamp(value: int, kind: pa.TimestampType) -> str:
 
 
 def _clock(nanos: int) -> str:
-    """A time of day; seconds that are zero are left out, fractions come in threes of digits, as Java has it."""
+    """A time of day from nanoseconds; without seconds that are zero, and with 3, 6 or 9 digits of a fraction."""
     seconds, fraction = divmod(nanos, _SECOND)
     text = f"{seconds // 3600:02}:{seconds // 60 % 60:02}"
     if seconds % 60 or fraction:

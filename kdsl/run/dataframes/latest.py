@@ -80,7 +80,7 @@ def _may_lack(df: DataFrame, name: str) -> bool:
 
 
 def _last_known(df: DataFrame, name: str) -> Column:
-    """The value of a column in the last change that has it, in a struct; NULL if no change has it."""
+    """The aggregate of a column's value in the last change that has it, in a struct; NULL if no change has it."""
     from pyspark.sql import functions as F
 
     row = F.col(_ROW)
@@ -91,7 +91,7 @@ def _last_known(df: DataFrame, name: str) -> Column:
 
 
 def _kind(column: Column) -> Column:
-    """Return ``+U`` for rows that are present after the change, and ``-D`` for others.
+    """Return a column with ``+U`` for ``+I`` and ``+U``, and ``-D`` for ``-U`` and ``-D``.
 
     Spark raises an error for an unknown kind.
     """

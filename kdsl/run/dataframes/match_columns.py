@@ -75,7 +75,12 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
 def _choose_columns(
     schema: s.StructType, plan: WritePlan, *, ignore_case: bool
 ) -> tuple[dict[str, s.StructField], list[Problem]]:
-    """Choose the DataFrame's field for each column of the plan; also return the problems with names."""
+    """Choose the DataFrame's field for each column of the plan.
+
+    Returns:
+        The fields by column, without those that are missing; and a problem for each missing, ambiguous or superfluous
+        column.
+    """
     fold = str.lower if ignore_case else str
     by_name: dict[str, list[s.StructField]] = {}
     for source in schema.fields:
@@ -123,7 +128,7 @@ def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | N
 
 
 def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
-    """Report a column that has another type than the table writes, or only NULLs."""
+    """Yield a problem if a column's type cannot be cast safely, or if it has only NULLs although it is NOT NULL."""
     wanted = spark_type(field.type)
     name = source.name
     if isinstance(source.dataType, s.NullType):
@@ -165,7 +170,7 @@ def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bo
 
 
 def _members(struct: s.StructType, *, ignore_case: bool) -> dict[str, s.StructField]:
-    """Return the members of a struct by name."""
+    """Return the members of a struct by name, in lower case with ``ignore_case``."""
     return {f.name.lower() if ignore_case else f.name: f for f in struct.fields}
 
 
@@ -248,7 +253,8 @@ def _is_reordered(got: s.DataType, want: s.DataType, *, ignore_case: bool) -> bo
 def _with_instants(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]:
     """Cast a column of metadata timestamps to instants, because only Spark knows the session's time zone.
 
-    The returned plan says so; a string that is not a timestamp fails the job.
+    The returned plan says so; a string that is not a timestamp fails the job. Without such a column, both are returned
+    as they are.
     """
     others = [m for m in plan.metadata if m.key == "timestamp" and not isinstance(m.type, t.TimestampLtz)]
     if not others:

@@ -21,10 +21,6 @@ def repartition_for_tasks(rows: DataFrame, plan: WritePlan) -> DataFrame:
 
     Rows of one message key stay in one task, and those from one partition of the DataFrame stay in their order.
     Therefore the order of a key is kept in Kafka. Rows without a key are distributed evenly.
-
-    Args:
-        rows: The written rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
-        plan: What is written.
     """
     count = plan.parallelism
     if count is None:
@@ -41,6 +37,7 @@ def _hashable(rows: DataFrame, name: str) -> Column:
 
 
 def _has_map(kind: s.DataType) -> bool:
+    """Return whether a type is or contains a map."""
     match kind:
         case s.MapType():
             return True

@@ -26,10 +26,16 @@ R = TypeVar("R")
 
 
 def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None) -> DataFrame:
-    """Create a DataFrame of rows of a table class, with the columns that can be written.
+    """Create a DataFrame of rows of a table class, with the columns that can be written and, in a changelog, row kinds.
+
+    Args:
+        cls: The table class.
+        rows: Its rows.
+        spark: The session; None for the active one.
 
     Raises:
-        RowError: An object is not a row of the table, or a value does not have its column's type.
+        RowError: No session is active, an object is not a row of the table, a value does not have its column's type, a
+            row of a table without changes is not an insert, or TIME is not enabled.
     """
     from pyspark.sql import SparkSession
 
@@ -50,7 +56,7 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
         arrays.insert(0, pa.array([row_kind(row) for row in objects], pa.string()))
         kind = t.Row((t.Field(ROW_KIND, t.STRING.as_nullable(False)), *kind.fields), nullable=False)
     else:
-        _only_new(cls, objects)
+        _check_inserts(cls, objects)
     table = pa.Table.from_arrays(arrays, schema=arrow_schema(kind))
     return session.createDataFrame(table, schema=spark_schema(kind))
 
@@ -66,15 +72,17 @@ def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession
 
 
 def _row_type(columns: Iterable[ClassColumn]) -> t.Row:
+    """Return the type of rows with the columns."""
     return t.Row(tuple(t.Field(a.column.name, a.column.type, a.column.comment) for a in columns), nullable=False)
 
 
 def _is_changelog(cls: type) -> bool:
+    """Return whether rows of a table class have row kinds."""
     definition: TableDef = cls.definition()  # type: ignore[attr-defined]
     return definition.is_changelog
 
 
-def _only_new(cls: type, rows: list[Any]) -> None:
+def _check_inserts(cls: type, rows: list[Any]) -> None:
     """Check that all rows are inserts.
 
     Raises:
@@ -90,7 +98,7 @@ def _only_new(cls: type, rows: list[Any]) -> None:
 
 
 def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
-    """Convert a value of a row to the type of its column.
+    """Return the value of an attribute of a row, converted for Arrow to the type of its column.
 
     Raises:
         RowError: It is not a value of that type.
@@ -111,7 +119,7 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
     class_columns, _ = read_columns(cls)
     by_column = {a.column.name: a for a in class_columns.values()}
     changelog = ROW_KIND in df.columns and _is_changelog(cls)
-    _check(cls, df.drop(ROW_KIND) if changelog else df, by_column)
+    _check_columns(cls, df.drop(ROW_KIND) if changelog else df, by_column)
     names = [n for n in df.columns if n != ROW_KIND or not changelog]
     columns = []
     rows = collect_arrow(df)
@@ -132,7 +140,7 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
     return result
 
 
-def _check(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> None:
+def _check_columns(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> None:
     """Check that a DataFrame has the columns of a class, with their types.
 
     Raises:

@@ -25,21 +25,12 @@ EVENT_TIME_MARK = "spark.watermarkDelayMs"
 
 
 def instant(name: str) -> str:
-    """The SQL of the instant that has as many microseconds as a wall-clock time, whatever the session's zone.
-
-    Args:
-        name: The SQL of the wall-clock time.
-    """
+    """The SQL of the instant that has as many microseconds as a wall-clock time (SQL), whatever the session's zone."""
     return f"timestamp_micros({microseconds_between(name)})"
 
 
 def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return a stream with a watermark on a column of time.
-
-    Args:
-        df: The stream.
-        watermark: The column, and how late a row may be.
-    """
+    """Return a stream with a watermark on its column of time; the rows are unchanged."""
     from pyspark.sql import functions as sf
     from pyspark.sql.types import TimestampNTZType
 
@@ -53,7 +44,7 @@ def with_watermark(df: DataFrame, watermark: Watermark) -> DataFrame:
 
 
 def with_instants(df: DataFrame, column: str) -> DataFrame:
-    """Return a stream with an instant beside its wall-clock event time; the instant has the watermark's mark instead.
+    """Return a stream with a column `EVENT_TIME_INSTANT` that has the mark of its wall-clock event time instead of it.
 
     Args:
         df: The stream.
@@ -89,10 +80,10 @@ def delay_of(df: DataFrame, column: str) -> int:
 
 
 def delay_text(watermark: Watermark) -> str:
-    """Write how late a row may be in the form that Spark reads."""
+    """Return how late a row may be in the form that Spark reads: ``5000000 microseconds``."""
     return f"{parse_duration(watermark.delay) // timedelta(microseconds=1)} microseconds"
 
 
 def mark_event_time(df: DataFrame, watermark: Watermark) -> DataFrame:
-    """Return a stream whose column of event time has a watermark's mark, if the watermark was set on another column."""
+    """Return a stream whose column of event time has the mark of a watermark that was set on another column."""
     return mark_instants(df, {watermark.column: parse_duration(watermark.delay) // timedelta(milliseconds=1)})

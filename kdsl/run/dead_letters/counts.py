@@ -70,6 +70,7 @@ class _Letters:
     tasks: dict[str, tuple[int, tuple[str, ...]]] = attrs.field(factory=dict)
 
     def add(self, report: LetterReport) -> None:
+        """Store a task's letters, in place of those of an earlier run of the task."""
         self.tasks[report.task] = (report.count, report.reasons)
 
     @property
@@ -109,13 +110,13 @@ class _QueryCounts:
         return {**self.stored.get(read, {}), **present}
 
     def reasons(self, read: str) -> tuple[str, ...]:
-        """The first reasons of the last batches of a read; for a query that starts again, those that are stored."""
+        """The first reasons of a read's letters in this run, newest batch first; without any, those that are stored."""
         batches = sorted(self.letters.get(read, {}).items(), reverse=True)
         present = tuple(reason for _, letters in batches for reason in letters.reasons)[:FEW]
         return present or self.stored_reasons.get(read, ())
 
     def document(self, number: int) -> dict[str, Any]:
-        """What the file of a batch says: the letters of the batch and of those before it, by read."""
+        """Return the document of a batch's file: the letters of the batch and of those before it, by read."""
         reads = sorted({*self.stored, *self.letters})
         all_counts = {read: self.counts(read) for read in reads}
         return {
@@ -158,7 +159,11 @@ class LetterCounts:
         self._session = session
 
     def on_start(self, query: Query) -> None:
-        """Read what the checkpoint of a query has, and tell its tasks."""
+        """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
+
+        Raises:
+            DeadLetterError: A stored file cannot be read (the listener logs it).
+        """
         if query.session is None or is_connect(query.session):
             return
         allow_all(query.id)
@@ -188,7 +193,10 @@ class LetterCounts:
                 del self._queries[query.id]
 
     def receive(self, reports: Sequence[LetterReport]) -> None:
-        """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators."""
+        """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators.
+
+        A batch or action with too many is refused. Errors are only logged.
+        """
         for report in reports:
             try:
                 self._add(report)
@@ -196,6 +204,10 @@ class LetterCounts:
                 log.exception("%s: cannot count the dead letters of a task", report.table)
 
     def _add(self, report: LetterReport) -> None:
+        """Count the letters of a task; those of a query are stored and sent to its next tasks; too many are refused.
+
+        An action with too many letters is refused, logged and cancelled.
+        """
         number = report.batch.number
         if not report.batch.query:
             with self._lock:
@@ -225,7 +237,10 @@ class LetterCounts:
         self._store(counts, number)
 
     def _tell_tasks(self, counts: _QueryCounts, read: str, limit: int) -> None:
-        """Tell the tasks of the next batches how many letters a read has."""
+        """Tell the tasks of the next batches how many letters a read has, by a setting of the query's session.
+
+        The first reasons are added if there are more than ``limit``, or if that is `UNKNOWN`.
+        """
         batches = sorted(counts.counts(read).items())
         earlier, last = batches[:-_LAST_BATCHES], batches[-_LAST_BATCHES:]
         total = sum(count for _, count in batches)
@@ -244,6 +259,7 @@ class LetterCounts:
         pending.enter_context(storing(batch))
 
         def write() -> None:
+            """Store the file of the batch, and remove those of old batches; refuse the batch if that fails."""
             with pending:
                 with self._lock:
                     document = counts.document(number)
@@ -259,6 +275,7 @@ class LetterCounts:
         self._writes[counts.query] = self._writing.submit(write)
 
     def _wait(self, query: str) -> None:
+        """Wait until the last letters of a query are stored, and raise the error if they could not be."""
         write = self._writes.pop(query, None)
         if write is not None:
             write.result()
@@ -277,8 +294,7 @@ def watch_letters() -> None:
 def check_letters(batch: DataFrame) -> None:
     """Fail if a batch has too many letters; for a sink of kdsl in ``foreachBatch``, once the rows are computed.
 
-    Args:
-        batch: The rows of the batch.
+    Outside of a query, and on Spark Connect, nothing is checked.
 
     Raises:
         DeadLetterError: There are too many; the message has the first reasons.
@@ -297,7 +313,7 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
 
     Args:
         folder: The checkpoint.
-        done: The last batch that Spark has committed. The letters of a later one count when it has run again.
+        done: The last batch that Spark has committed. Files of later batches are ignored: these run again.
 
     Raises:
         DeadLetterError: A file cannot be read.

@@ -52,7 +52,7 @@ class ReasonWriter:
         self._names = names | _WORDS
 
     def write(self, reason: str, data: bytes) -> str:
-        """A reason without values of the record, cut to `MAX_BYTES`.
+        """Return a reason in which quoted values and long numbers of the record are hidden, cut to `MAX_BYTES`.
 
         Args:
             reason: The message of a decoder.
@@ -68,7 +68,7 @@ class ReasonWriter:
         return cut("".join(parts), MAX_BYTES)
 
     def find_column(self, reason: str) -> str | None:
-        """The column that a decoder's message is about; None if it names none."""
+        """The table's column that a decoder's message is about; None if it names none, or an unknown one."""
         match = _PATH.search(reason)
         if match is None:
             return None
@@ -90,9 +90,10 @@ def _is_known(text: str, names: Collection[str]) -> bool:
 
 
 def _hide_numbers(text: str, data: bytes) -> str:
-    """Hide the numbers that stand in a record; short ones are more often a position or a size."""
+    """Replace the numbers that stand in ``data``, except those of one or two characters: positions or sizes."""
 
     def replace(match: re.Match[str]) -> str:
+        """Return `HIDDEN` for a long number that the data contain, otherwise the number itself."""
         number = match[0].rstrip(".,")
         if len(number) < _SHORTEST_NUMBER or number.encode() not in data:
             return match[0]
@@ -102,6 +103,7 @@ def _hide_numbers(text: str, data: bytes) -> str:
 
 
 def _names(kind: t.DataType) -> Iterator[str]:
+    """Yield the names of all members of a type, at any depth."""
     match kind:
         case t.Row(fields=fields):
             for field in fields:

@@ -102,6 +102,7 @@ class _Receivers:
         self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
 
     def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
+        """Pass the reports of a task to all functions that receive them."""
         reports = [_read_report(document) for document in documents]
         for receive in self.functions:
             receive(reports)
@@ -113,7 +114,7 @@ _lock = Lock()
 
 
 def receive(function: Callable[[Sequence[LetterReport]], None]) -> None:
-    """Let a function of the driver receive the reports of all tasks."""
+    """Let a function of the driver receive the reports of all tasks from now on; one that does already is ignored."""
     with _lock:
         if function not in _RECEIVERS.functions:
             _RECEIVERS.functions.append(function)
@@ -130,6 +131,7 @@ def send_report(accumulator: int, report: LetterReport) -> None:
 
 
 def _read_report(document: Mapping[str, Any]) -> LetterReport:
+    """Read a report from the document that `send_report` sends."""
     batch = BatchId(**document["batch"])
     return LetterReport(**{**document, "batch": batch, "reasons": tuple(document["reasons"])})
 
@@ -164,7 +166,10 @@ class Committed:
 
 
 def committed(read: str) -> tuple[int, tuple[str, ...]]:
-    """The letters of a read in the batches before that of this task, and the first reasons if they are too many."""
+    """The letters of a read in the batches before that of this task, and the first reasons if they are too many.
+
+    (0, ()) outside of a query, or before the driver has sent any number.
+    """
     task, batch = TaskContext.get(), current_batch()
     text = None if task is None else local_property(task, f"{PROPERTY}{read}")
     if text is None or batch is None or not batch.query:
@@ -174,14 +179,7 @@ def committed(read: str) -> tuple[int, tuple[str, ...]]:
 
 
 def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> DeadLetterError:
-    """The error of a read with more letters than its limit.
-
-    Args:
-        table: The table.
-        count: How many there are, at least.
-        limit: How many there may be.
-        reasons: The first reasons.
-    """
+    """Create the error of a read with at least ``count`` letters, more than its limit; it has the first reasons."""
     assert limit != NO_LIMIT
     shown = reasons[:FEW]
     each = "".join(f"\n  {reason}" for reason in shown)
@@ -199,7 +197,7 @@ _folders: dict[int, Path] = {}
 
 
 def refusals() -> Path:
-    """The folder in which this process, the driver, refuses batches; deleted with the process."""
+    """The folder in which this process, the driver, refuses batches; created at the first use, deleted at its end."""
     pid = os.getpid()
     with _lock:
         if pid not in _folders:
@@ -209,6 +207,7 @@ def refusals() -> Path:
 
 
 def _remove(pid: int) -> None:
+    """Delete the folder of a process's refusals, unless this is a fork."""
     if pid == os.getpid() and pid in _folders:
         shutil.rmtree(_folders.pop(pid), ignore_errors=True)
 

@@ -46,6 +46,8 @@ _SHORTEST, _DAY = 1.0, 86_400.0
 def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[int, float]:
     """Read the transaction timeout in milliseconds, and for how many seconds the brokers keep tokens.
 
+    Kafka's defaults stand in for settings that this user may not see.
+
     Args:
         admin: The admin client.
         asked_ms: The user's ``transaction.timeout.ms``; None for an hour, or the brokers' maximum where that is less.
@@ -91,15 +93,16 @@ def acquire_ids(
         cluster: The cluster.
         progress: The last batches in Spark's logs.
         before: The ids that the query used before, perhaps under another prefix, or more of them.
-        successors: The id that now writes the same rows, for each of those.
+        successors: The id that now writes the same rows, for each of those; None or empty if there is none.
         adopt: Whether to continue although tokens are missing or belong to another query.
         strict: Whether each of the ids ``before`` must have a token.
 
     Returns:
-        The batch up to which each id has written.
+        The batch up to which each of the spec's ids has written.
 
     Raises:
-        ExactlyOnceError: The tokens do not allow it, or an id cannot be acquired.
+        ExactlyOnceError: The tokens do not allow it (HalfWrittenError if rows would go to other writers than in a batch
+            that is half written), or an id cannot be acquired.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
@@ -165,10 +168,10 @@ def _first_token(spec: TransactionSpec, progress: LogProgress, batch: int, last:
 
 
 def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) -> None:
-    """Commit a token in a transaction of its own.
+    """Commit a token in a transaction of its own, with a producer that has acquired the id.
 
     Raises:
-        ExactlyOnceError: The transaction fails; the producer is closed.
+        ExactlyOnceError: The transaction fails; only then the producer is closed.
     """
     try:
         producer.begin()
@@ -180,7 +183,9 @@ def _seed(spec: TransactionSpec, producer: TransactionalProducer, token: Token) 
 
 
 def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -> int:
-    """Commit tokens again before the brokers forget them; a writer that is active notices it before its rows.
+    """Commit the tokens of this run again before the brokers forget them; those of other runs are left alone.
+
+    This fences off an active writer, which notices it before it sends its rows.
 
     Args:
         spec: The write.
@@ -191,7 +196,8 @@ def refresh_tokens(spec: TransactionSpec, cluster: Cluster, older_than: float) -
         How many tokens were committed again.
 
     Raises:
-        ExactlyOnceError: An id cannot be acquired.
+        ExactlyOnceError: An id cannot be acquired, or a transaction fails.
+        KafkaReadError: A token cannot be read.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     now = time.time() * 1000
@@ -228,7 +234,7 @@ class TokenRefresh:
         self._writer, self._busy, self._refresh, self._waited = writer, busy, refresh, 0.0
 
     def tick(self, seconds: float) -> None:
-        """Note that some seconds have passed, and refresh the tokens if that is due; a failure is only logged."""
+        """Note that some seconds have passed, and refresh the tokens if that is due; a KdslError is only logged."""
         self._waited += seconds
         if self._waited < self._every or (self._waited < 1.5 * self._every and self._busy()):
             return

@@ -75,7 +75,9 @@ _last_writes: dict[tuple[str, ...], _LastWrite] = {}  # by brokers, prefix, quer
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
-    """Write a batch exactly once.
+    """Write a batch exactly once; one that is done under its ``write_id`` is skipped with a warning.
+
+    Outside of ``foreachBatch`` the lease of the prefix is held while the batch is written.
 
     Args:
         rows: The rows, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
@@ -86,8 +88,10 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
-        KdslError: Within ``foreachBatch`` it has no write id, the prefix is held by another query, or the tokens do
-            not allow it.
+        ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
+            for other rows.
+        KdslError: `_check_batch` refuses it, or within ``foreachBatch`` it has no write id or runs in a thread without
+            the properties of the query.
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)
@@ -120,7 +124,16 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 
 
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
-    """Write a batch under a write id, unless it is recorded as done."""
+    """Write a batch under a write id, unless it is done: then log a warning.
+
+    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
+
+    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it.
+
+    Raises:
+        ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be
+            acquired.
+    """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
     log = WriteLog(cluster, prefix, plan.table)
@@ -213,7 +226,13 @@ def _acquire_batch_ids(
 def _write_within_query(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, writer: Writer, batch: int, *, adopt: bool
 ) -> None:
-    """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token."""
+    """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token.
+
+    The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends.
+
+    Raises:
+        ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
+    """
     assert plan.transactions is not None
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
@@ -265,6 +284,9 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     """Acquire the lease of a plan's prefix, if this process does not hold it, and hold it until a query has ended.
 
     Meanwhile a thread refreshes the tokens of the query's writes.
+
+    Raises:
+        ExactlyOnceError: Another process or query holds it.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -279,11 +301,13 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
         lease = _leases[key] = acquire_prefix_lease(plan, cluster)
 
     def refresh(older_than: float) -> None:
+        """Refresh the tokens of the query's writes."""
         _refresh_tokens_of_query(key, cluster, older_than)
 
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
+        """Refresh tokens until the query has ended, then release the lease; runs in a thread."""
         while True:
             while query.is_active:
                 time.sleep(_LOOK)
@@ -299,7 +323,7 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
 
 def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
-    """Refresh the tokens of a query's writes."""
+    """Refresh the tokens of a query's writes that are older than some seconds; an ExactlyOnceError ends it."""
     with _lock:
         specs = [last.spec for key, last in _last_writes.items() if key[:3] == holder and last.spec is not None]
     for spec in specs:
@@ -310,7 +334,8 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
     """Check what a batch write cannot do exactly once, before anything is written.
 
     Raises:
-        KdslError: It is staged, has a too long write_id, several writers, or runs in a foreachBatch of Spark Connect.
+        KdslError: Speculation is on, the plan is staged, the ``write_id`` is too long or the plan has several writers
+            with one, or it runs in a ``foreachBatch`` of Spark Connect.
     """
     check_speculation(rows.sparkSession, plan.table)
     if plan.transactions is not None and plan.transactions.staged:
@@ -339,7 +364,7 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
 def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
-    """Describe the transactions of a batch write; the brokers are asked for limits and topics."""
+    """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics."""
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(
@@ -355,7 +380,7 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
-    """Write the rows in transactions; if that fails, abort the open ones."""
+    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error."""
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 
@@ -370,7 +395,7 @@ def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionS
 
 
 def _micro_batch(rows: DataFrame, table: str) -> tuple[str | None, int]:
-    """Return the query and the batch whose ``foreachBatch`` runs; no query outside of one, and for Spark Connect.
+    """Return the id of the query and the batch whose ``foreachBatch`` runs; (None, 0) outside and for Spark Connect.
 
     Raises:
         KdslError: The rows are those of a query, but the thread does not have its properties.

@@ -34,10 +34,6 @@ _SAME_COLUMNS = frozenset(
 def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
     """Compute a digest of how columns are computed from those of the sources, and of the session's time zone.
 
-    Args:
-        rows: The rows.
-        columns: Some of their columns.
-
     Returns:
         The digest; empty for Spark Connect, where the plan cannot be seen.
     """
@@ -54,6 +50,7 @@ def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
 
 
 def _digest(parts: Iterable[str]) -> str:
+    """Return 16 hexadecimal digits that stand for some strings in their order."""
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
 

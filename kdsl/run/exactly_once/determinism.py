@@ -46,14 +46,14 @@ _SAME_COLUMNS = frozenset(
 
 
 def nondeterministic_columns(plan: PlanNode) -> dict[str, str]:
-    """The columns of a plan that may change when it is computed again, with the reason for each."""
+    """The names of a plan's columns that may change when it is computed again, with the reason for each."""
     reasons: dict[int, str] = {}
     _collect(plan, reasons)
     return {column.name: reasons[column.id] for column in plan.output if column.id in reasons}
 
 
 def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
-    """Add the nondeterministic columns of a node, and of all nodes below it, to ``reasons``."""
+    """Add the nondeterministic columns of a node, and of all nodes below it, to ``reasons`` by id, with the reason."""
     children = node.children
     for child in children:
         _collect(child, reasons)
@@ -79,7 +79,12 @@ def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
 
 
 def _reason(expression: Expression, reasons: dict[int, str]) -> str:
-    """Return why an expression may have another value when it is computed again; empty if it does not."""
+    """Return why an expression may change when it is computed again; empty if it does not.
+
+    Args:
+        expression: The expression.
+        reasons: The columns that may change, by id, and `_ROWS` if the set of rows may.
+    """
     for part in expression.walk():
         match part.class_name:
             case "AttributeReference" if part.id in reasons:

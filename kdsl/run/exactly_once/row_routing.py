@@ -180,6 +180,7 @@ def explain_difference(before: RowRouting, now: RowRouting) -> str:
 
 
 def _basis(routing: RowRouting) -> str:
+    """Name what rows are routed by, for a message."""
     match routing.by:
         case "tasks":
             return "the tasks of the source"
@@ -192,19 +193,22 @@ def _basis(routing: RowRouting) -> str:
 
 
 def _task_basis(tasks: int) -> tuple[str, ...]:
-    """The numbers that determine the tasks of new batches beside their offsets (see `task_packing`)."""
+    """The basis of a routing by tasks: the numbers that determine the tasks of a batch beside its offsets."""
     return str(tasks), str(TASK_RECORDS), str(PIECE_RECORDS)
 
 
 def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
-    """Choose the columns by which rows are routed: those of the key, or all, without those of inexact types."""
+    """Choose the columns by which rows are routed: those of the key, or all, without those of inexact types.
+
+    Empty if none is left.
+    """
     keys = plan.key_columns
     names = [name for name in keys or rows.columns if _is_exact(rows.schema[name].dataType)]
     return () if keys and len(names) < len(keys) and not names else tuple(names)
 
 
 def _is_exact(kind: s.DataType) -> bool:
-    """Whether Spark can hash the values of a type, and sums and the like do not differ in the last bit."""
+    """Whether Spark can hash the values of a type, and they are not floating-point numbers, at any depth."""
     match kind:
         case s.FloatType() | s.DoubleType() | s.MapType() | s.VariantType():
             return False

@@ -53,11 +53,6 @@ class QueryWatch:
 
     If the query ends in the middle of a batch, the thread aborts the open transactions, so readers of the topic can
     continue. Then it releases the lease.
-
-    Args:
-        query: The query.
-        prepared: The prepared stream.
-        cluster: The cluster.
     """
 
     def __init__(self, query: StreamingQuery, prepared: PreparedStream, cluster: Cluster) -> None:
@@ -105,17 +100,14 @@ class QueryWatch:
             return True
 
     def _refresh(self, older_than: float) -> None:
-        """Write tokens again that are older than a time, so that the brokers keep them.
-
-        Not after the lease was lost.
-        """
+        """Write tokens again that are older than some seconds, so that the brokers keep them; not without the lease."""
         if self._prepared.lease.lost_to is not None:
             return  # it would fence off the process that has the ids now
         refresh_tokens(self._prepared.spec, self._cluster, older_than)
 
 
 def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
-    """Wait until a query of this process with the plan's prefix, which has just ended, has released it.
+    """If a query of this process with the plan's prefix has just ended, wait up to a minute until it has released that.
 
     Raises:
         ExactlyOnceError: Such a query is running.

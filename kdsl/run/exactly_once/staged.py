@@ -66,6 +66,9 @@ def write_staged(
         spec: The transaction spec of the tasks.
         reporting: The options by which commits report what they wrote (`kdsl.run.metrics.sink_reports`).
         half_written: The batch that is half written when the query starts; None if there is none.
+
+    Raises:
+        ResolveError: A format needs a registry that is not declared, or a literal secret.
     """
     from kdsl.run.librdkafka.options import write_options
 
@@ -77,11 +80,7 @@ def write_staged(
 
 
 def keeps_state(rows: DataFrame) -> bool:
-    """Whether a stream's rows may come from operators with state; True for Spark Connect, where that cannot be seen.
-
-    Args:
-        rows: The rows of a stream.
-    """
+    """Whether a stream's rows may come from operators with state; True for Spark Connect, where that cannot be seen."""
     plan = plan_of(rows)
     return plan is None or any(node.class_name not in _STATELESS and not node.is_leaf for node in plan.walk())
 
@@ -114,10 +113,20 @@ def _stage_and_send(
 ) -> None:
     """Store the rows of a batch beside the checkpoint, unless they are there already, and send them.
 
-    This is the foreachBatch.
+    This is the function of ``foreachBatch``. Staged files that are not needed any more are deleted afterwards.
+
+    Args:
+        options: The options of the sink, with plan and cluster.
+        spec: The transaction spec of the query.
+        keeps_state: Whether rows may come from operators with state, which must run also if the rows are stored.
+        half_written: The batch that was half written when the query started; None if there is none.
+        batch: The rows.
+        number: The number of the batch.
 
     Raises:
         CheckpointError: The offsets of the batch are missing, or the stored batch is of another version.
+        ExactlyOnceError: A later run of the query has taken over.
+        DeadLetterError: A read has too many dead letters.
     """
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import read_options
@@ -165,12 +174,7 @@ def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> 
 
 
 def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
-    """Write the marker of a batch that is staged completely: which batch it is, and where its rows are.
-
-    Args:
-        spec: The write of the batch.
-        rows_folder: The folder of its rows.
-    """
+    """Return the text of the marker of a batch that is staged completely: which batch it is, and its rows' folder."""
     document = {"version": 1, "query": spec.writer.query, "offsets": spec.offsets, "rows": rows_folder}
     return json.dumps(document, separators=(",", ":")) + "\n"
 
@@ -178,7 +182,7 @@ def marker_text(spec: TransactionSpec, rows_folder: str) -> str:
 def read_marker(text: str | None, spec: TransactionSpec, half_written: int | None) -> str | None:
     """Read from a marker the folder of a batch's rows.
 
-    None if the batch is not staged, or if another batch of its number is.
+    None if the batch is not staged, or if another batch of its number is, which is logged as a warning.
 
     Args:
         text: The marker; None if there is none.

@@ -59,7 +59,10 @@ _log = logging.getLogger(__name__)
 def prepare_stream(
     rows: DataFrame, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint, *, adopt: bool
 ) -> PreparedStream:
-    """Prepare a stream to be written exactly once.
+    """Prepare a stream to be written exactly once: lease the prefix, acquire the ids, store the plan and the routing.
+
+    Tokens are written to Kafka, and transactions that an earlier run left open are aborted. After an error the lease is
+    released.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -70,8 +73,9 @@ def prepare_stream(
 
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum.
-        KdslError: The prefix is held by another query, the tokens do not allow it, or nothing shows that rows are
-            routed to the same writers again.
+        ExactlyOnceError: The prefix is held by another query, or the tokens do not allow it.
+        CheckpointError: The checkpoint cannot be read or written.
+        KdslError: Speculation is on, or nothing shows that rows are routed to the same writers again.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
@@ -93,7 +97,7 @@ def _prepare(
 
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum.
-        KdslError: As `prepare_stream`, except for the lease.
+        KdslError: As for `prepare_stream`, except for the lease.
     """
     stored, text = checkpoint.manifest, plan_text(plan)
     before = None if stored is None else stored.routing
@@ -116,6 +120,7 @@ def _prepare(
     offsets = checkpoint.batch_digest(progress.planned) if progress.open else ""
 
     def acquire(routing: RowRouting) -> bool:
+        """Acquire all ids for a routing; return whether the open batch is half written."""
         same = before is not None and same_writers(before, routing, packing)
         with_offsets = attrs.evolve(spec, writers=routing.writers, offsets=offsets)
         return _acquire_all_ids(with_offsets, cluster, progress, before, same=same, adopt=adopt)
@@ -136,7 +141,9 @@ def _prepare(
 def _choose_routing(
     rows: DataFrame, plan: WritePlan, before: RowRouting | None, packing: Packing | None
 ) -> tuple[DataFrame, RowRouting]:
-    """Choose how rows are routed to writers, and partition the rows by it; staged rows are routed in each batch.
+    """Choose how rows are routed to writers; return the rows partitioned by it, and the routing.
+
+    Staged rows are returned as they are, and routed in each batch.
 
     Args:
         rows: What is written.
@@ -258,7 +265,11 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
     """Abort the open transactions of an exactly-once query that continues with another delivery guarantee.
 
-    Errors are ignored: the brokers abort the transactions after their timeout.
+    Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Kafka's
+    errors are ignored: the brokers abort the transactions after their timeout.
+
+    Raises:
+        CheckpointError: The checkpoint cannot be read.
     """
     if manifest.routing is None:
         return
@@ -291,7 +302,7 @@ def start_stream(
     reporting: Mapping[str, str],
     mode: str = "append",
 ) -> StreamingQuery:
-    """Start a query that writes exactly once.
+    """Start a query that writes exactly once, and a thread that refreshes its tokens and finally releases its lease.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -307,7 +318,7 @@ def start_stream(
 
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum.
-        KdslError: As `prepare_stream`.
+        KdslError: As for `prepare_stream`.
     """
     prepared = prepare_stream(rows, plan, cluster, checkpoint, adopt=adopt)
     try:
@@ -329,7 +340,7 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream."""
+    """Start Spark's query for a prepared stream, staged or direct as the plan says."""
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

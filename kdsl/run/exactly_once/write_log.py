@@ -38,7 +38,8 @@ _log = logging.getLogger(__name__)
 def log_topic(prefix: str) -> str:
     """Build the name of the topic that records the writes of a prefix.
 
-    It begins with the prefix, whose characters that are illegal in topic names are replaced.
+    It begins with the prefix, whose characters that are illegal in topic names are replaced. If any was, or if the name
+    would be too long, the prefix is cut, and a checksum of it added.
     """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:
@@ -89,13 +90,7 @@ class DoneWrite:
 
 
 class WriteLog:
-    """The record of the writes under a prefix.
-
-    Args:
-        cluster: Where they are.
-        prefix: The prefix of their transactional ids.
-        table: The table's name, for messages.
-    """
+    """The record of the writes under a prefix."""
 
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
         self.topic = log_topic(prefix)
@@ -189,18 +184,19 @@ class WriteLog:
         finally:
             consumer.close()
 
-    def _what(self, error: KafkaError) -> str:
-        """Name what this user may not read, for a message."""
+    def _describe_refused(self, error: KafkaError) -> str:
+        """Name what this user may not read, the group or the topic, for a message."""
         if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
             return f"through the group {writes_group(self._prefix)!r}"
         return f"the topic {self.topic!r}, which records the writes that are done"
 
     def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
-        """Read the records of done writes with some keys, up to the ends of the partitions.
+        """Read the done writes with some keys, up to the ends of the partitions, and return them by key.
 
         Raises:
             StalledError: No record arrives in time.
-            KafkaReadError: The topic cannot be read.
+            KafkaReadError: The topic cannot be read; NotAllowedError where this user may not read it.
+            ExactlyOnceError: A record was written by a newer kdsl.
         """
         done_writes = {}
         deadline = Deadline(_SECONDS)
@@ -222,7 +218,7 @@ class WriteLog:
                 elif error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                     open_ones.discard(message.partition() or 0)
                 elif errors.is_not_allowed(error):
-                    raise errors.not_allowed(self._table, self._what(error), error)
+                    raise errors.not_allowed(self._table, self._describe_refused(error), error)
                 elif error.code() not in RETRIABLE:
                     raise KafkaReadError(f"{self._table}: the topic {self.topic!r} cannot be read: {error.str()}")
         return done_writes
@@ -245,7 +241,7 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 
 
 def _error_of(future: Any) -> KafkaError | None:
-    """Wait for a future; return its Kafka error, or None."""
+    """Wait for a future; return its Kafka error, None without one; other errors, such as a timeout, are raised."""
     try:
         future.result(_SECONDS)
     except KafkaException as e:

@@ -88,16 +88,10 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
 
 
 def attach_library(spark: SparkSession, package: Package, class_name: str, description: str) -> None:
-    """Attach another library to a classic session, its executors and the driver's threads, unless it is there.
-
-    Args:
-        spark: A classic session.
-        package: The library.
-        class_name: A class of it.
-        description: What it is, for messages.
+    """Attach another library to a classic session, its executors and the driver's threads, unless its class is there.
 
     Raises:
-        ConnectorMissingError: It cannot be fetched; says why.
+        ConnectorMissingError: It cannot be fetched.
     """
     if has_class(spark, class_name):
         return
@@ -106,7 +100,7 @@ def attach_library(spark: SparkSession, package: Package, class_name: str, descr
 
 
 def _has_connector(spark: SparkSession) -> bool:
-    """Try whether Spark finds its Kafka connector; no broker is asked.
+    """Return whether Spark finds its Kafka connector; no broker is asked.
 
     Raises:
         ConnectorMissingError: It is found, but cannot be loaded.
@@ -130,11 +124,7 @@ def _has_connector(spark: SparkSession) -> bool:
 
 
 def explain_load_failure(error: str) -> str | None:
-    """Explain why Java cannot load a connector that the session has, and what to do; None for another kind of error.
-
-    Args:
-        error: Java's error.
-    """
+    """Explain why Java cannot load a connector that the session has, and what to do; None for another kind of error."""
     missing = _NO_CLASS.search(error)
     if missing is None:
         return None
@@ -156,8 +146,8 @@ def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
     """Attach the connector's jars, declared or fetched, to a classic session.
 
     Raises:
-        ConnectorMissingError: They cannot be fetched or are for another Scala, or Spark does not find the connector
-            then.
+        ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, jars cannot be
+            fetched or are for another Scala, or Spark does not find the connector then.
     """
     scala = scala_version(spark)
     wanted = jars_in_settings(spark)
@@ -184,7 +174,7 @@ def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
 
 
 def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) -> None:
-    """Add jars to the driver's threads, and to a session with its executors."""
+    """Add jars to the driver's threads and, if ``to_session``, to the session with its executors."""
     add_to_driver(spark, paths)
     if to_session:
         for path in paths:
@@ -225,7 +215,7 @@ def _attach_to_server(spark: SparkSession) -> None:
 
 
 def check_scala_version(name: str, scala: str) -> None:
-    """Check that a jar or coordinate is built for a version of Scala.
+    """Check that a jar or coordinate whose name ends in a version of Scala is built for this one.
 
     Raises:
         ConnectorMissingError: It is built for another one.
@@ -272,7 +262,7 @@ def ivy_folder(spark: SparkSession) -> Path:
 def _resolve(
     spark: SparkSession, packages: Sequence[Package], description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> list[str]:
-    """Return the jars of some packages, fetched where they are not there yet.
+    """Return the paths of the jars of some packages, fetched into `ivy_folder` where they are not there yet.
 
     Raises:
         ConnectorMissingError: They cannot be fetched.

@@ -28,7 +28,7 @@ _EVERYTHING = ".*"
 
 
 def _disguise(name: str) -> str:
-    """A regular expression for a name that does not contain the name itself: ``[p]assword``.
+    """Return a regular expression that matches a name and does not contain the name itself: ``[p]assword``.
 
     Spark Connect returns no setting whose value contains ``password``, ``secret`` or ``token`` (since Spark 4.3), and
     `hide_secrets` must be able to read what it has set.
@@ -43,11 +43,6 @@ HIDDEN_NAMES = r"(?i:kafka\.(?:" + "|".join(map(_disguise, sorted(SECRET_SETTING
 def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str]:
     """Build the options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
 
-    Args:
-        cluster: The cluster.
-        client: The kind of client.
-        table: The table's name, for messages.
-
     Raises:
         ResolveError: The settings have errors, or a reference cannot be resolved here.
     """
@@ -57,7 +52,7 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
 
 
 def java_pattern(pattern: str) -> str:
-    """Write a pattern for Java's searches, which also match a part of a name: anchored to the whole name of a topic."""
+    """Convert Python's pattern of topics to Java's, anchored to whole names: Java's searches also match parts."""
     named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
     return f"^(?:{named})$"
 

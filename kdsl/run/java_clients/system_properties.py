@@ -27,12 +27,7 @@ class SystemPropertyError(KdslError):
 
 
 def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> None:
-    """Set the properties that the login of a cluster needs in the JVMs of a session.
-
-    Args:
-        spark: The session.
-        cluster: The cluster.
-        table: The table's name, for messages.
+    """Set the properties that the login of a cluster needs in the driver's JVM; check that the other JVMs have them.
 
     Raises:
         SystemPropertyError: Executors, or the server of a Connect session, were started without a property, or the
@@ -61,11 +56,16 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
                 f"{table}: the executors' JVMs were started without {missing[0]}, which the login needs; start the "
                 f"session with --conf {_EXECUTORS}='{options}'"
             )
-    _set(jvm_of(spark), wanted, table)
+    _set_in_jvm(jvm_of(spark), wanted, table)
 
 
-def _set(jvm: Any, wanted: Any, table: str) -> None:
-    """Set the properties of a JVM, beside earlier values where it allows several.
+def _set_in_jvm(jvm: Any, wanted: Any, table: str) -> None:
+    """Set the properties of a JVM; a value is appended to an earlier one with a comma, except that of krb5.conf.
+
+    Args:
+        jvm: The JVM, through py4j.
+        wanted: The value of each property.
+        table: The table's name, for messages.
 
     Raises:
         SystemPropertyError: The JVM already has another krb5.conf.

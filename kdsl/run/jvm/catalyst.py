@@ -44,6 +44,7 @@ def decode_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
 
 
 def _text_or_bytes(part: Part, value: Column) -> Column:
+    """Return a key or value as the type of its column: bytes, or a string with invalid UTF-8 replaced."""
     from pyspark.sql import functions as sf
 
     if isinstance(part.row.fields[0].type, t.Binary | t.VarBinary):
@@ -52,7 +53,7 @@ def _text_or_bytes(part: Part, value: Column) -> Column:
 
 
 def _missing(plan: ReadPlan, field: t.Field) -> Column:
-    """Return a column that makes Spark raise an error, with topic, partition and offset, for a missing value."""
+    """Return a column whose evaluation fails the job: an error with topic, partition and offset of a missing value."""
     from pyspark.sql import functions as sf
 
     return sf.raise_error(
@@ -72,6 +73,7 @@ def _missing(plan: ReadPlan, field: t.Field) -> Column:
 
 
 def _metadata(column: MetadataColumn) -> Column:
+    """Return the column of a metadata key, computed from the columns of Spark's Kafka source."""
     from pyspark.sql import functions as sf
 
     match column.key:
@@ -102,6 +104,7 @@ def _metadata(column: MetadataColumn) -> Column:
 
 
 def _header(key: Column, value: Column) -> Column:
+    """Return a struct with a header's key and value."""
     from pyspark.sql import functions as sf
 
     return sf.struct(key.alias("key"), value.alias("value"))
@@ -121,12 +124,14 @@ def encode_columns(df: DataFrame, plan: WritePlan) -> DataFrame:
 
 
 def _record_columns(plan: WritePlan) -> Iterator[Column]:
+    """Yield the columns of the records; a forbidden NULL or topic fails the job when it is computed."""
     from pyspark.sql import functions as sf
 
     metadata = {m.key: m.column for m in plan.metadata}
     required = {f.name for f in plan.columns.fields if not f.type.nullable}
 
     def column(name: str) -> Column:
+        """Return a column; NULL in one that is NOT NULL fails the job."""
         value = sf.col(quote_name(name))
         if name not in required:
             return value
@@ -151,7 +156,7 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
 
 
 def _allow_topic(plan: WritePlan, topic: Column) -> Column:
-    """Keep the topic of a row if the table names it; otherwise it becomes NULL."""
+    """Return a column with the topic of a row if the table allows it, otherwise NULL."""
     from pyspark.sql import functions as sf
 
     pattern = plan.topics.pattern
@@ -160,7 +165,7 @@ def _allow_topic(plan: WritePlan, topic: Column) -> Column:
 
 
 def _no_topic(plan: WritePlan, topic: Column) -> Column:
-    """Return a column that makes Spark raise an error for a topic that the table does not have."""
+    """Return a column whose evaluation fails the job with an error about a topic that the table does not have."""
     from pyspark.sql import functions as sf
 
     prefix = sf.lit(f"write {plan.table}: a row names the topic ")

@@ -69,7 +69,10 @@ class RangeReader:
 
 
 def _groups(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Yield groups of ranges that are read together: each partition once in a group, and no group too large."""
+    """Yield groups of ranges that are read together, of at most `_TOGETHER` offsets; larger ranges are cut.
+
+    Ranges must be of different partitions.
+    """
     group: list[Range] = []
     left = _TOGETHER
     for whole in ranges:

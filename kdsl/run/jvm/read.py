@@ -38,7 +38,9 @@ def records(
 ) -> tuple[DataFrame, dict[str, str]]:
     """Read the raw records of a plan's topics: the columns of Spark's Kafka source, after the header filter.
 
-    This asks the brokers, on the driver. A bounded stream returns no record from its stopping offsets on.
+    This asks the brokers, on the driver, and attaches the connector, hides secrets and sets system properties in the
+    session. A stream is also watched and checked from now on (`kdsl.run.listeners`). A bounded stream returns no record
+    from its stopping offsets on.
 
     Args:
         spark: The session, classic or Connect.
@@ -55,13 +57,15 @@ def records(
         ConnectorMissingError: The connector's jars cannot be attached.
         ResolveError: The client settings have errors.
         KafkaReadError: No broker answers, a topic is missing, or a batch has no offset to start or to end at.
+        LeaseHeldError: The stream checks its group, and the group is in use.
+        KdslError: Real-time mode has fewer cores than partitions.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
     hide_secrets(spark)
     set_system_properties(spark, cluster, plan.table)
     admin = open_admin(spark, cluster, plan.table)
     subscription = Subscription(plan, cluster, admin)
-    planned = _stream(subscription, plan, cores) if streaming else _batch(subscription, plan)
+    planned = _plan_stream(subscription, plan, cores) if streaming else _plan_batch(subscription, plan)
     ids = {name: topic.id for name, topic in planned.topics.items()}
     if streaming:
         read = watch(spark, plan, cluster, admin if isinstance(admin, JavaAdmin) else None, planned.stop)
@@ -91,7 +95,7 @@ class _Planned:
 
 
 def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:
-    """Build the options that batches and streams share."""
+    """Build the options of Spark's source that do not depend on offsets; they contain resolved secrets."""
     settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
     reset = plan.start.reset if plan.start.reset != "none" else settings.auto_offset_reset or "none"
@@ -110,28 +114,31 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
     return options
 
 
-def _topics(plan: ReadPlan) -> dict[str, str]:
+def _subscribe_option(plan: ReadPlan) -> dict[str, str]:
+    """Return the option of Spark's source that subscribes to the plan's topics or pattern."""
     if plan.topics.pattern is not None:
         return {"subscribePattern": java_pattern(plan.topics.pattern)}
     return {"subscribe": ",".join(plan.topics.names)}
 
 
 def _assign_option(partitions: Iterable[TopicPartition]) -> dict[str, str]:
+    """Return the option of Spark's source that assigns partitions."""
     by_topic: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         by_topic.setdefault(topic, []).append(partition)
     return {"assign": json.dumps(by_topic, separators=(",", ":"))}
 
 
-def _offsets(offsets: Mapping[TopicPartition, int]) -> str:
+def _offsets_json(offsets: Mapping[TopicPartition, int]) -> str:
+    """Return offsets as the JSON that Spark's source reads."""
     nested: dict[str, dict[str, int]] = {}
     for (topic, partition), offset in sorted(offsets.items()):
         nested.setdefault(topic, {})[str(partition)] = offset
     return json.dumps(nested, separators=(",", ":"))
 
 
-def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
-    """Plan a batch.
+def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
+    """Plan a batch; the brokers are asked, and errors are those of `Subscription.span`.
 
     It uses Spark's own modes where possible, which determine the end when an action runs, or else offsets for both
     ends.
@@ -140,19 +147,21 @@ def _batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
     partitions = subscription.partitions(topics)
     to_the_end = plan.stop.mode in _BATCH_ENDS
     if plan.start.mode == "earliest" and to_the_end:
-        chosen = _assign_option(partitions) if plan.topics.partitions else _topics(plan)
+        chosen = _assign_option(partitions) if plan.topics.partitions else _subscribe_option(plan)
         return _Planned({**chosen, "startingOffsets": "earliest", "endingOffsets": "latest"}, topics=topics)
     begin, stop = subscription.span(topics, batch=True)
     # Both ends must name the same partitions, and Spark refuses a start after the end.
     ends = {partition: max(end, begin.offsets[partition]) for partition, end in stop.items()}
     if not ends:
-        return _Planned({**_topics(plan), "startingOffsets": "earliest", "endingOffsets": "latest"}, topics=topics)
-    ending = "latest" if to_the_end else _offsets(ends)
-    options = {**_assign_option(partitions), "startingOffsets": _offsets(begin.offsets), "endingOffsets": ending}
+        return _Planned(
+            {**_subscribe_option(plan), "startingOffsets": "earliest", "endingOffsets": "latest"}, topics=topics
+        )
+    ending = "latest" if to_the_end else _offsets_json(ends)
+    options = {**_assign_option(partitions), "startingOffsets": _offsets_json(begin.offsets), "endingOffsets": ending}
     return _Planned(options, topics=topics)
 
 
-def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
+def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
     """Plan the options of Spark's source for a stream; the brokers are asked for topics and partitions.
 
     Raises:
@@ -167,7 +176,7 @@ def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
         )
     stop = subscription.stop(partitions) if plan.stop.mode != "unbounded" else {}
     fixed = bool(plan.topics.partitions or stop or plan.discovery is None)
-    options = _assign_option(partitions) if fixed and partitions else _topics(plan)
+    options = _assign_option(partitions) if fixed and partitions else _subscribe_option(plan)
     match plan.start.mode:
         case "earliest" | "latest":
             options["startingOffsets"] = plan.start.mode
@@ -180,7 +189,9 @@ def _stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
 
 
 def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> str:
-    """Write the start as offsets; if they are wrong, Spark raises the error, and only if the query has no checkpoint.
+    """Return the start as JSON of offsets; if it cannot be computed, JSON with the error in place of a topic.
+
+    Then Spark raises that error, but only if the query has no checkpoint. Without partitions, return ``earliest``.
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.
@@ -189,11 +200,11 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
         begin = subscription.begin(topics)
     except OffsetError as e:
         return json.dumps({f"{e} ": {"0": 0}})
-    return _offsets(begin.offsets) if begin.offsets else "earliest"
+    return _offsets_json(begin.offsets) if begin.offsets else "earliest"
 
 
 def before(stop: Mapping[TopicPartition, int]) -> Column:
-    """Build the condition that a record is before the stopping offset of its partition; without one it is not."""
+    """Build the condition that a record is before its partition's stopping offset; False in partitions without one."""
     from pyspark.sql import functions as sf
 
     topics: dict[str, dict[int, int]] = {}
@@ -208,7 +219,7 @@ def before(stop: Mapping[TopicPartition, int]) -> Column:
 
 
 def matching(conditions: Iterable[HeaderCondition]) -> Column:
-    """Build the condition that a record's headers match a filter, evaluated from left to right."""
+    """Build the condition that a record's headers match a filter of at least one condition, from left to right."""
     from pyspark.sql import functions as sf
 
     result: Column | None = None
@@ -221,6 +232,7 @@ def matching(conditions: Iterable[HeaderCondition]) -> Column:
 
 
 def _has(condition: HeaderCondition) -> Callable[[Column], Column]:
+    """Return a function from a header to the condition that it has the name and the value."""
     from pyspark.sql import functions as sf
 
     name, value = sf.lit(condition.name), sf.lit(condition.value).cast("binary")

@@ -81,7 +81,9 @@ def trigger_of(trigger: Mapping[str, Any] | None, table: str) -> Mapping[str, An
 
 
 def check_query(df: DataFrame, table: str) -> None:
-    """Check that real-time mode can run a query. Spark checks its own list again when the query starts.
+    """Check that real-time mode can run a query; nothing on Spark Connect, where the plan cannot be seen.
+
+    Spark checks its own list again when the query starts.
 
     Args:
         df: The rows that are written.
@@ -111,22 +113,22 @@ def _reasons(node: PlanNode) -> Iterator[str]:
                 "transport='jvm' and latency='realtime'"
             )
     elif name == "Join":
-        yield from _join(node)
+        yield from _explain_join(node)
     elif name not in _RUN:
         reason = _KNOWN.get(name, "real-time mode does not run this operator")
         yield f"{name}: {reason}"
-    names = sorted(set(_python(node)))
+    names = sorted(set(_python_functions(node)))
     if names:
         yield f"the Python function{'s' if len(names) > 1 else ''} {listing(names)}: real-time mode runs no Python"
 
 
-def _join(node: PlanNode) -> Iterator[str]:
+def _explain_join(node: PlanNode) -> Iterator[str]:
     """Explain why real-time mode cannot run a join of two streams; nothing for another one."""
     if all(side.is_streaming for side in node.sides):
         yield "Join: a join of two streams keeps state and shuffles"
 
 
-def _python(node: PlanNode) -> Iterator[str]:
+def _python_functions(node: PlanNode) -> Iterator[str]:
     """The names of the Python functions in a node's expressions."""
     for expression in node.expressions:
         for part in expression.walk():

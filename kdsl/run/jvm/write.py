@@ -52,12 +52,7 @@ _COLUMNS: Mapping[str, s.DataType] = {
 
 
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
-    """Append the rows of a batch to the topics.
-
-    Args:
-        rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
-        plan: The write plan.
-        cluster: The cluster.
+    """Append the rows of a batch to the topics, by a Spark job that ends when Kafka has acknowledged all records.
 
     Raises:
         ResolveError: The client settings have errors.
@@ -65,7 +60,7 @@ def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """
     spark = rows.sparkSession
     options = _prepare(spark, plan, cluster, streams=False)
-    records = _records(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
+    records = _encode_rows(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
     records.write.format(FORMAT).mode("append").options(**options).save()
 
 
@@ -86,9 +81,9 @@ def start(
         plan: The write plan.
         cluster: The cluster.
         checkpoint: The folder of the query's progress.
-        trigger: The arguments of Spark's ``trigger``.
+        trigger: The arguments of Spark's ``trigger``; None for one batch after the other, or real-time mode's default.
         name: The query's name.
-        mode: Spark's output mode.
+        mode: Spark's output mode; real-time mode ignores it.
 
     Raises:
         ResolveError: The client settings have errors.
@@ -101,7 +96,7 @@ def start(
         check_query(rows, plan.table)
         trigger = trigger_of(trigger, plan.table)
     options = _prepare(spark, plan, cluster, streams=True)
-    records = _records(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
+    records = _encode_rows(rows, plan, _count_partitions(spark, plan, cluster), registry_of(cluster, plan))
     writer = records.writeStream.format(FORMAT).options(**options)
     # Real-time mode has no other output mode; without aggregations, which it cannot run, they are the same.
     return start_query(writer.outputMode("update" if realtime else mode), checkpoint, trigger, name)
@@ -125,7 +120,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
     """Check that brokers answer and topics exist, and count the partitions of each topic.
 
     Raises:
-        TopicMissingError: A topic does not exist, and the brokers do not create it.
+        KafkaReadError: No broker answers; or (TopicMissingError) a topic does not exist, and brokers do not create it.
     """
     admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
@@ -142,7 +137,10 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
 
 def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
-    """Ask for topics, so that brokers create them if they create topics automatically; return those still missing."""
+    """Look topics up with a producer, so that brokers may create them; return those that are still missing.
+
+    With Java's admin client nothing is asked, and all are returned.
+    """
     from kdsl.run.librdkafka.producer import Producer
 
     if isinstance(admin, JavaAdmin):
@@ -154,11 +152,11 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
         producer.close()
 
 
-def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
+def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
     """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow."""
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
-    names = _names(plan)
+    names = _record_columns(plan)
     schema = s.StructType([s.StructField(name, _COLUMNS[name]) for name in names])
     spark = rows.sparkSession
     accumulator = None if is_connect(spark) else accumulated.accumulator(spark)
@@ -168,7 +166,8 @@ def _records(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], regist
     return rows.mapInArrow(run, schema)
 
 
-def _names(plan: WritePlan) -> list[str]:
+def _record_columns(plan: WritePlan) -> list[str]:
+    """Return the names of the record's columns that a plan writes, in their order."""
     spread = ["partition"] if PartitionChooser(plan, 0).needed else []
     headers = ["headers"] if "headers" in RecordEncoder(plan).schema.names else []
     return ["key", "value", "topic", *spread, *headers]
@@ -181,10 +180,18 @@ def _encode_batches(
     report: Callable[[int, Mapping[str, int]], None],
     batches: Iterator[pa.RecordBatch],
 ) -> Iterator[pa.RecordBatch]:
-    """Encode the rows of a task as raw records, in each task (``mapInArrow``).
+    """Yield the records of a task's valid rows, with their partitions if kdsl chooses these (``mapInArrow``).
+
+    Args:
+        text: The write plan, as text.
+        counted: How many partitions each topic has, as JSON.
+        registry: The schema registry; None if no format needs one.
+        report: Called at the end with the number of written rows and the counts of those left out or violating rules.
+        batches: The rows.
 
     Raises:
-        RecordError: A row cannot be encoded.
+        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
+        KdslError: A row names a missing topic, or the user's partitioner failed.
     """
     from pyspark import TaskContext
 
@@ -193,7 +200,7 @@ def _encode_batches(
     context = TaskContext.get()
     encoder = RecordEncoder(plan, registry)
     chooser = PartitionChooser(plan, context.partitionId() if context else 0)
-    names = _names(plan)
+    names = _record_columns(plan)
     rows = 0
     violations: Counter[str] = Counter()
     for batch in convert_to_upserts(keep_valid_rows(batches, plan, violations), plan):
@@ -202,13 +209,13 @@ def _encode_batches(
         if not names_topics(plan.topics):
             arrays["topic"] = pa.repeat(plan.topics.names[0], batch.num_rows)
         if chooser.needed:
-            arrays["partition"] = _partitions(plan, chooser, counts, arrays["topic"], records, batch, rows)
+            arrays["partition"] = _choose_partitions(plan, chooser, counts, arrays["topic"], records, batch, rows)
         rows += batch.num_rows
         yield pa.RecordBatch.from_arrays([arrays[name] for name in names], names)
     report(rows, violations)
 
 
-def _partitions(
+def _choose_partitions(
     plan: WritePlan,
     chooser: PartitionChooser,
     counts: Mapping[str, int],

@@ -17,15 +17,12 @@ from kdsl.run.leases.lease import Lease, group_lease
 def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
     """Acquire the lease of a table's consumer group for a stream.
 
-    Args:
-        plan: What is read.
-        cluster: The cluster.
-
     Returns:
         The lease, which must be released when the stream ends.
 
     Raises:
         LeaseHeldError: The group is in use; names all its users.
+        KafkaReadError: The brokers do not answer, or do not allow the groups.
     """
     group = plan.group_id or ""
     meaning = (

@@ -56,7 +56,7 @@ _lost_leases: dict[str, LeaseHeldError] = {}
 
 
 def lease_loss(name: str) -> str | None:
-    """Who took a lease that this process held, and the consequence; None if it was not lost."""
+    """Say who took a lease that this process held, and the consequence; None if it has lost none of that name."""
     error = _lost_leases.get(name)
     return None if error is None else str(error)
 
@@ -106,7 +106,7 @@ class Lease:
         return self._membership is not None
 
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
-        """Acquire the lease.
+        """Acquire the lease, unless it is held already; it is released when the process ends.
 
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
@@ -129,7 +129,7 @@ class Lease:
             time.sleep(pause)
 
     def _try_to_acquire(self, deadline: Deadline) -> tuple[Member, ...]:
-        """Join the group, and hold the lease if it has no other members; return the other members."""
+        """Join the group, and hold the lease if it has no other members; else leave it and return the other members."""
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
@@ -212,7 +212,7 @@ class _Membership:
         """Wait until this member is in the group, and return all members.
 
         Raises:
-            KdslError: The group does not admit it.
+            KdslError: The group does not admit it within half a minute, or the brokers do not answer.
         """
 
         def is_joined(members: tuple[Member, ...]) -> bool:
@@ -257,13 +257,17 @@ class _Membership:
             id_ = self._consumer.memberid() or ""
             changed = id_ != self._id and self._id is not None
             if self._on_loss is not None and (changed or time.monotonic() > self._next_check):
-                self._check(id_)
+                self._check_members(id_)
             else:
                 self._id = id_
         self._consumer.close()
 
-    def _check(self, id_: str) -> None:
-        """Ask for the members of the lease's group, and call the function for a loss if others have it."""
+    def _check_members(self, id_: str) -> None:
+        """Ask for the members of the lease's group, and call the function for a loss, in a thread, if others hold it.
+
+        Errors of the brokers are logged. Another member is a holder if this one's id is no longer ``id_``, or if it
+        stays longer than an attempt to acquire.
+        """
         assert self._admin is not None
         assert self._on_loss is not None
         try:
@@ -287,5 +291,5 @@ def _assign_nothing(consumer: Consumer, partitions: Any) -> None:
 
 
 def _is_hidden_topic(error: KafkaError) -> bool:
-    """Whether an error only says that this user may not see a topic."""
+    """Whether an error only says that a topic does not exist, or that this user may not see it."""
     return error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.TOPIC_AUTHORIZATION_FAILED)

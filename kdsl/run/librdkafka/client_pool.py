@@ -35,7 +35,7 @@ class ClientPool(Generic[C]):
         _pools.append(self)
 
     def take(self, key: Hashable) -> C | None:
-        """Remove the client of a key from the pool and return it; close the idle clients of all pools."""
+        """Remove the client of a key from the pool and return it, or None; close the idle clients of all pools."""
         with _lock:
             client, _ = self._clients.pop((os.getpid(), key), (None, 0.0))
             closers = [closer for pool in _pools for closer in pool.remove_idle()]

@@ -138,7 +138,7 @@ class PooledConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, in place of an earlier one."""
+        """Create the client, and forget an earlier one without closing it."""
         self._consumer = Consumer(self._settings)
         self.consume = self._consumer.consume
         self._used = False
@@ -154,7 +154,7 @@ class PooledConsumer:
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
 
     def reconnect(self, ranges: Sequence[Range]) -> None:
-        """Start fetching as `assign` does, through new connections; keep the last error."""
+        """Start fetching as `assign` does, with a new client; close the old one in a thread, keep the last error."""
         last, old = self.last_error, self._consumer
         self._connect()
         # The reason why a client does not fetch may also prevent it from closing.
@@ -176,7 +176,7 @@ class PooledConsumer:
         return self._refused if final else self._topic_error
 
     def note_success(self) -> None:
-        """Note that records arrived, and forget a login that was refused before."""
+        """Note that records arrived: a login that was refused before is forgotten."""
         self._refused = None
 
     def note_error(self, error: KafkaError) -> None:
@@ -200,11 +200,15 @@ class PooledConsumer:
         self._consumer.close()
 
     def earliest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
-        """Fetch the offset of the first record in the partition of each range."""
+        """Fetch the offset of the first record in the partition of each range; errors as in `latest`."""
         return self._offsets(ranges, OFFSET_BEGINNING, seconds)
 
     def latest(self, ranges: Sequence[Range], seconds: float) -> list[int]:
-        """Fetch the offset after the last record in the partition of each range."""
+        """Fetch the offset after the last record in the partition of each range.
+
+        Raises:
+            KafkaReadError: A partition has none after ``seconds``, or an error that repeating does not change.
+        """
         return self._offsets(ranges, OFFSET_END, seconds)
 
     def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
@@ -223,10 +227,10 @@ class PooledConsumer:
         return self._header_reader.read(records, table, seconds)
 
     def _offsets(self, ranges: Sequence[Range], mark: int, seconds: float) -> list[int]:
-        """Ask the leaders for an offset of each range by its mark (earliest, latest or a time), with retries.
+        """Ask the leaders for the offset of a mark (`OFFSET_BEGINNING` or `OFFSET_END`) in each range's partition.
 
         Raises:
-            KafkaReadError: A partition has no offset after the timeout, or an error that repeating does not change.
+            KafkaReadError: As in `latest`.
         """
         # librdkafka passes the protocol's markers for the ends of a log on as if they were timestamps.
         wanted = [TopicPartition(r.topic, r.partition, mark) for r in ranges]
@@ -299,12 +303,13 @@ class PooledConsumer:
 
 
 def _broker_of(error: KafkaError) -> str:
-    """Return the address of the broker that an error names."""
+    """Return the address of the broker that an error names; empty if it names none."""
     match = _BROKER.match(error.str())
     return match[1] if match else ""
 
 
 def _close(consumer: PooledConsumer) -> None:
+    """Close a consumer, whatever errors that has."""
     with suppress(Exception):  # it is discarded anyway, so its error does not matter
         consumer.close()
 
@@ -314,7 +319,7 @@ _nth = count(1)
 
 
 def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
-    """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
+    """Return the pooled consumer of a cluster and a fetch size; create it if there is none. It stays in the pool.
 
     Args:
         cluster: Where to connect; its secrets are resolved here.
@@ -341,6 +346,7 @@ def discard(consumer: PooledConsumer) -> None:
 
 @atexit.register
 def _close_all() -> None:
+    """Close the pooled consumers when the process ends."""
     for consumer in _pool.take_all():
         _close(consumer)
 

@@ -81,10 +81,10 @@ class Fetcher:
         self._is_short = False
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Read the records of some ranges, each range in the order of its offsets.
+        """Read the records of some ranges as raw batches with the schema `schema`, each range in order of its offsets.
 
         Raises:
-            KafkaReadError: A range cannot be read completely.
+            KafkaReadError: A range cannot be read completely; what ``on_short_log`` raises is passed on.
         """
         for group in _group_ranges(ranges):
             yield from self._read_group(group)
@@ -115,8 +115,7 @@ class Fetcher:
         Connect again when none arrives for long.
 
         Raises:
-            KafkaReadError: A partition has an error from which the consumer does not recover.
-            StalledError: No message arrives in time.
+            KafkaReadError: A partition has a lasting error; StalledError if no message arrives in time.
         """
         self._consumer.assign(progress.ranges)
         received_at = reconnected_at = time.monotonic()
@@ -171,7 +170,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll messages; none after an error that the client recovers from.
+        """Poll up to ``max_messages`` messages for a moment; none after an error that the client recovers from.
 
         Raises:
             KafkaReadError: The client fails.
@@ -187,7 +186,7 @@ class Fetcher:
     def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
         """Return the messages that are records, and the indices of the ranges that have ended.
 
-        Other errors are noted, because the consumer recovers from them.
+        Other errors are noted, because the consumer recovers from them; expired offsets that exist are false alarms.
 
         Raises:
             KafkaReadError: A partition has an error from which the consumer does not recover.
@@ -221,7 +220,10 @@ class Fetcher:
         return earliest <= at.start <= latest
 
     def _read_error(self, error: KafkaError, at: Range | None) -> KafkaReadError:
-        """Turn an error of the client into an error of the read; expired offsets are looked up."""
+        """Create the read's error for an error of the client, at a range if it is known.
+
+        For an expired offset, the brokers are asked for the earliest one, which may raise a KafkaReadError itself.
+        """
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):
             return errors.login_refused(self._table, self._consumer.servers, error.str())
@@ -295,7 +297,7 @@ def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | 
 
 
 def _group_ranges(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Group the ranges that are fetched at a time: a large one alone, or small ones of different partitions."""
+    """Group the ranges that are fetched at a time: each large one alone, then small ones of different partitions."""
     groups = [[r] for r in ranges if len(r) > JOINT_FETCH_RECORDS]
     rounds: list[list[Range]] = []
     seen: Counter[tuple[str, int]] = Counter()
@@ -344,7 +346,7 @@ class FetchCount:
                 self.bytes += sum(map(len, filter(None, map(Message.key, messages))))
 
     def take(self) -> tuple[int, int, int | None, float]:
-        """Return the counts since the last call: records, bytes, the last record's timestamp and its arrival."""
+        """Return `records` and `bytes` since the last call, set them to zero, and return `event` and `at`."""
         counts = (self.records, self.bytes, self.event, self.at)
         self.records = self.bytes = 0
         return counts

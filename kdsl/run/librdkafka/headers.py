@@ -68,9 +68,9 @@ class HeaderReader:
         self._lib.rd_kafka_destroy(self._handle)
 
     def _read_partition(self, topic: str, partition: int, offsets: Sequence[int], seconds: float) -> dict[int, Headers]:
-        """Read the headers of some records of a partition, in ascending order.
+        """Read the headers of the records at some ascending offsets of a partition, by offset.
 
-        Those that do not arrive in time are left out.
+        Records that no longer exist, or do not arrive in time, are left out.
         """
         lib, wanted = self._lib, set(offsets)
         headers_of: dict[int, Headers] = {}
@@ -97,6 +97,7 @@ class HeaderReader:
         return headers_of
 
     def _headers(self, message: Any) -> Headers:
+        """Copy the headers of a message (a pointer to `kdsl.run.ffi.Message`) in their order; none if it has none."""
         lib = self._lib
         headers: Headers = []
         handle, name = ctypes.c_void_p(), ctypes.c_char_p()

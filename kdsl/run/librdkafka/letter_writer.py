@@ -100,7 +100,16 @@ class LetterWriter:
             self._finish()
 
     def __call__(self, records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
-        """Write the letters of some records."""
+        """Send a letter for each rejection, up to the limit of the query; letters are acknowledged at the task's end.
+
+        Args:
+            records: The records of a batch, among them the rejected ones.
+            rejections: The rejections, each with the index of its record.
+
+        Raises:
+            DeadLetterError: The limit is exceeded (what it allows was written), or a letter cannot be written.
+            KafkaReadError: The records lack fields, and cannot be read again.
+        """
         table, limit = self._plan.table, self._topic.max_count
         rejected = records.take(pa.array([rejection.index for rejection in rejections]))
         data = [
@@ -125,9 +134,11 @@ class LetterWriter:
             raise too_many(table, total, limit, self._first)
 
     def _is_complete(self, records: pa.RecordBatch) -> bool:
+        """Return whether records have all fields that a letter needs."""
         return set(records.schema.names) >= NEEDS
 
     def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
+        """Read records again, with all fields that a letter needs."""
         assert self._read_again is not None
         return self._read_again(records)
 
@@ -138,6 +149,7 @@ class LetterWriter:
         reasons: Sequence[str],
         origins: Sequence[Origin],
     ) -> None:
+        """Queue letters of records that have the fields `NEEDS`, with too large values cut off."""
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
         keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
@@ -148,6 +160,7 @@ class LetterWriter:
             build = [(_sendable(header["key"]), header["value"]) for header in own or ()]
 
             def of_letter(added: Mapping[str, str], i: int = i, build: Any = build) -> list[tuple[str, bytes | None]]:
+                """Build the headers of the i-th letter, with further ones."""
                 column = rejections[i].column or self._reasons.find_column(rejections[i].reason)
                 return build_headers(
                     build,
@@ -183,7 +196,7 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _open(self) -> tuple[Producer, int]:
-        """The producer, and the largest record that the topic accepts."""
+        """Return the task's producer, created at the first call, and the topic's largest record batch in bytes."""
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
             name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
@@ -203,6 +216,7 @@ class LetterWriter:
         return self._producer, max_bytes
 
     def _flush(self, producer: Producer) -> None:
+        """Wait until all letters are acknowledged; DeadLetterError if one is not."""
         try:
             producer.flush()
         except ProducerError as e:
@@ -210,6 +224,7 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _finish(self) -> None:
+        """Wait until all letters are acknowledged, and report their number to the driver; nothing without letters."""
         if self._producer is None:
             return
         self._flush(self._producer)
@@ -228,6 +243,7 @@ class LetterWriter:
             send_report(self._accumulator, report)
 
     def _raise_failure(self, producer: Producer) -> None:
+        """Raise a DeadLetterError if a letter has failed."""
         failure = producer.failure
         if failure is not None:
             limits = {name: self._settings.get(name, "") for name in ("message.max.bytes", "delivery.timeout.ms")}
@@ -235,6 +251,7 @@ class LetterWriter:
             raise self._error(f"{reason}{f'; {fix}' if fix else ''}")
 
     def _error(self, reason: str) -> DeadLetterError:
+        """Create the error for a letter that cannot be written."""
         return DeadLetterError(
             f"{self._plan.table}: cannot write a dead letter to the topic {self._topic.topic!r} on "
             f"{self._cluster.bootstrap_servers}: {reason}; the batch fails, because the record would be lost"
@@ -247,16 +264,17 @@ _UNSENDABLE = (0, NO_TIMESTAMP)
 
 
 def _bytes(records: pa.RecordBatch, name: str) -> list[bytes | None]:
-    """A field of some records; nulls if they do not have it."""
+    """The values of a field of some records; a None for each if they do not have the field."""
     return records.column(name).to_pylist() if name in records.schema.names else [None] * records.num_rows
 
 
 def _sendable(name: str) -> str:
-    """The name of a header; librdkafka would cut it off at a NUL."""
+    """The name of a header with U+FFFD for each NUL, at which librdkafka would cut it off."""
     return name.replace("\0", "\ufffd")
 
 
 def _size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the approximate size of headers in a record, in bytes."""
     return sum(len(name.encode()) + len(value or b"") + _OF_HEADER for name, value in headers)
 
 
@@ -264,17 +282,16 @@ _MAX_AGE = 300.0
 
 
 def topic_max_bytes(cluster: Cluster, topic: str) -> int:
-    """The largest record batch that a topic accepts; Kafka's default if this user may not read its settings.
+    """The largest record batch that a topic accepts, in bytes; Kafka's default if its settings cannot be read.
 
-    Args:
-        cluster: The cluster.
-        topic: The topic.
+    The answer is cached for up to five minutes.
     """
     return _topic_max_bytes(cluster, topic, int(monotonic() / _MAX_AGE))
 
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
+    """Ask the brokers for `topic_max_bytes`; the last argument makes cached answers expire."""
     client = AdminClient({**cluster.admin()})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -305,7 +322,7 @@ class RecordReader:
         self._names, self._timeout = names, timeout
 
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the records with the fields `NEEDS`.
+        """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
 
         Raises:
             KafkaReadError: A record no longer exists, or the brokers do not answer.
@@ -334,7 +351,7 @@ class RecordReader:
 
 
 def _place_keys(records: pa.RecordBatch) -> pa.Array:
-    """The place of each record as one string."""
+    """Topic, partition and offset of each record as one string, by which records are compared."""
     return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _PLACE), "\0")
 
 

@@ -29,6 +29,9 @@ def divide_limit(
         max_records: The maximum of all partitions together; None means no limit.
         max_records_per_partition: The maximum of each partition; None means no limit.
         turn: Whose turn it is: a number that grows by ``max_records`` from batch to batch.
+
+    Returns:
+        The number of records by partition; partitions that are not read are left out.
     """
     wanted = {
         partition: count if max_records_per_partition is None else min(count, max_records_per_partition)

@@ -50,10 +50,12 @@ def _keys(messages: Messages) -> pa.Array:
 
 
 def _timestamps(messages: Messages) -> pa.Array:
+    """Return the timestamps in milliseconds since 1970; -1 for none."""
     return pa.array([millis for _, millis in map(Message.timestamp, messages)], pa.int64())
 
 
 def _timestamp_types(messages: Messages) -> pa.Array:
+    """Return the protocol's numbers of the timestamp types (`RAW`); confluent-kafka's are greater by one."""
     return pa.array([kind - 1 for kind, _ in map(Message.timestamp, messages)], pa.int8())
 
 

@@ -27,7 +27,7 @@ LETTERS_LITERALS = "deadletters.secret"
 
 
 def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str]:
-    """Return the options of a read or write.
+    """Return the options of a read or write; literal secrets are only in those that Spark redacts.
 
     Raises:
         ResolveError: A format needs a schema registry, but none is declared or its settings are wrong.
@@ -44,29 +44,21 @@ def write_options(plan: ReadPlan | WritePlan, cluster: Cluster) -> dict[str, str
 
 
 def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:
-    """Read the cluster of the dead letters back from options; None if the plan has none.
-
-    Args:
-        options: What `write_options` returned.
-    """
+    """Read the cluster of the dead letters back from the options of `write_options`; None if the plan has none."""
     if LETTERS not in options:
         return None
     return _read_cluster(json.loads(options[LETTERS]), json.loads(options.get(LETTERS_LITERALS, "{}")))
 
 
 def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
-    """Read the plan and the cluster back from options, in any process.
-
-    Args:
-        options: What `write_options` returned.
-        kind: ReadPlan or WritePlan.
-    """
+    """Read the plan and the cluster, with their literal secrets, back from the options of `write_options`."""
     literals = json.loads(options.get(LITERALS, "{}"))
     plan = with_secrets(read_plan_text(options[PLAN], kind), literals)
     return plan, _read_cluster(json.loads(options[CLUSTER]), literals)
 
 
 def _cluster_document(cluster: Cluster) -> dict[str, Any]:
+    """Return a cluster as a JSON document; secrets must be references."""
     registry = cluster.registry
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -77,6 +69,7 @@ def _cluster_document(cluster: Cluster) -> dict[str, Any]:
 
 
 def _read_cluster(document: Mapping[str, Any], literals: Mapping[str, str]) -> Cluster:
+    """Read a cluster from its document, and put the literal secrets back in."""
     registry = document["registry"]
     cluster = Cluster(
         document["bootstrap_servers"],

@@ -151,7 +151,7 @@ class Producer:
         self._closed = False
 
     def reset(self) -> None:
-        """Forget the failures and errors of earlier tasks.
+        """Handle pending events, and forget the failures and the last error of earlier tasks; looked-up topics stay.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -162,6 +162,8 @@ class Producer:
     def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
+        A topic that can be written is added to `known_topics`, and its number of partitions to `partition_counts`.
+
         Args:
             topic: The topic.
             timeout: How long to wait for brokers that do not answer, in seconds.
@@ -169,6 +171,9 @@ class Producer:
 
         Returns:
             An error code of `confluent_kafka.KafkaError`; 0 if the topic can be written to.
+
+        Raises:
+            ProducerError: The producer has failed for good.
         """
         creation = Deadline(3.0)
 
@@ -260,7 +265,7 @@ class Producer:
                 empty = len(full) > 0 and self._wait_for_room()
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records with headers or timestamps in librdkafka, and wait while its queue is full."""
+        """Queue records with headers or timestamps as `_send_messages` does; records that are refused are failures."""
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()
@@ -360,7 +365,7 @@ class Producer:
         return 0
 
     def poll(self, milliseconds: int = 0) -> None:
-        """Handle librdkafka's events; wait for the first one.
+        """Handle all of librdkafka's queued events; wait at most ``milliseconds`` for the first one.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -373,7 +378,7 @@ class Producer:
             milliseconds = 0
 
     def _handle_event(self, event: int) -> None:
-        """Handle an event of librdkafka: store failed deliveries, statistics and the last error.
+        """Handle an event of librdkafka: store failed deliveries, statistics and the last error; write its log.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -407,7 +412,7 @@ class Producer:
         return self._lib.rd_kafka_fatal_error(self._handle, text, len(text)), text.value.decode(errors="replace")
 
     def _cause_of(self, code: int) -> int:
-        """Return why a record was not written: if the producer discarded it, the producer's fatal error, if any."""
+        """Return the code of the producer's fatal error if ``code`` says that a record was discarded; else ``code``."""
         return (self._fatal_error()[0] or code) if code in _DISCARDED else code
 
     def take_statistics(self) -> dict[str, float] | None:
@@ -508,7 +513,7 @@ class _ClosedLibrary:
 
 
 def _partition_numbers(records: pa.RecordBatch) -> Any:
-    """Return the partition of each record; None if librdkafka chooses all of them."""
+    """Return the partition of each record as a NumPy array; None if librdkafka chooses all of them."""
     if "partition" not in records.schema.names:
         return None
     return records.column("partition").to_numpy(zero_copy_only=False)

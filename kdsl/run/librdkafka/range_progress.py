@@ -32,11 +32,11 @@ class RangeProgress:
         return self._index.get((message.topic(), message.partition()))  # type: ignore[arg-type]
 
     def count_remaining(self) -> int:
-        """Return how many offsets remain in all ranges."""
+        """Return how many offsets of all ranges together have not been read."""
         return int((self._ends - self._positions).sum())
 
     def finish(self, indices: Sequence[int]) -> None:
-        """Mark ranges as read to their ends, because no more records follow in them."""
+        """Mark the ranges with these indices as read to their ends, because no more records follow in them."""
         for i in indices:
             self._gaps[i] |= self._positions[i] == self._starts[i] < self._ends[i]
             self._positions[i] = self._ends[i]
@@ -55,10 +55,13 @@ class RangeProgress:
         return [self.ranges[int(i)] for i in np.flatnonzero(self._gaps)]
 
     def advance(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Select the messages that belong to the ranges, and move the progress past them.
+        """Select the messages that have not been read and belong to the ranges, and move the progress past them.
+
+        Args:
+            messages: At least one message, those of each partition in the order of their offsets.
 
         Returns:
-            The messages, and their topics, partitions and offsets as columns.
+            The selected messages (perhaps the given list itself), and their topics, partitions and offsets as columns.
         """
         return self._advance_one(messages) if len(self.ranges) == 1 else self._advance_several(messages)
 

@@ -83,11 +83,11 @@ class BatchWriter(DataSourceArrowWriter):
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition."""
+        """Write one partition in a task, as `write_rows` or `write_transaction` does."""
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
@@ -103,11 +103,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = dict(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
-        """Write one partition of a micro-batch."""
+        """Write one partition of a micro-batch in a task, as `write_rows` or `write_transaction` does."""
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written, unless a read has too many dead letters; the records are in the topic."""
+        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
@@ -157,7 +157,7 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 
 
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Write the rows of a task, in a transaction if the options say so."""
+    """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`."""
     plan, cluster = _read_cached(options)
     if TRANSACTION in options:
         return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
@@ -174,6 +174,9 @@ def write_transaction(
         cluster: Where it is written.
         spec: Who writes, and which batch; if it names no batch, the current micro-batch.
         batches: The rows.
+
+    Returns:
+        The counts; zero if the batch has been written before, or has no rows.
 
     Raises:
         ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible.
@@ -209,11 +212,6 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Without a delivery guarantee, it waits `FLUSH_SECONDS` at most.
-
-    Args:
-        plan: What is written.
-        cluster: Where it is written.
-        batches: The rows.
 
     Raises:
         RecordError: A row cannot be encoded, or Kafka rejects a record. Nothing more of the task is sent.
@@ -314,7 +312,17 @@ class _TaskWriter:
         return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
-        """Send encoded records, topic by topic; a topic is looked up before its first record."""
+        """Queue encoded records, topic by topic; a topic is looked up before its first record.
+
+        Args:
+            records: The records.
+            piece: The rows from which they were encoded, for a partitioner.
+            rows: The index of each among the task's rows.
+
+        Raises:
+            RecordError: A record has failed, a topic cannot be written, or a row names a missing partition.
+            KdslError: The producer or the user's partitioner has failed.
+        """
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
             if topic not in self._producer.known_topics:
                 self._look_up(topic, int(topic_rows[0]))
@@ -404,7 +412,7 @@ def explain_failure(failure: Failure, limits: Mapping[str, str], last_error: str
 
     Args:
         failure: The failure of the record.
-        limits: The settings of librdkafka that limit records.
+        limits: The settings ``message.max.bytes`` and ``delivery.timeout.ms`` of librdkafka.
         last_error: librdkafka's last error about the brokers.
     """
     match failure.code:
@@ -502,7 +510,7 @@ def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMe
 
 
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
-    """Log what a write has written, and append it to the reports of the query."""
+    """Log what a write has written, and append it to the query's file of reports, if the options name one."""
     plan, _ = _read_cached(options)
     results = [m for m in messages if isinstance(m, TaskResult)]
     records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))

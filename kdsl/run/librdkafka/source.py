@@ -87,7 +87,7 @@ class Task(InputPartition):
 
 
 def source_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a read with these options."""
+    """Return the columns of a read with these options, with one for metrics if the rows carry those."""
     schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
     return schema.add(COLUMN, "string") if _reports_on_rows(options) else schema
 
@@ -126,7 +126,16 @@ def _decoder(options: OptionItems) -> RecordDecoder:
 
 
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a task, in a Python worker."""
+    """Read and decode the rows of a task, in a Python worker; yield rows, or chunks of upserts.
+
+    Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
+    error it is closed.
+
+    Raises:
+        KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
+        RecordError: A record cannot be decoded, or violates a rule, and there are no dead letters.
+        DeadLetterError: A dead letter cannot be written, or there are too many.
+    """
     if not isinstance(task, Task) or not task.ranges:  # Spark creates an InputPartition for a batch without tasks
         return
     keep_freed_memory()
@@ -174,7 +183,10 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 def _dead_letters(
     options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], timeout: float
 ) -> Iterator[None]:
-    """Let a decoder reject the records of a task that it cannot decode, if the table has dead letters."""
+    """Let a decoder write the records of a task that it rejects as dead letters; do nothing if the table has none.
+
+    When the body has succeeded, all letters are acknowledged. Errors are those of `LetterWriter`.
+    """
     plan, cluster = _read_plan_and_cluster(options)
     of_letters = read_letter_cluster(dict(options))
     if of_letters is None:
@@ -202,7 +214,7 @@ def _read_with_reports(
     fetcher: Fetcher,
     consumer: PooledConsumer | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a task and report metrics about them."""
+    """Decode the batches of a task, and report metrics: in a column of the rows, or else to the driver at the end."""
     plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
     fetcher.count = count = FetchCount()
@@ -261,7 +273,11 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Plan the tasks; the brokers are asked once."""
+        """Ask the brokers for the offsets of the read, and divide them into tasks.
+
+        Raises:
+            KafkaReadError: A topic or partition is missing, or has no offset to start or to end at.
+        """
         subscription = Subscription(*_read_plan_and_cluster(self._options))
         topics = subscription.topics()
         begin, stop = subscription.span(topics, batch=True)
@@ -270,7 +286,7 @@ class BatchReader(DataSourceReader):
         return [Task(task, ids) for task in pack(ranges, _packing(self._options))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task."""
+        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
         return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
 
@@ -283,6 +299,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lease: Lease | None = None
 
     def __getstate__(self) -> dict[str, Any]:
+        """Pickle the options alone; the stream and the lease stay in the planning process."""
         return {"_options": self._options, "_opened_stream": None, "_lease": None}
 
     @property
@@ -300,18 +317,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return the declared read limit; a limit per partition alone becomes a limit too high to matter."""
+        """Return the declared read limit: `ReadAllAvailable` without one, else the maximum of all partitions.
+
+        A limit per partition alone becomes a maximum too high to matter, and applies in `latestOffset`.
+        """
         plan, _ = _read_plan_and_cluster(self._options)
         if plan.max_records is None and plan.max_records_per_partition is None:
             return ReadAllAvailable()
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which the next micro-batch ends."""
+        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors)."""
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return how far the topics could be read without limits when the last batch was planned."""
+        """Return how far the topics could be read without limits when the last batch was planned; None before it.
+
+        Also log ends that open transactions hold back, if metrics are reported, and who took the group's lease.
+        """
         latest = self._stream.latest
         if latest is None:
             return None
@@ -336,7 +359,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(task, stop.ids) for task in clip(packed, self._stream.ranges(begin, stop))]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a task."""
+        """Read the rows of a task as `_read` does, and check their schema; another one is a DecodeError."""
         return iter(check_batches(_read(self._options, partition), _row_schema(self._options)))
 
     def commit(self, end: dict[str, Any]) -> None:

@@ -81,7 +81,11 @@ class Stream:
         """How far the topics could be read when the last batch was planned."""
 
     def initial(self) -> Offsets:
-        """Return the offsets at which a query without checkpoint starts."""
+        """Ask the brokers where a query without checkpoint starts, and where it ends by itself.
+
+        Raises:
+            KafkaReadError: A topic or a partition is missing, or has no offset to start or to end at.
+        """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
         return Offsets(
@@ -102,8 +106,12 @@ class Stream:
     def next(self, start: Offsets, limits: Limits) -> Offsets:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
+        When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
+        Spark runs an empty batch, which reports the end.
+
         Raises:
             KafkaReadError: The offsets are no longer valid.
+            KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
         """
         self._warn_of_changed_start(start)
         check_state_mode(self._plan, start.compared)
@@ -163,7 +171,9 @@ class Stream:
         """Return what a batch reads: the same ranges every time, as long as the records exist.
 
         Raises:
-            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist.
+            KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist. Deleted
+                records are skipped instead, logged and counted in the next batch, if ``auto.offset.reset`` allows it.
+            KdslError: As for `next`.
         """
         check_state_mode(self._plan, end.compared)
         ranges = end.ranges_from(start)
@@ -226,7 +236,10 @@ class Stream:
         self._open_transactions, self._transactions_checked_at = held, now
 
     def _add_end(self, current: Offsets) -> Offsets:
-        """Return the offsets with their end added, if one is declared for a stream that had none when it began."""
+        """Return the offsets with their end and new partitions added, if a stream that had no end now declares one.
+
+        Otherwise return them unchanged. Errors are those of `Subscription.stop`.
+        """
         if current.stop or self._plan.stop.mode == "unbounded":
             return current
         topics = self._subscription.topics()
@@ -288,13 +301,23 @@ class Stream:
             )
 
     def _is_named(self, topic: str) -> bool:
+        """Return whether a topic is one of the table's, or matches its pattern."""
         topics = self._plan.topics
         if topics.pattern is not None:
             return re.fullmatch(topics.pattern, topic) is not None
         return topic in topics.names
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Ask for the ends of the partitions, again while a broker has not caught up with known offsets."""
+        """Ask for the ends of the partitions, again for some seconds while a broker reports less than known offsets.
+
+        Args:
+            current: The present offsets.
+            unread: The positions of the partitions that have not reached their stopping offset.
+
+        Raises:
+            TopicMissingError: A topic or a partition does not exist any more.
+            TopicRecreatedError: A topic was deleted and created again.
+        """
 
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
             """Return the ends, and whether they include all unread records."""
@@ -314,9 +337,14 @@ class Stream:
         return ends
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
-        """Return the table's topics if it is time to look for new ones; check topic ids, after the ends were fetched.
+        """Return the table's topics if it is time to look for new ones, otherwise nothing.
 
-        A bounded stream with discovery looks once more when its end is ``reached``.
+        Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
+        stream with discovery looks once more when its end is ``reached``.
+
+        Raises:
+            TopicMissingError: A topic does not exist any more.
+            TopicRecreatedError: A topic was deleted and created again.
         """
         now = time.monotonic()
         interval = self._plan.discovery
@@ -337,10 +365,10 @@ class Stream:
     def _skip_gaps(
         self, current: Offsets, unread: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]
     ) -> Begin:
-        """Return the positions, moved past gaps that the settings allow to skip; each gap is logged.
+        """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
         Raises:
-            OffsetError: The settings do not allow it.
+            OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
         """
         behind = {partition: offset for partition, offset in unread.items() if ends[partition] != offset}
         if not behind:
@@ -364,7 +392,7 @@ class Stream:
     def _find_stops(self, added: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
-        Partitions without an end are not read, which is logged.
+        If an end cannot be computed, none of them is read, which is logged: each ends where it begins.
         """
         if not added:
             return {}
@@ -385,7 +413,10 @@ class Stream:
         limits: Limits,
         stop: Mapping[TopicPartition, int],
     ) -> dict[TopicPartition, int]:
-        """Choose where a batch ends, within its limits, the declared end, and the frozen ends of a final batch."""
+        """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
+
+        It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one.
+        """
         target = self._frozen_ends
         if target is not None:
             reach = {
@@ -411,7 +442,7 @@ class Stream:
     def _divide_by_time(
         self, positions: Mapping[TopicPartition, int], backlog: Mapping[TopicPartition, int], limits: Limits
     ) -> dict[TopicPartition, int]:
-        """Divide the limits so that no partition is read far ahead of the records that remain in the others.
+        """Return how many records of each partition are read, so that none is far ahead of what remains in the others.
 
         Partitions without a backlog are idle and are not considered.
         """
@@ -421,6 +452,7 @@ class Stream:
         waiting = [partition for partition, count in backlog.items() if count]
 
         def count_before(millis: int) -> dict[TopicPartition, int]:
+            """Ask how many records of each waiting partition come before a time, at most its backlog."""
             offsets = self._admin.at_time(waiting, millis)
             reached = {
                 partition: backlog[partition] if offset is None else offset - positions[partition]
@@ -489,6 +521,7 @@ def check_state_mode(plan: ReadPlan, compared: bool) -> None:
 
 
 def _add_counts(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """Add up counts by partition; partitions with zero are left out."""
     total: dict[TopicPartition, int] = {}
     for partition, count in ((partition, count) for one in counts for partition, count in one.items() if count):
         total[partition] = total.get(partition, 0) + count

@@ -79,7 +79,7 @@ def pack_by_size(
         piece_records: The minimum of records of a piece into which a partition is split.
 
     Returns:
-        The tasks, largest first; each offset of each range belongs to exactly one of them.
+        The tasks; each offset of each range belongs to exactly one of them.
     """
     nonempty = [r for r in ranges if len(r) > 0]
     total = sum(map(len, nonempty))
@@ -133,7 +133,7 @@ def pack_in_order(
 
 
 def _split(whole: Range, size: int, minimum: int) -> list[Range]:
-    """Split a range into equal pieces of at most about ``size`` and at least ``minimum`` records."""
+    """Split a range into equal pieces of about ``size`` records, but at least ``minimum``; a shorter range is one."""
     count = max(1, min(-(-len(whole) // size), len(whole) // minimum))
     cuts = [whole.start + len(whole) * i // count for i in range(count + 1)]
     return [Range(whole.topic, whole.partition, a, b) for a, b in pairwise(cuts)]

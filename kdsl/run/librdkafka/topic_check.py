@@ -40,7 +40,7 @@ class _TopicLookup:
         self._thread = ThreadPoolExecutor(1, "kdsl topic ids")
 
     def ask(self, names: Iterable[str]) -> Future[dict[str, Topic]]:
-        """Ask for the topics in a thread; return the future of the answer."""
+        """Ask for the topics in a thread; return the future of those that exist, by name."""
         return self._thread.submit(self._admin.topics, names, known=True)
 
     def close(self) -> None:
@@ -119,7 +119,7 @@ class TopicCheck:
             yield from unverified
 
     def verify(self) -> None:
-        """Ask for the topic ids now and compare them.
+        """Ask for the topic ids now and compare them with the planned ones.
 
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.

@@ -51,7 +51,7 @@ class CommitCounts:
 
 
 def counts_of(read_id: str) -> CommitCounts:
-    """Return the results of the commits of a read so far; the object is updated by later commits."""
+    """Return the results of the commits of a read so far, zero without any; later commits update the object."""
     return _counts.setdefault(read_id, CommitCounts())
 
 
@@ -69,10 +69,6 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
     """Log a warning, once in a process, about commits that a batch read asks for and that do not happen.
 
     Spark does not report which records of a batch were used in the end.
-
-    Args:
-        plan: What is read.
-        cluster: The cluster, with the table's own client properties.
     """
     id_ = read_id(plan, cluster)
     if cluster.kdsl_settings.auto_commit and id_ not in _batches:
@@ -85,14 +81,7 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
 
 
 def wait_for_commits(seconds: float = _AT_EXIT) -> bool:
-    """Wait until all pending commits were tried.
-
-    Args:
-        seconds: How long to wait at most.
-
-    Returns:
-        Whether no commit is pending any more.
-    """
+    """Wait until all pending commits were tried, ``seconds`` at most; return whether none is pending any more."""
     until = time.monotonic() + seconds
     return all(worker.wait(until) for worker in tuple(_workers.values()))
 
@@ -132,7 +121,7 @@ class Commits:
         """Do nothing: a commit that failed is retried by its worker."""
 
     def on_end(self, query: Query) -> None:
-        """Commit pending positions at once."""
+        """Let the workers of the run commit its pending positions at once; do not wait for them."""
         for worker in self._runs.pop(query.run_id, {}).values():
             worker.end(query.run_id)
 
@@ -156,11 +145,7 @@ class _Run:
 
 
 class Worker:
-    """Commits for one read, on its own thread, which lives as long as there is something to commit.
-
-    Args:
-        read: The read.
-    """
+    """Commits for one read, on its own thread, which lives as long as there is something to commit."""
 
     def __init__(self, read: Read) -> None:
         self.read = read
@@ -195,7 +180,7 @@ class Worker:
                 self._wake()
 
     def wait(self, until: float) -> bool:
-        """Wait until all pending commits were tried, and return whether they were."""
+        """Wait until all pending commits were tried, or until a time (`time.monotonic`); return whether they were."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(run.tried for run in self._runs.values()), max(0.0, until - time.monotonic())
@@ -209,7 +194,7 @@ class Worker:
         self._changed.notify_all()
 
     def _work(self) -> None:
-        """Commit offsets as they become due, until the query ends; runs in a thread."""
+        """Commit offsets as they become due, until nothing is left to commit; errors are noted. Runs in a thread."""
         while (pending := self._next()) is not None:
             run, wanted = pending
             error: str | None = None
@@ -281,7 +266,7 @@ _batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:
-    """Return the worker that commits the offsets of a read, created if the read is new or has changed."""
+    """Return this process's worker for the offsets of a read, created if the read is new or has changed."""
     worker = _workers.get(read.id)
     if worker is None or worker.read != read:
         worker = _workers[read.id] = Worker(read)

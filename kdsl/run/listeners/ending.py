@@ -55,7 +55,7 @@ class Endings:
 
 
 def has_ended(reads: Iterable[ReadProgress]) -> bool:
-    """Whether all reads have an end and have reached it in each partition."""
+    """Whether all reads have an end and have reached it in each partition; True without reads."""
     return all(_is_bounded(one) and has_reached(one.end.positions, one.end.stop) for one in reads)
 
 
@@ -65,7 +65,7 @@ def _is_bounded(one: ReadProgress) -> bool:
 
 
 def has_reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:
-    """Whether positions have reached the stopping offsets; other partitions do not count."""
+    """Whether all partitions with a stopping offset have reached it; one without a position counts as behind."""
     return all(positions.get(partition, -1) >= at for partition, at in stop.items())
 
 

@@ -27,6 +27,7 @@ class GroupLocks:
 
         Raises:
             LeaseHeldError: The group is in use, perhaps by a query of this process.
+            KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
         """
         with self._lock:
             used = any(read.id in ids for ids in self._runs.values())
@@ -37,7 +38,7 @@ class GroupLocks:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Note which reads a query has."""
+        """Note which reads of a query hold a lease, so that its end releases these."""
         leased = {one.read.id for one in reads if one.read.id in self._leases}
         if leased:
             self._runs[progress.query.run_id] = leased

@@ -46,8 +46,7 @@ def unobserve(observer: Observer) -> None:
 def listen(spark: SparkSession) -> None:
     """Register the listener of a session, unless it has one; it stays registered until the session ends.
 
-    Args:
-        spark: The session, classic or Connect.
+    What Spark raises is raised here, and the session then has no listener.
     """
     key = session_id(spark)
     with _lock:
@@ -79,11 +78,7 @@ def sessions() -> tuple[SparkSession, ...]:
 
 
 class Listener(JsonListener):
-    """The listener of a session.
-
-    Args:
-        spark: The session.
-    """
+    """The listener of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.session = spark
@@ -92,7 +87,13 @@ class Listener(JsonListener):
         self._running: dict[str, Any] = {}  # Java's queries, which Spark forgets before the last report of them comes
 
     def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
-        """Pass an event to all observers; an error is logged, because Spark would stop the listener."""
+        """Pass an event to all observers; errors are logged, because Spark would stop the listener.
+
+        Args:
+            kind: What has happened.
+            document: The event as JSON; that of ``progress`` is the report.
+            java: Java's object of the report, in a classic session.
+        """
         try:
             run = document["runId"]
             if "name" in document:
@@ -124,12 +125,7 @@ class Listener(JsonListener):
                 log.exception("%s failed at an event of a streaming query", type(observer).__name__)
 
     def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
-        """Yield the progress of the sources of a query that are reads of kdsl.
-
-        Args:
-            query: The query.
-            sources: The sources as Spark reports them.
-        """
+        """Yield the progress of those of a query's sources, as Spark's JSON reports them, that are reads of kdsl."""
         for i, source in enumerate(sources):
             end = offset_document(source.get("endOffset"))
             if end is None:
@@ -173,7 +169,7 @@ class Listener(JsonListener):
 
 
 def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
-    """The offsets of Spark's own Kafka source, which contain no topic ids."""
+    """The offsets of Spark's own Kafka source, with empty topic ids; None if the source is not Kafka."""
     positions = positions_of(document)
     return None if positions is None else Offsets(positions, dict.fromkeys(document, ""))
 

@@ -23,12 +23,7 @@ READ_OPTION = "kdsl.read"
 
 
 def read_id(plan: ReadPlan, cluster: Cluster) -> str:
-    """Compute the id of a read: the same for the same table, brokers, topics and group, even after a restart.
-
-    Args:
-        plan: The read.
-        cluster: The cluster.
-    """
+    """Compute the id of a read: the same for the same table, brokers, topics and group, even after a restart."""
     what = "\n".join([cluster.bootstrap_servers, repr(plan.topics), plan.group_id or ""])
     return f"{plan.table}-{sha256(what.encode()).hexdigest()[:12]}"
 
@@ -96,7 +91,10 @@ def find(id_: str) -> Read | None:
 
 
 def find_by_topics(topics: Iterable[str]) -> tuple[Read, ...]:
-    """The reads over the transport ``jvm`` that may have read some topics, or only those that name exactly these."""
+    """The reads over the transport ``jvm`` whose tables name all of some topics.
+
+    If tables name exactly these topics, only their reads.
+    """
     wanted = set(topics)
     with _lock:
         reads = [read for read in _reads.values() if read.plan.transport == "jvm" and read.covers(wanted)]
@@ -115,5 +113,5 @@ def stop_of(read: Read) -> Mapping[TopicPartition, int]:
 
 
 def has_unrecorded_ends() -> bool:
-    """Whether a read ends by itself although its offsets do not contain the end."""
+    """Whether any read of this process ends by itself although its offsets do not contain the end."""
     return any(_stops.values())

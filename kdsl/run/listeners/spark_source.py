@@ -131,11 +131,7 @@ class SparkSourceGuard:
             thread.join()
 
     def error_of(self, run_id: str) -> TopicRecreatedError | None:
-        """The error that ended a run of a query; None if there was none.
-
-        Args:
-            run_id: The id of the run.
-        """
+        """The error for which this guard has ended a run of a query; None if there was none."""
         return self._errors.get(run_id)
 
     def _wake(self) -> None:
@@ -169,10 +165,13 @@ class SparkSourceGuard:
                 log.exception("%s: a batch could not be checked for lost records", one.read.plan.table)
 
     def _check(self, progress: Progress, one: ReadProgress) -> None:
-        """Compare the ids of the topics that a batch has read with the former ones.
+        """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.
+
+        Partitions that a read at its end leaves unread are logged, too.
 
         Raises:
-            TopicRecreatedError: One was deleted and created again.
+            TopicRecreatedError: A topic was deleted and created again.
+            KafkaReadError: The brokers do not answer.
         """
         guarded, table = _guarded[one.read.id], one.read.plan.table
         names = {topic for topic, _ in one.end.positions}

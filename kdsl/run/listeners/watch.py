@@ -89,12 +89,7 @@ def _wait_for_events(session: SparkSession) -> None:
 
 
 def error_of(session: SparkSession, query: StreamingQuery) -> Exception | None:
-    """Return the error of a query that has ended; None if it succeeded.
-
-    Args:
-        session: The session in which it ran.
-        query: The query.
-    """
+    """Return the error of a query that has ended; None if it succeeded."""
     error = query.exception()
     if error is not None:
         return error

@@ -41,7 +41,10 @@ class _ReportStore:
         self._lock = Lock()
 
     def extend(self, reports: Iterable[_Report]) -> None:
-        """Add reports of tasks by query and batch; the oldest batches are dropped when there are too many."""
+        """Add reports of tasks by query and batch, and drop the oldest batches if there are too many.
+
+        What reads outside of a query have left out is logged instead.
+        """
         with self._lock:
             for query, batch, name, text in reports:
                 if query == _NO_QUERY:
@@ -54,11 +57,13 @@ class _ReportStore:
                 self._drop(next(iter(self._batches)))
 
     def forget(self, query: str) -> None:
+        """Drop the reports of all batches of a query."""
         with self._lock:
             for batch in [batch for batch in self._batches if batch[0] == query]:
                 self._drop(batch)
 
     def reports(self, batch: _Batch) -> dict[str, list[str]]:
+        """Return a copy of the reports of a batch, by the names of the observations; empty if there are none."""
         with self._lock:
             return {name: list(texts) for name, texts in self._batches.get(batch, {}).items()}
 
@@ -131,19 +136,10 @@ def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, in
 
 
 def forget(query: str) -> None:
-    """Forget the reports of a query that starts again: its next batch may have been run partly before.
-
-    Args:
-        query: The id of the query.
-    """
+    """Forget the reports of a query (its id) that starts again: its next batch may have been run partly before."""
     _STORE.forget(query)
 
 
 def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
-    """Return the reports of the tasks of a finished batch, by the names of the observations.
-
-    Args:
-        query: The id of the query.
-        batch: The batch.
-    """
+    """Return the reports of the tasks of a finished batch, by the names of the observations."""
     return _STORE.reports((query, batch))

@@ -53,6 +53,7 @@ _BY_PARTITION = ("topic", "partition")
 
 
 def _metric(kind: Kind, name: str, unit: str, doc: str, default: Any, labels: tuple[str, ...] = ()) -> Any:
+    """Declare an attribute with the metric in its metadata; one with labels is a dict, empty by default."""
     metadata = {_KEY: Metric(name, kind, unit, doc, labels=labels)}
     if labels:
         return attrs.field(factory=dict, metadata=metadata)

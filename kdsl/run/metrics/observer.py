@@ -57,12 +57,18 @@ METRICS = MetricsObserver()
 
 
 def _lease(read: Read) -> str:
-    """Return the lease that this process holds for a group that Spark's own source uses; empty if there is none."""
+    """Return the name of the lease of a read's group if this process holds one, for Spark's own source; else empty."""
     return group_lease(read.group) if read.plan.check_group and read.plan.transport == "jvm" else ""
 
 
 def note_write(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> None:
-    """Note what a query writes, right after its start."""
+    """Note what a query writes, right after its start.
+
+    Args:
+        query: The query.
+        plan: The write plan.
+        spool: The file with the numbers of its commits; None if its commits report nothing.
+    """
     lease = transactions_lease(plan.transactions.prefix) if plan.transactions is not None else ""
     _tracker(str(query.id)).writes(plan.table, spool, str(query.runId), lease)
 
@@ -89,13 +95,13 @@ def all_metrics() -> tuple[QueryMetrics, ...]:
 
 
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
-    """Return Spark's recent reports of a query, with the numbers that tasks have reported."""
+    """Yield Spark's recent reports of a query, with the numbers that tasks have reported."""
     for document, java in recent_progress(query):
         yield document if java is None else add_reports(document, java)
 
 
 def _tracker(query: str) -> Tracker:
-    """Return the tracker of a query, created at the first use; the oldest one is dropped when there are too many."""
+    """Return the tracker of a query, created at the first use; with too many, the oldest ended one is dropped."""
     with _lock:
         tracker = _trackers.get(query)
         if tracker is None:

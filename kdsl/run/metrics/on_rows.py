@@ -36,6 +36,7 @@ def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> 
     from pyspark.sql import functions as sf
 
     def total(field: str, how: str) -> str:
+        """Return the SQL of the sum or maximum of a field over the reports."""
         value = f"cast(get_json_object(x, {literal(f'$.{field}')[0]}) as bigint)"
         if how == "sum":
             return f"aggregate(reports, 0L, (s, x) -> s + coalesce({value}, 0L))"
@@ -67,12 +68,7 @@ def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame
 
 
 class RowReporter:
-    """Adds the reports of a task to its rows.
-
-    Args:
-        reporter: Counts what the task reads.
-        schema: The columns of the rows.
-    """
+    """Adds the reports of a task to its rows."""
 
     def __init__(self, reporter: Reporter, schema: t.Row) -> None:
         self._reporter, self._schema = reporter, schema

@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any]:
-    """Add the numbers of a batch to the observations of its progress report.
+    """Return a progress report whose observations also have what tasks reported; the same one if they reported nothing.
 
     Args:
         document: The report, as Spark's JSON.
@@ -40,14 +40,14 @@ def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, A
 
 
 def _numbers(reports: Iterable[str]) -> dict[str, int]:
-    """Add up the numbers of reports."""
+    """Add up reports to the numbers in the progress, by name; numbers that are not known are left out."""
     counts = read_reports(reports)
     numbers = {number: value for number, field, _ in PROGRESS_NUMBERS if (value := counts.number(field)) is not None}
     return {**numbers, **{violations_name(rule): n for (_, rule), n in count_violations(counts.dropped).items()}}
 
 
 def _add_to_java(java: Any, name: str, numbers: Mapping[str, int]) -> None:
-    """Add numbers to Spark's progress; a failure is only logged."""
+    """Add numbers to Spark's Java object of a progress, as an observation; an ObservationError is only logged."""
     try:
         add_observation(java, name, OBSERVED, numbers)
     except ObservationError as e:  # the metrics do not need it

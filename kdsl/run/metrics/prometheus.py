@@ -40,6 +40,7 @@ class Queries(Collector):
         return families.values()
 
     def _add(self, families: dict[str, Family], query: QueryMetrics, one: SourceMetrics | SinkMetrics) -> None:
+        """Add the metrics of a source or sink to ``families``, with one value for each label of theirs."""
         labels = {"query": query.name or query.query, "table": one.table}
         for metric in metrics_of(type(one)):
             value = getattr(one, metric.field)
@@ -57,7 +58,7 @@ class Queries(Collector):
 
     @staticmethod
     def _put(families: dict[str, Family], metric: Metric, labels: Mapping[str, str], value: float) -> None:
-        """Add a value to the metric's family, which is created at its first value."""
+        """Add a value to the metric's family in ``families``, which is created at its first value."""
         name = prometheus_name(metric.name, metric.kind)
         family = families.get(name)
         if family is None:

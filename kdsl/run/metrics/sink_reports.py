@@ -93,7 +93,7 @@ class Spool:
         self._position = 0
 
     def read(self) -> bool:
-        """Read what was added to the file, and return whether anything was."""
+        """Add what was appended to the file since the last call to `total`, and return whether anything was."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position)
@@ -118,13 +118,10 @@ class Spool:
 
 @contextmanager
 def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
-    """Log which rows a batch write has left out or counted.
-
-    Args:
-        plan: What is written.
+    """Log which rows a batch write has left out or counted, when the body has ended without an error.
 
     Yields:
-        The option with which the batch is written.
+        The option with which the batch is written; none if the plan can leave out no row.
     """
     if not plan.rules and not plan.drops_nulls:
         yield {}
@@ -139,12 +136,7 @@ def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Append what the tasks of a batch have written to the file, if it exists.
-
-    Args:
-        path: The file.
-        tasks: The reports of the tasks.
-    """
+    """Append what the tasks of a batch have written to the file, if it exists."""
     if path is None:
         return
     reports = list(tasks)

@@ -43,11 +43,7 @@ _nth = itertools.count(1)
 
 
 def new_name(read: str) -> str:
-    """Return a name for the observation of a read that is unique in this process.
-
-    Args:
-        read: The id of the read.
-    """
+    """Return a name for the observation of a read that is unique in this process."""
     return f"{_PREFIX}{read}.{next(_nth)}"
 
 
@@ -180,13 +176,13 @@ class SourceCounts:
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
     def number(self, field: str) -> int | None:
-        """Return one of the `PROGRESS_NUMBERS` by its field."""
+        """Return one of the `PROGRESS_NUMBERS` by its field; None if it is not known."""
         reason = field.replace("_", "-")
         return self.dropped.get(reason, 0) if reason in DROPPED else getattr(self, field)
 
 
 def read_reports(reports: Iterable[str]) -> SourceCounts:
-    """Add up reports; for each task, the run that read the most records is counted."""
+    """Add up reports (JSON of `Reporter.report`); for each task, the run that read the most records is counted."""
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     client: dict[str, Mapping[str, float]] = {}
     for text in reports:

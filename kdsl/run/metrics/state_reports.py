@@ -56,6 +56,6 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
 
 
 def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:
-    """Read the sizes from an observation."""
+    """Read the sizes from an observation: strings with the numbers of a `BucketSize` in order, with spaces between."""
     for text in observed:
         yield BucketSize(*map(int, text.split()))

@@ -22,6 +22,7 @@ class _Raw:
 
 
 def _brokers(of: str) -> Callable[[Mapping[str, Any]], float]:
+    """Return a function for the sum of a number over all brokers."""
     return lambda stats: float(sum(broker.get(of, 0) for broker in stats.get("brokers", {}).values()))
 
 
@@ -67,19 +68,23 @@ def _topics(window: str) -> Callable[[Mapping[str, Any]], float]:
 
 
 def _metadata_age(stats: Mapping[str, Any]) -> float:
+    """Return the age of the oldest topic metadata, in seconds; 0 without topics."""
     return max((topic.get("metadata_age", 0) for topic in stats.get("topics", {}).values()), default=0) / 1000
 
 
 def _count_fetching(stats: Mapping[str, Any]) -> float:
+    """Return how many partitions are being fetched."""
     partitions = [p for topic in stats.get("topics", {}).values() for p in topic.get("partitions", {}).values()]
     return float(sum(p.get("fetch_state") == "active" for p in partitions))
 
 
 def _count_connections(stats: Mapping[str, Any]) -> float:
+    """Return to how many brokers the client is connected."""
     return float(sum(broker.get("state") == "UP" for broker in _all_brokers(stats)))
 
 
 def _value(name: str) -> Callable[[Mapping[str, Any]], float]:
+    """Return a function for a number of the client."""
     return lambda stats: float(stats.get(name, 0))
 
 
@@ -139,11 +144,7 @@ PRODUCER = {
 
 
 def client_metrics(text: str | bytes) -> dict[str, float]:
-    """Return the metrics of one client.
-
-    Args:
-        text: librdkafka's statistics document.
-    """
+    """Return the metrics of one client (`CONSUMER` or `PRODUCER`) from librdkafka's statistics, a JSON document."""
     stats = orjson.loads(text)
     table = PRODUCER if stats.get("type") == "producer" else CONSUMER
     return {name: round(float(raw.value(stats)), 3) for name, raw in table.items()}

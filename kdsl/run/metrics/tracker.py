@@ -155,13 +155,20 @@ class Tracker:
         self._seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
-        """Note what the query writes, the file with the numbers of its commits, and the lease that is held for it."""
+        """Note what a run of the query writes.
+
+        Args:
+            table: The table's name.
+            spool: The file with the numbers of its commits; None if its commits report nothing.
+            run: The run.
+            lease: The name of the lease that is held for it; empty if there is none.
+        """
         with self._lock:
             self._begin(run)
             self._sink = _Sink(table, spool, lease)
 
     def begin(self, run: str, name: str | None = None) -> None:
-        """Begin a run."""
+        """Begin to follow a run, unless it is the present or a past one; set the query's name if there is one."""
         with self._lock:
             self._begin(run)
             self.name = name or self.name
@@ -176,14 +183,16 @@ class Tracker:
                 sink.rate, sink.byte_rate = 0.0, None if sink.byte_rate is None else 0.0
 
     def end(self, run: str) -> None:
-        """End a run; its numbers stay until the next one begins."""
+        """End a run if it is the present one: read the sink's last numbers; all stay until the next run begins."""
         with self._lock:
             if run == self.run:
                 self.ended = True
                 self._read_sink(None)
 
     def add_progress(self, document: Mapping[str, Any], names: Mapping[int, NamedRead] | None = None) -> None:
-        """Add a progress report. A repeated report adds only the sources whose names were not known before.
+        """Add a progress report, and log drops. A repeated report adds only the sources that were not known before.
+
+        Reports of past runs, and of batches too old to be remembered, are ignored; that of a new run begins it.
 
         Args:
             document: The report, as Spark's JSON.
@@ -236,11 +245,18 @@ class Tracker:
             self._sink = _Sink(self._sink.table, None, self._sink.lease)
 
     def _source(self, named: NamedRead) -> _Source:
-        """Return the counts of a read, created at the first use."""
+        """Return the counts of a read by its id, created at the first use."""
         return self._sources.setdefault(named.read, _Source(named))
 
     def _update_sources(self, document: Mapping[str, Any], taken: set[int], ended: float, *, newest: bool) -> None:
-        """Add what a batch's report says of the sources, except those already ``taken``, to which they are added."""
+        """Add what a batch's report says of the sources, and log what they dropped.
+
+        Args:
+            document: The report.
+            taken: The indices of the sources that are counted already; the others are added to it.
+            ended: When the batch ended, in seconds since 1970.
+            newest: Whether it is the newest batch, which sets the gauges.
+        """
         rows: dict[str, int] = {}
         for index, report in enumerate(document.get("sources") or ()):
             end = offset_document(report.get("endOffset"))
@@ -270,7 +286,15 @@ class Tracker:
             log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
-        """Add rows and counts of a batch to a source; only the newest batch changes its rates."""
+        """Add a batch to the numbers of a source; only the newest batch changes its rates.
+
+        Args:
+            source: The source.
+            rows: Its rows by Spark's count, which are used if tasks have reported nothing.
+            counts: What its tasks have reported; None if nothing.
+            ended: When the batch ended, in seconds since 1970.
+            newest: Whether it is the newest batch.
+        """
         records = rows if counts is None else counts.records
         source.records += records
         if counts is not None:
@@ -313,14 +337,19 @@ class Tracker:
             source.lost = sum(by_partition(end.get("lost", {})).values())
 
     def _count_sink(self, document: Mapping[str, Any]) -> None:
-        """Count what the tasks of a write have reported, if its commits report nothing."""
+        """Count and log the rows that the tasks of a write have left out, as they report if its commits do not."""
         counts = _read_observations(document).get(SINK)
         if self._sink is not None and counts is not None:
             self._sink.dropped.update(counts.dropped)
             log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
-        """Update the counts of the sink from its reports, or from Spark's."""
+        """Update and log the counts of the sink from its file of reports, or from Spark's report if the file has none.
+
+        Args:
+            document: Spark's report of a batch; None without one.
+            newest: Whether that is the newest batch, which sets the rates.
+        """
         sink = self._sink
         if sink is None:
             return
@@ -354,6 +383,7 @@ class Tracker:
             return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks)
 
     def _source_metrics(self, source: _Source, now: float) -> SourceMetrics:
+        """Return the present metrics of a source."""
         commits = self._commits(source.named.read) if self._commits else None
         lags = None if source.latest is None else _lags(source.current, source.latest)
         pending = None if lags is None else sum(lags.values())
@@ -397,6 +427,7 @@ class Tracker:
 
     @staticmethod
     def _sink_metrics(sink: _Sink, now: float) -> SinkMetrics:
+        """Return the present metrics of a sink."""
         lost_to = lease_loss(sink.lease)
         return SinkMetrics(
             table=sink.table,
@@ -423,7 +454,7 @@ def _count_by_rule(dropped: Mapping[str, int]) -> dict[str, int]:
 
 
 def _read_observations(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
-    """Return what the tasks of a batch have reported, by read."""
+    """Return what the tasks of a batch have reported, by read; `SINK` stands for the write."""
     counted: dict[str, SourceCounts] = {}
     for name, row in (document.get("observedMetrics") or {}).items():
         read = read_of(name)
@@ -457,14 +488,15 @@ def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
 
 
 def _lags(current: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Return how many records each partition has left to read."""
+    """Return how many records each partition has left to read; partitions that are not in ``latest`` are left out."""
     return {p: max(0, latest[p] - offset) for p, offset in sorted(current.items()) if p in latest}
 
 
 def _seconds(text: Any) -> float:
+    """Convert Spark's timestamp to seconds since 1970; 0 for None or an empty one."""
     return datetime.fromisoformat(str(text)).timestamp() if text else _BEFORE_ALL
 
 
 def sort_by_time(documents: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Sort progress reports, oldest first."""
+    """Return progress reports (Spark's JSON) sorted by batch and time, oldest first."""
     return sorted(documents, key=lambda d: (d["batchId"], d["timestamp"]))

@@ -39,7 +39,7 @@ class Retriever:
         return self._admin.earliest(list(partitions))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask the brokers for the offset after the last record of each partition that may be read now."""
+        """Ask how far each partition may be read now: the offset after its last record, or its last stable offset."""
         return self._ends(list(partitions))
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
@@ -80,7 +80,7 @@ def call_initializer(table: str, moment: M, partitions: Sequence[TopicPartition]
 
     Raises:
         OffsetError: The function cannot be imported here, has failed, or has returned something other than offsets of
-            the partitions.
+            these partitions; it may leave some out.
     """
     if not moment.function:
         return moment
@@ -121,5 +121,6 @@ def _is_offset(at: object) -> bool:
 
 
 def _partition_name(partition: object) -> str:
+    """Return a partition as ``topic[0]``; anything else as its repr."""
     is_partition = isinstance(partition, tuple) and len(partition) == 2
     return f"{partition[0]}[{partition[1]}]" if is_partition else repr(partition)  # type: ignore[index]

@@ -124,7 +124,7 @@ def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, i
     """Check that offsets belong to partitions that are read.
 
     Raises:
-        OffsetError: There are such partitions; the message names them and those that are read.
+        OffsetError: Some do not; the message names their partitions and those that are read.
     """
     unknown = sorted(offsets.keys() - known.latest.keys())
     if not unknown:
@@ -138,6 +138,7 @@ def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, i
 
 
 def _partitions(topic: str, partitions: list[int]) -> str:
+    """Say which partitions of a topic are read, for a message."""
     if not partitions:
         return f"{topic} is not read"
     if len(partitions) <= max(partitions):  # the user has chosen some of them
@@ -146,7 +147,7 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 
 
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
-    """Begin at declared offsets; partitions without one begin as ``auto.offset.reset`` says.
+    """Begin at declared offsets; partitions without one begin at the latest if that is the policy, else the earliest.
 
     Raises:
         OffsetError: A declared partition is not read, or an offset does not exist.
@@ -185,10 +186,11 @@ def resolve_expired(
         known: What the brokers answer about these partitions.
         reset: The policy.
         stop: Where the read ends, in partitions where it does; the policy does not skip beyond it.
-        begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once.
+        begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once,
+            whatever the policy.
 
     Raises:
-        OffsetError: Names topic, partition, the requested and the existing offsets, and how many records are lost.
+        OffsetError: An offset is beyond the end of its partition, or has expired and the policy is ``none``.
     """
     high = known.latest if known.high is None else known.high
     beyond = [partition for partition, offset in wanted.items() if offset > high[partition]]
@@ -224,7 +226,7 @@ def describe_expired(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> str:
-    """Write the message of an error about offsets whose records were deleted."""
+    """Return the message of an error about offsets whose records were deleted."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
         f"and {earliest[t, p] - offset} offsets are lost"

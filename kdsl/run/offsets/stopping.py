@@ -32,7 +32,7 @@ class End:
 
 
 def ends_at_committed(plan: ReadPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions in which a read ends at the committed offset of its group."""
+    """The partitions in which a read ends at the committed offset of its group, if there is one."""
     if plan.stop.mode == "group-offsets":
         return list(partitions)
     declared = {(topic, partition) for topic, partition, _ in plan.stop.offsets}
@@ -106,7 +106,7 @@ def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
-    """Stop at declared offsets; partitions without one stop at their ends, with a note.
+    """Stop at declared offsets; partitions without one stop at the group's offset or else are not read, with a note.
 
     Raises:
         OffsetError: A declared partition is not read, or an offset lies beyond what can be read.

@@ -192,7 +192,7 @@ def offset_document(offset: Any) -> dict[str, Any] | None:
 def positions_of(document: Mapping[str, Any]) -> dict[TopicPartition, int] | None:
     """Read the positions in offsets of either transport: of kdsl's source, or of Spark's (``{"topic": {"0": 123}}``).
 
-    The result is None if the source is not Kafka.
+    None if the document is neither, as that of a source that is not Kafka.
 
     Raises:
         OffsetFormatError: They were written by a newer version of kdsl.

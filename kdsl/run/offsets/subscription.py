@@ -93,7 +93,7 @@ class Subscription:
         return [partition for partition in every if partition in wanted] if wanted else every
 
     def begin(self, topics: Mapping[str, Topic]) -> Begin:
-        """Compute where a read without a checkpoint starts; see `span`."""
+        """Compute where a stream without a checkpoint starts, as `span` does, with its errors."""
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
@@ -109,6 +109,7 @@ class Subscription:
 
         Raises:
             OffsetError: A partition has no offset to start or to end at, or the declared one does not exist.
+            KafkaReadError: A partition is missing, or the brokers do not answer.
         """
         partitions = self.partitions(topics)
         start = call_initializer(self._plan.table, self._plan.start, partitions, self._retriever())
@@ -125,13 +126,20 @@ class Subscription:
         return begin, dict(end.offsets)
 
     def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Compute where a stream over some partitions that has begun already ends by itself; see `span`."""
+        """Compute where a stream over some partitions that has begun already ends by itself.
+
+        Returns:
+            The stopping offset of each partition; empty if the stream does not end.
+
+        Raises:
+            OffsetError: A partition has no offset to end at, or the declared one does not exist.
+        """
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
         return dict(self._end(plan, self._ask_offsets(plan, wanted), batch=False).offsets)
 
     def _stop(self, partitions: list[TopicPartition]) -> Stop:
-        """Call the offsets initializer of the end, if it is one.
+        """Return the plan's end; if it is an offsets initializer, call that for the offsets.
 
         Raises:
             OffsetError: It fails, or returns wrong offsets.
@@ -143,7 +151,7 @@ class Subscription:
         return Retriever(self.admin, self._plan.group_id, self.ends)
 
     def _with_start(self, error: OffsetError, plan: ReadPlan, known: Known) -> OffsetError:
-        """Return the error of an end, with that of the start added if both are wrong."""
+        """Return the error of an end, or one with that of the start added if both are wrong."""
         try:
             decide_start(plan, known, self.reset)
         except OffsetError as e:
@@ -151,7 +159,7 @@ class Subscription:
         return error
 
     def _end(self, plan: ReadPlan, known: Known, *, batch: bool) -> End:
-        """Decide where the read ends, and log what the user should know."""
+        """Decide where the read ends, and log its notes; an OffsetError is that of `decide_stop`."""
         end = decide_stop(plan, known, batch=batch)
         for note in end.notes:
             log.warning("%s: %s", self._plan.table, note)
@@ -238,4 +246,5 @@ def warn_of_unread(table: str, partitions: Iterable[TopicPartition]) -> None:
 
 
 def _all_partitions(topics: Mapping[str, Topic]) -> list[TopicPartition]:
+    """Return all partitions of some topics, sorted."""
     return [(name, partition) for name, topic in sorted(topics.items()) for partition in range(topic.partitions)]

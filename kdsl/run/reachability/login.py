@@ -124,24 +124,31 @@ def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error:
 
 
 def examine_port(server: str, settings: Mapping[str, str]) -> Port:
-    """Connect to a port and find out whether it speaks TLS, its certificate, and whether it requires a login."""
+    """Connect to a port and find out whether it speaks TLS, its certificate, and whether it requires a login.
+
+    What cannot be found out is None or empty in the result; nothing is raised.
+    """
     try:
         address = parse_address(server)
     except AddressError:
         return Port()
     try:
         with connect(address, _SECONDS) as raw:
-            return _tls(raw, address, settings)
+            return _examine_tls(raw, address, settings)
     except ssl.SSLCertVerificationError as e:
-        return Port(tls=True, certificate=_certificate(e, address.host))
+        return Port(tls=True, certificate=_explain_certificate(e, address.host))
     except (ssl.SSLError, ConnectionError, TimeoutError):
-        return _without_tls(address)
+        return _examine_plain(address)
     except (OSError, ValueError):
         return Port()
 
 
-def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
-    """Make a TLS handshake, and return what the port is."""
+def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
+    """Make a TLS handshake, and return what the port is; the certificate is checked only if the settings use TLS.
+
+    Raises:
+        OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate.
+    """
     ours = settings.get("security.protocol", "plaintext").upper().endswith("SSL")
     context = verifying(settings) if ours else trusting()
     with context.wrap_socket(raw, server_hostname=address.host) as secured:
@@ -153,8 +160,8 @@ def _tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> P
             return Port(tls=True)
 
 
-def _without_tls(address: Address) -> Port:
-    """Connect without TLS, and return what the port is."""
+def _examine_plain(address: Address) -> Port:
+    """Connect without TLS, and return what the port is; an unknown port if it does not answer as a broker."""
     try:
         with connect(address, _SECONDS) as raw:
             sasl = asks_for_login(raw)
@@ -163,7 +170,7 @@ def _without_tls(address: Address) -> Port:
         return Port()
 
 
-def _certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
+def _explain_certificate(error: ssl.SSLCertVerificationError, host: str) -> str:
     """Explain what is wrong with a broker's certificate."""
     match fault_of(error):
         case Fault.EXPIRED:

@@ -62,7 +62,7 @@ def detect_protocol(address: Address) -> Spoken:
     """Send a request of Kafka's protocol without TLS to a port, and return what the answer looks like.
 
     Raises:
-        OSError: It accepts no connection.
+        OSError: The port accepts no connection.
     """
     with connect(address) as connection:
         try:
@@ -101,8 +101,7 @@ def trusting() -> ssl.SSLContext:
 def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
     """Create a client's context that trusts what librdkafka's settings trust, without a client certificate.
 
-    Args:
-        settings: librdkafka's settings.
+    If the settings disable the verification, it accepts any certificate.
 
     Raises:
         OSError: The trusted certificates cannot be read.
@@ -123,11 +122,7 @@ def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
-    """Add the client certificate of librdkafka's settings to a context, if there is one.
-
-    Args:
-        context: The context.
-        settings: librdkafka's settings, secrets resolved.
+    """Add the client certificate of librdkafka's settings (with resolved secrets) to a context, if there is one.
 
     Raises:
         OSError: The certificate or its key cannot be read, or do not match.
@@ -144,10 +139,13 @@ def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> No
 
 
 def asks_for_login(connection: socket.socket) -> bool | None:
-    """Ask a listener whether it requires a login; None if it does not answer.
+    """Ask a listener whether it requires a login; None if it closes the connection without an answer.
 
     Args:
         connection: A connection to it, in TLS where it speaks that.
+
+    Raises:
+        OSError: The connection fails, or no answer comes in time.
     """
     name = b"?"
     request = struct.pack(">hhihh", _SASL_HANDSHAKE, 1, 1, -1, len(name)) + name

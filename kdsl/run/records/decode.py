@@ -91,7 +91,7 @@ class RowsOfRecords:
     truncates: tuple[int, ...] = ()
 
     def of(self, field: str) -> pa.Array:
-        """Return a field of the record of each row."""
+        """Return the values of one field of ``raw`` for the rows: each row gets the value of its record."""
         return _take(self.raw.column(field), self.messages)
 
 
@@ -180,11 +180,11 @@ class RecordDecoder:
 
     @contextmanager
     def rejecting(self, dead_letters: DeadLetterOutput) -> Iterator[None]:
-        """Give the records that cannot be decoded to an output while the body runs.
+        """Give rejected records to an output while the body runs: sets `dead_letters`, and afterwards clears it.
 
         Args:
-            dead_letters: The output of one task. The decoder is used by one task after the other, and a task that Spark
-                abandoned may end after the next one has begun.
+            dead_letters: The output of one task. It is not cleared if the next task has set another one meanwhile: a
+                task that Spark abandoned may end late.
         """
         self.dead_letters = dead_letters
         try:
@@ -194,18 +194,22 @@ class RecordDecoder:
                 self.dead_letters = None
 
     def decode(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Decode a batch of records.
+        """Decode a batch of records, and count what is left out in `filtered` and `dropped`.
+
+        Rejected records are given to `dead_letters` and left out; without it they are an error.
 
         Args:
             raw: One row per record: the fields in ``needs`` and, for errors, ``topic``, ``partition``, ``offset``.
 
         Raises:
-            RecordError: A record cannot be decoded. The error names the first such record and counts the others.
+            RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
+                dead letter. The error names the first such record and counts the others.
+            DecodeError: The format returned arrays of another length or type than it should.
         """
         return self.decode_with_records(raw).rows
 
     def decode_with_records(self, raw: pa.RecordBatch) -> RowsOfRecords:
-        """Decode a batch of records as `decode` does, and also return the record of each row."""
+        """Decode a batch of records as `decode` does, with the same errors, and return each row's record as well."""
         records, rejections = self._filter(raw), dict[int, Rejection]()
         remaining = records
         indices: Indices = np.arange(records.num_rows)
@@ -231,13 +235,19 @@ class RecordDecoder:
         return rows
 
     def _decode_all(self, raw: pa.RecordBatch) -> tuple[RowsOfRecords, Mask | None]:
-        """Decode records that the header filter has let through; also return which rows are left out for a NULL."""
+        """Decode records that the header filter has let through, before row rules are applied.
+
+        Also return which of the rows are to be left out because of a NULL; None if none is.
+
+        Raises:
+            RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
+        """
         raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
         key = self._decode_part(raw, "key", self._key)
         self._count_undeclared(value)
         self._check_unavailable(raw, value)
-        messages, value_rows = self._value_rows(raw, value)
+        messages, value_rows = self._select_value_rows(raw, value)
         aligned = _align(raw.num_rows, key, messages)
         if value_rows is not None:
             aligned = attrs.evolve(aligned, values=_take(value_rows, aligned.values))
@@ -252,7 +262,11 @@ class RecordDecoder:
         return RowsOfRecords(rows, raw, aligned.messages, unavailable, truncates), left_out
 
     def _apply_rules(self, rows: RowsOfRecords, left_out: Mask | None) -> tuple[RowsOfRecords, list[Rejection]]:
-        """Apply the row rules; return the remaining rows, and the records that become dead letters."""
+        """Apply the row rules and ``left_out``; return the remaining rows, and the records that become dead letters.
+
+        Raises:
+            RecordError: A rule with the action ``fail`` is violated, or one with ``dead_letter`` without an output.
+        """
         if left_out is None and not self._rules:
             return rows, []
 
@@ -275,19 +289,22 @@ class RecordDecoder:
         )
         return valid, letters
 
-    def _value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
-        """Return the message of each row and, if rows are read by key, its value row."""
+    def _select_value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
+        """Return the message and the value row of each row (`_locate_rows`), with deletes if rows are read by key."""
         if self._plan.upserts is None:
-            return _value_rows(raw.num_rows, value, None, None)
+            return _locate_rows(raw.num_rows, value, None, None)
         tombstones = raw.column("value").is_null()
         if not self._events:
-            return _value_rows(raw.num_rows, value, None, tombstones)
+            return _locate_rows(raw.num_rows, value, None, tombstones)
         assert value is not None
         deletes = pc.and_(tombstones, raw.column("key").is_valid()) if self._tombstones else None
-        return _value_rows(raw.num_rows, value, _select_changes(value, self._value_keys), deletes)
+        return _locate_rows(raw.num_rows, value, _select_changes(value, self._value_keys), deletes)
 
     def _find_deletes(self, value: Decoded | None, aligned: _Aligned) -> Mask | None:
-        """Return which rows are deletes, whose other columns do not matter; None if there are none."""
+        """Return which rows are deletes, None if there are none: those without a value row.
+
+        In change data that is read by key, also those with the row kind ``-D`` or ``-U``.
+        """
         valid = aligned.with_value
         deletes: Mask | None = None if valid is None else ~valid.to_numpy(zero_copy_only=False)
         if not self._plan.keyed or value is None or value.kinds is None:
@@ -303,7 +320,7 @@ class RecordDecoder:
         return matching
 
     def _replace_json_nulls(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Turn values ``null`` in JSON into tombstones, if the format's options say so."""
+        """Return the records, with NULL for values that are the bytes ``null`` if ``null_is_tombstone`` is set."""
         if self._plan.value is None or not getattr(self._plan.value.format, "null_is_tombstone", False):
             return raw
         values = raw.column("value")
@@ -314,7 +331,10 @@ class RecordDecoder:
         return raw.set_column(index, "value", pc.if_else(is_null, pa.scalar(None, values.type), values))
 
     def _count_without_row(self, raw: pa.RecordBatch, messages: Indices | None, truncates: Sequence[int]) -> None:
-        """Count the records without a row by reason: tombstones, parse errors that are ignored, and others."""
+        """Count the records without a row in `dropped`, except truncates: tombstones and, as one reason, the others.
+
+        These count as parse errors if the format ignores such errors, otherwise as values without a row.
+        """
         without = raw.num_rows - _count_distinct(messages, raw.num_rows) - len(truncates)
         if messages is None or not without:
             return
@@ -328,7 +348,7 @@ class RecordDecoder:
         )
 
     def _count_undeclared(self, value: Decoded | None) -> None:
-        """Count the values of undeclared columns. Declared columns that are not read do not count."""
+        """Count the values of undeclared columns in `dropped`. Declared columns that are not read do not count."""
         if value is None or not value.undeclared:
             return
         assert self._plan.value is not None
@@ -338,14 +358,17 @@ class RecordDecoder:
             self._count_in_column(Reason.UNDECLARED, name, value.undeclared[name])
 
     def _count_in_column(self, reason: Reason, column: str, count: int) -> None:
+        """Add to the count of a reason, and to its count for one column."""
         self.dropped[key_of_column(reason, column)] += count
         self.dropped[reason] += count
 
     def _check_unavailable(self, raw: pa.RecordBatch, value: Decoded | None) -> None:
-        """Count values that a change event does not contain.
+        """Count the values that change events do not contain, if the format has ``unavailable='null'``.
+
+        If the plan keeps such values, or its state has them, do nothing.
 
         Raises:
-            RecordError: The column does not allow such values.
+            RecordError: The format has ``unavailable='error'``; _RejectedError with an output for dead letters.
         """
         if (
             value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values
@@ -378,7 +401,7 @@ class RecordDecoder:
         )
 
     def _find_unavailable(self, value: Decoded | None, aligned: _Aligned) -> Mapping[str, Mask]:
-        """Return by column which rows do not contain its value; columns without such rows are left out."""
+        """Return by column which rows lack its value, deletes excepted; columns that no row lacks are left out."""
         if value is None or self._plan.value is None:
             return {}
         part = self._plan.value
@@ -393,19 +416,19 @@ class RecordDecoder:
         return {name: mask for name, mask in masks.items() if mask.any()}
 
     def _reject(self, messages: Iterable[int], reason: str, side: RejectedSide, column: str | None = None) -> None:
-        """Reject some records for the same reason if they can become dead letters; otherwise do nothing.
+        """Reject some records for the same reason if `dead_letters` is set; otherwise do nothing.
 
         Raises:
-            _RejectedError: They can.
+            _RejectedError: It is set: `decode_with_records` decodes the batch again without these records.
         """
         if self.dead_letters is not None:
             raise _RejectedError([Rejection(index, reason, side, column) for index in sorted(set(map(int, messages)))])
 
     def _decode_part(self, raw: pa.RecordBatch, name: Side, decoder: Decoder | None) -> Decoded | None:
-        """Decode the keys or values of records; None without a decoder. Infinite values are counted.
+        """Decode the keys or values of records; None without a decoder. Infinite and lossy values are counted.
 
         Raises:
-            RecordError: A message cannot be decoded.
+            RecordError: A message cannot be decoded; _RejectedError with an output for dead letters.
             DecodeError: The format returns rows that cannot be assigned to messages.
         """
         if decoder is None:
@@ -431,7 +454,7 @@ class RecordDecoder:
     def _build_columns(
         self, raw: pa.RecordBatch, key: Decoded | None, value: Decoded | None, aligned: _Aligned
     ) -> list[pa.Array]:
-        """Build the columns of the rows in the order of the plan, from key, value, metadata and row kind."""
+        """Build the columns of the rows in the order of the plan; errors are those of metadata and of `_check_type`."""
         builders: dict[str, Callable[[], pa.Array]] = {}
         for part, decoded, rows in (
             (self._plan.key, key, aligned.keys),
@@ -459,7 +482,7 @@ class RecordDecoder:
         return [_check_type(builders[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
     def _row_kinds(self, count: int, value: Decoded | None, aligned: _Aligned) -> pa.Array:
-        """Return the row kind of each row."""
+        """Return the row kind of each row; of upserts, ``-D`` for deletes and ``+U`` for all others."""
         if self._plan.upserts is None:
             assert value is not None
             return _take(_row_kinds(value), aligned.values)
@@ -468,10 +491,10 @@ class RecordDecoder:
         return pc.if_else(pa.array(aligned.deletes), _DELETE, _UPSERT)
 
     def _metadata_column(self, raw: pa.RecordBatch, column: str, messages: Indices | None) -> pa.Array:
-        """Build a column of Kafka's metadata for the rows.
+        """Build a column of Kafka's metadata for the rows, which come from ``messages`` (None: one row per record).
 
         Raises:
-            RecordError: A value does not fit the column's type.
+            RecordError: A value does not fit the column's type; _RejectedError with an output for dead letters.
         """
         shown = self._metadata[column]
         try:
@@ -484,10 +507,10 @@ class RecordDecoder:
         return _take(array, messages)
 
     def _format_metadata(self, raw: pa.RecordBatch, value: Decoded, shown: MetadataColumn) -> pa.Array:
-        """Build a column of the format's metadata for the rows.
+        """Build a column of the format's metadata, with one element for each value row.
 
         Raises:
-            RecordError: A value does not fit the column's type.
+            RecordError: A value does not fit the column's type; _RejectedError with an output for dead letters.
         """
         assert self._plan.value is not None
         key = self._format_columns[shown.column]
@@ -503,10 +526,13 @@ class RecordDecoder:
     def _enforce_not_null(
         self, raw: pa.RecordBatch, arrays: list[pa.Array], aligned: _Aligned, unavailable: Mapping[str, Mask]
     ) -> Mask | None:
-        """Return the rows with forbidden NULLs if they are left out, None if there are none.
+        """Return which rows are left out because of forbidden NULLs, and count them; None if there are none.
+
+        Of deletes only the key columns are checked; values that are kept as unavailable are not.
 
         Raises:
-            RecordError: The format does not leave them out; the error names the first of these rows.
+            RecordError: Rows of such a column are not left out (`_is_lenient`); _RejectedError with an output for dead
+                letters.
         """
         names = [f.name for f in self._plan.columns.fields]
         dropped: list[Indices] = []
@@ -529,6 +555,7 @@ class RecordDecoder:
         return left_out
 
     def _is_lenient(self, column: str) -> bool:
+        """Return whether rows with NULL in a NOT NULL column are left out instead of an error."""
         if self._plan.drops_nulls:
             return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]
@@ -537,7 +564,11 @@ class RecordDecoder:
     def _null_error(
         self, raw: pa.RecordBatch, field: t.Field, path: str, rows: Indices, aligned: _Aligned
     ) -> RecordError:
-        """Create the error for a row with NULL in a column that does not allow it, with the fix for its cause."""
+        """Create the error for rows with NULL in a column that does not allow it, with the fix for the first one.
+
+        Raises:
+            _RejectedError: There is an output for dead letters: the records of the rows are rejected instead.
+        """
         messages = rows if aligned.messages is None else aligned.messages[rows]
         of: Side = "value" if self._plan.value and field.name in self._plan.value.columns else "key"
         tombstone = self._events and not raw.column("value")[int(messages[0])].is_valid
@@ -568,7 +599,15 @@ class RecordDecoder:
     def _record_error(
         self, raw: pa.RecordBatch, source: str | None, bad: BadRecord, more: int, fix: str = ""
     ) -> RecordError:
-        """Create the error for a record: its coordinates, its first bytes, and options that can read it."""
+        """Create the error for a record, with its coordinates if ``raw`` has them.
+
+        Args:
+            raw: The records.
+            source: The field with the faulty message, ``key`` or ``value``; None if the error is about neither.
+            bad: The index of the record, and the reason.
+            more: How many further records have an error.
+            fix: What to do; if empty, `_suggest_options`.
+        """
         coordinates = {
             name: raw.column(name)[bad.index].as_py() if name in raw.schema.names else None
             for name in ("topic", "partition", "offset")
@@ -579,7 +618,10 @@ class RecordDecoder:
         return RecordError("read", self._plan.table, reason, data=data, more=more, fix=fix, **coordinates)
 
     def _suggest_options(self, source: str | None, data: bytes | None) -> str:
-        """Return the options of the format with which a message can be read; an empty string if there are none."""
+        """Return advice that names options of the format with which the message can be decoded.
+
+        It is empty if none of the format's alternatives can decode it, or if it exceeds `MAX_RETRY_BYTES`.
+        """
         part = self._plan.key if source == "key" else self._plan.value
         if source is None or part is None or data is None or len(data) > MAX_RETRY_BYTES:
             return ""
@@ -599,7 +641,7 @@ class RecordDecoder:
 
 
 def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
-    """Return the plan's columns with their declared types: a column may be nullable only for unavailable values."""
+    """Return the plan's columns, except `UNAVAILABLE`, without the nullability that is there for unavailable values."""
     part = plan.value
     wire = {} if part is None else dict(zip(part.columns, part.row.fields, strict=True))
     return tuple(
@@ -610,14 +652,14 @@ def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
 
 
 def _count_rows(raw: pa.RecordBatch, value: Decoded | None, aligned: _Aligned) -> int:
-    """Return the number of rows."""
+    """Return the number of output rows."""
     if aligned.messages is not None:
         return len(aligned.messages)
     return raw.num_rows if value is None else len(value.rows)
 
 
 def _collect_names(masks: Mapping[str, Mask], count: int) -> pa.ListArray:
-    """Collect for each row the names whose mask is true."""
+    """Return a list for each of ``count`` rows: the names whose mask is true there."""
     kind = arrow_type(t.Array(t.STRING.as_nullable(False)))
     flags = np.zeros((count, len(masks)), dtype=bool)
     for i, mask in enumerate(masks.values()):
@@ -628,21 +670,24 @@ def _collect_names(masks: Mapping[str, Mask], count: int) -> pa.ListArray:
 
 
 def _ignores_parse_errors(part: Part) -> bool:
+    """Return whether a format has the option ``ignore_parse_errors`` and it is set."""
     return bool(getattr(part.format, "ignore_parse_errors", False))
 
 
 def _part_decoder(part: Part | None, use: Use) -> Decoder | None:
+    """Create the decoder of a key or value from its format; None without a part."""
     return None if part is None else part.format.decoder(part.row, use)
 
 
 def _row_kinds(value: Decoded) -> pa.Array:
+    """Return the row kind of each value row as a string; ``+I`` for all if the format returns none."""
     if value.kinds is None:
         return pa.repeat(ROW_KINDS[0], len(value.rows))
     return pa.array(ROW_KINDS).take(value.kinds)
 
 
 def _value_keys(plan: ReadPlan) -> tuple[int, ...]:
-    """Return the indices of the primary key's columns in the message value."""
+    """Return the indices of the primary key's columns among those of the message value; none without upserts."""
     columns = plan.value.columns if plan.value is not None and plan.upserts is not None else ()
     return tuple(i for i, column in enumerate(columns) if plan.upserts and column in plan.upserts.keys)
 
@@ -654,7 +699,7 @@ def _primary_key(plan: ReadPlan) -> tuple[str, ...]:
 
 
 def message_key_has_primary_key(plan: ReadPlan) -> bool:
-    """Return whether a message without a value identifies the row that it deletes."""
+    """Return whether message key and Kafka's metadata contain the whole primary key; False without upserts or key."""
     if plan.upserts is None or plan.key is None:
         return False
     metadata = {m.column for m in plan.metadata if not m.key.startswith(IN_VALUE)}
@@ -662,7 +707,10 @@ def message_key_has_primary_key(plan: ReadPlan) -> bool:
 
 
 def _select_changes(value: Decoded, keys: tuple[int, ...]) -> Indices | None:
-    """Select the value rows, without those before an update that does not change the key; None means all rows."""
+    """Return the indices of the value rows without ``-U`` of updates that do not change the key; None means all rows.
+
+    Without ``keys`` (the indices of the key's columns) the message has the key, and each ``-U`` is left out.
+    """
     if value.kinds is None:
         return None
     kinds = value.kinds.to_numpy(zero_copy_only=False)
@@ -682,16 +730,20 @@ def _select_changes(value: Decoded, keys: tuple[int, ...]) -> Indices | None:
     return None if selected.all() else np.flatnonzero(selected)
 
 
-def _value_rows(
+def _locate_rows(
     count: int, value: Decoded | None, wanted: Indices | None, deletes: pa.Array | None
 ) -> tuple[Indices | None, pa.Array | None]:
-    """Return the message of each row and its value row: null for a delete; None means one for one, in order.
+    """Find the message and the value row that each output row comes from, in the order of the messages.
 
     Args:
         count: How many messages there are.
         value: The decoded message values.
         wanted: The selected value rows, ascending; None means all.
-        deletes: Which messages have no value and delete their key.
+        deletes: Which messages have no value and delete their key; each gets a row.
+
+    Returns:
+        The message of each row, and its value row, which is null for a delete. Instead of the first, None means one
+        row per message; instead of the second, all value rows, each in order.
     """
     messages = None if value is None or value.messages is None else value.messages.to_numpy().astype(np.int64)
     if wanted is not None:
@@ -710,7 +762,10 @@ def _value_rows(
 
 
 def _align(count: int, key: Decoded | None, messages: Indices | None) -> _Aligned:
-    """Add the key rows to rows whose messages are known."""
+    """Find the key row of each row, and repeat the rows whose message has several; ``values`` are then their indices.
+
+    ``messages`` are those of the rows before; None means one row for each of ``count`` messages.
+    """
     if key is None or key.messages is None:
         keys = None if key is None or messages is None else pa.array(messages)
         return _Aligned(messages, keys, None)
@@ -733,17 +788,19 @@ def _align(count: int, key: Decoded | None, messages: Indices | None) -> _Aligne
 
 
 def _count_distinct(messages: Indices | None, count: int) -> int:
+    """Return how many messages have rows; ``messages`` is ascending, None means all ``count`` of them."""
     if messages is None or len(messages) == 0:
         return count if messages is None else 0
     return 1 + int(np.count_nonzero(np.diff(messages)))
 
 
 def _take(array: pa.Array, rows: Indices | pa.Array | None) -> pa.Array:
+    """Return the elements with the indices ``rows``, as a copy; None returns the array itself."""
     return array if rows is None else array.take(pa.array(rows) if isinstance(rows, np.ndarray) else rows)
 
 
 def _check_type(array: pa.Array, kind: t.DataType, table: str, column: str) -> pa.Array:
-    """Return an array after a check of its type.
+    """Return an array unchanged after a check of its type.
 
     Raises:
         DecodeError: The format returned another type.

@@ -31,7 +31,7 @@ class Reason(StrEnum):
 
     @property
     def doc(self) -> str:
-        """The reason as the end of a sentence "3 records …" or, for `VALUES`, "3 values …"."""
+        """The reason as the end of a phrase that begins with "3 records" or, for `VALUES`, with "3 values"."""
         return _DOCS[self]
 
 
@@ -77,17 +77,12 @@ def count_by_column(dropped: Mapping[str, int], reason: Reason) -> dict[str, int
 
 
 def key_of_rule(on_fail: str, rule: str) -> str:
-    """Return the key under which the rows that violate a rule are counted.
-
-    Args:
-        on_fail: What happened to them.
-        rule: The rule's name.
-    """
+    """Return the key under which the rows that violate a rule are counted, by its action and its name."""
     return f"{_RULE}{on_fail}:{rule}"
 
 
 def count_violations(dropped: Mapping[str, int]) -> dict[tuple[str, str], int]:
-    """Return how many rows violated rules, by action and rule."""
+    """Return how many rows violated rules, by the action and the name of the rule; rules without any are left out."""
     counts = {}
     for key, count in dropped.items():
         if key.startswith(_RULE) and count:
@@ -97,17 +92,13 @@ def count_violations(dropped: Mapping[str, int]) -> dict[tuple[str, str], int]:
 
 
 def level_of(dropped: Mapping[str, int]) -> int:
-    """Return the log level for dropped records and values: WARNING if some are invalid, else INFO."""
+    """Return the log level for counts by reason: INFO if all are tombstones or values without a row, else WARNING."""
     reasons = {reason for reason in Reason if dropped.get(reason)}
     return logging.INFO if _EXPECTED.issuperset(reasons) else logging.WARNING
 
 
 def describe_drops(dropped: Mapping[str, int]) -> str:
-    """Describe the dropped records and values, without those that are logged by column, as part of a sentence.
-
-    Args:
-        dropped: How many, by reason.
-    """
+    """Describe dropped records and values, except those of `COLUMN_LOGS`, as part of a sentence; empty without any."""
     records = [reason for reason in Reason if dropped.get(reason) and reason not in VALUES]
     parts = []
     if records:
@@ -136,7 +127,7 @@ class DropLog:
         atexit.register(self.flush)
 
     def add(self, table: str, dropped: Mapping[str, int]) -> None:
-        """Add what a task has left out."""
+        """Add the counts of a task, and log all pending ones ``pause`` seconds later if no others are added before."""
         with self._lock:
             self._waiting.setdefault(table, Counter()).update(dropped)
             if self._timer is not None:
@@ -146,7 +137,7 @@ class DropLog:
             self._timer.start()
 
     def flush(self) -> None:
-        """Log the pending counts."""
+        """Log the pending counts of all tables, and forget them."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
         for table, dropped in waiting.items():
@@ -154,7 +145,9 @@ class DropLog:
 
 
 def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
-    """Log what was left out, if anything. Columns (`COLUMN_LOGS`) are logged once per process.
+    """Log what was left out, if anything: records and values (`level_of`), violations of rules and columns as warnings.
+
+    Columns (`COLUMN_LOGS`) are named only once per process.
 
     Args:
         table: The table's name.

@@ -50,10 +50,6 @@ class _Failure:
 class RecordEncoder:
     """Encodes rows as raw records. It is created once per task and used for many batches.
 
-    Args:
-        plan: What is written.
-        registry: The schema registry of the cluster.
-
     Attributes:
         schema: The records' columns: ``key`` and ``value`` (binary; null means no key, or a tombstone), and, if the
             plan needs them, ``topic`` (string), ``partition`` (int32; null leaves it to the partitioner), ``headers``
@@ -88,7 +84,8 @@ class RecordEncoder:
             first_row: How many rows of the task came before, for error messages.
 
         Raises:
-            RecordError: Rows cannot be written. The error names the first one and counts the others.
+            RecordError: Rows cannot be written: a forbidden NULL, an unknown row kind, a wrong topic or timestamp, or a
+                value that the format cannot encode. The error names the first one and counts the others.
         """
         source = {f.name: batch.column(f.name) for f in self._row.fields}
         deletes = self._deletes(source)
@@ -98,14 +95,14 @@ class RecordEncoder:
             for path, nulls in find_null_violations(source[f.name], f.type, f.name)
             if len(rows := nulls if deletes is None or self._in_key(f.name) else nulls[~deletes[nulls]])
         ]
-        self._fail(missing, source, first_row)
+        self._raise_on(missing, source, first_row)
         columns = {f.name: cast_array(source[f.name], f.type) for f in self._fields}
 
         failures: list[_Failure] = []
         kinds = _row_kinds(columns[ROW_KIND], failures) if self._plan.changelog else None
-        self._fail(failures, columns, first_row)
+        self._raise_on(failures, columns, first_row)
         arrays = {
-            "key": self._bytes(self._key, "__raw_key__", columns, batch.num_rows, failures),
+            "key": self._encode_part(self._key, "__raw_key__", columns, batch.num_rows, failures),
             "value": self._values(columns, batch.num_rows, failures, kinds, deletes),
         }
         if "topic" in self.schema.names:
@@ -116,7 +113,7 @@ class RecordEncoder:
             arrays["headers"] = _headers(columns[self._headers.column])
         if self._timestamp:
             arrays["timestamp"] = _timestamps(columns[self._timestamp.column], self._timestamp, failures)
-        self._fail(failures, columns, first_row)
+        self._raise_on(failures, columns, first_row)
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
     def _deletes(self, columns: Mapping[str, pa.Array]) -> Mask | None:
@@ -127,6 +124,7 @@ class RecordEncoder:
         return deletes if deletes.any() else None
 
     def _in_key(self, column: str) -> bool:
+        """Return whether a delete needs a value in the column: the row kind, and the key of an upsert table."""
         return column == ROW_KIND or (self._plan.upserts is not None and column in self._plan.upserts.keys)
 
     def _values(
@@ -137,21 +135,21 @@ class RecordEncoder:
         kinds: pa.Array | None,
         deletes: Mask | None,
     ) -> pa.Array:
-        """Encode the values of messages; deletes have none. Rows that cannot be encoded are added to ``failures``."""
+        """Encode message values; ``deletes`` get null. Rows that cannot be encoded are added to ``failures``."""
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
-            return self._bytes(self._value, "__raw_value__", columns, length, failures, kinds)
+            return self._encode_part(self._value, "__raw_value__", columns, length, failures, kinds)
         upserts = np.flatnonzero(~deletes)
         taken = pa.array(upserts)
         upsert_failures: list[_Failure] = []
         upserted = {name: array.take(taken) for name, array in columns.items()}
-        values = self._bytes(self._value, "__raw_value__", upserted, len(upserts), upsert_failures, kinds)
+        values = self._encode_part(self._value, "__raw_value__", upserted, len(upserts), upsert_failures, kinds)
         failures += [attrs.evolve(one, rows=upserts[one.rows]) for one in upsert_failures]
         indices = np.zeros(length, dtype=np.int64)
         indices[upserts] = np.arange(len(upserts))
         return values.take(pa.array(indices, mask=deletes))
 
-    def _bytes(
+    def _encode_part(
         self,
         encoder: _PartEncoder | None,
         raw: str,
@@ -160,15 +158,18 @@ class RecordEncoder:
         failures: list[_Failure],
         kinds: pa.Array | None = None,
     ) -> pa.Array:
-        """Return raw bytes of a column, or encode a part of the rows; null without an encoder."""
+        """Return the keys or values of messages: the column of the metadata key ``raw`` if the plan has one.
+
+        Otherwise they are encoded, or null without an encoder; rows that cannot be encoded are added to ``failures``.
+        """
         if raw in self._metadata:
             return columns[self._metadata[raw].column].cast(pa.binary())
         return encoder.encode(columns, length, failures, kinds) if encoder else pa.nulls(length, pa.binary())
 
     def _topics(self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure]) -> pa.Array:
-        """Return the topic that each row names.
+        """Return the topic that each row names; null where there is none.
 
-        Rows that name none, or one that is not allowed, are added to ``failures``.
+        Rows without a topic, or with one that is not the table's, are added to ``failures``.
         """
         column, allowed = self._topic.column if self._topic else None, self._plan.topics
         topics = columns[column].cast(pa.string()) if column else pa.nulls(length, pa.string())
@@ -180,11 +181,11 @@ class RecordEncoder:
             )
         return topics
 
-    def _fail(self, failures: Sequence[_Failure], columns: Mapping[str, pa.Array], first_row: int) -> None:
-        """Check that no row has failed.
+    def _raise_on(self, failures: Sequence[_Failure], columns: Mapping[str, pa.Array], first_row: int) -> None:
+        """Raise the error for rows that cannot be written; do nothing if there are none.
 
         Raises:
-            RecordError: One has; the error names the first row and counts the others.
+            RecordError: There are some; the error names the first row and counts the others.
         """
         if not failures:
             return
@@ -234,7 +235,10 @@ def names_topics(topics: Topics) -> bool:
 
 
 def columns_to_check(plan: WritePlan) -> t.Row:
-    """Return the columns as NOT NULL is checked: headers inside a column may be NULL; they are skipped (MD-9)."""
+    """Return the columns with the nullability that a write checks.
+
+    Entries of the headers' columns are nullable at every level, because NULL entries are skipped (MD-9).
+    """
     lists = {m.column for m in plan.metadata if m.key in ("headers", "header-list")}
     return t.Row(
         tuple(attrs.evolve(f, type=_nullable_within(f.type)) if f.name in lists else f for f in plan.columns.fields)
@@ -242,6 +246,7 @@ def columns_to_check(plan: WritePlan) -> t.Row:
 
 
 def _nullable_within(kind: t.DataType) -> t.DataType:
+    """Return the type of a headers column with nullable entries (of an array of rows, with nullable members)."""
     match kind:
         case t.Array(element=t.Row(fields=fields)):
             members = tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in fields)
@@ -264,6 +269,7 @@ def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
 
 
 def _is_allowed(topic: str | None, topics: Topics) -> bool:
+    """Return whether a topic is one of the table's or matches its pattern; None is not."""
     if topic is None:
         return False
     return topic in topics.names if topics.pattern is None else re.fullmatch(topics.pattern, topic) is not None
@@ -284,11 +290,12 @@ def _explain_topic(topic: str | None, column: str | None, topics: Topics) -> str
 
 
 def _describe_topics(topics: Topics) -> str:
+    """Name a table's topics or its pattern, for a message."""
     return f"the pattern {topics.pattern!r}" if topics.pattern is not None else listing(topics.names)
 
 
 def _headers(array: pa.Array) -> pa.Array:
-    """Convert headers to lists; entries that are NULL or have no key are left out (RULES MD-9)."""
+    """Convert a column of headers to `HEADERS`; entries that are NULL or have no key are left out (RULES MD-9)."""
     entries, parents = list_entries(cast_array(array, HEADERS))
     keep = pc.and_(entries.is_valid(), entries.field(0).is_valid())
     counts = np.bincount(parents[keep.to_numpy(zero_copy_only=False)], minlength=len(array))
@@ -299,9 +306,10 @@ def _headers(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
-    """Convert instants to milliseconds; rows that are not a timestamp of Kafka are added to ``failures``.
+    """Convert timestamps or strings to milliseconds since 1970.
 
-    A time without a zone is UTC: those of a DataFrame were cast before, in its zone.
+    Strings that are not timestamps, and times before 1970, are added to ``failures``. A time without a zone is UTC:
+    those of a DataFrame were cast before, in its zone.
     """
     text = pa.types.is_string(array.type)
     try:
@@ -320,13 +328,17 @@ def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure
 
 
 def _parse_timestamps(array: pa.Array) -> tuple[pa.Array, Indices]:
-    """Parse strings as microseconds, one by one; also return the indices of those that are not timestamps."""
+    """Parse strings as microseconds since 1970, one by one; also return the indices of those that are not timestamps.
+
+    These become null.
+    """
     parsed = [_parse_instant(text) for text in array]
     bad = [row for row, instant in enumerate(parsed) if instant is None]
     return pa.array([None if i is None else i.as_py() for i in parsed], pa.int64()), np.array(bad, dtype=np.int64)
 
 
 def _parse_instant(text: pa.StringScalar) -> pa.Int64Scalar | None:
+    """Parse a string, with or without a zone, as microseconds since 1970; None if it is not a timestamp."""
     for kind in (pa.timestamp("us"), _INSTANT):  # without a zone, and with one
         with suppress(pa.ArrowInvalid):
             return text.cast(kind).cast(pa.int64())

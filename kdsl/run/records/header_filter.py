@@ -25,7 +25,7 @@ def filter_records(raw: pa.RecordBatch, conditions: Collection[HeaderCondition])
 
 
 def match_headers(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Mask:
-    """Return which records match a filter.
+    """Return which records match a filter, whose conditions are combined from left to right with AND and OR.
 
     Args:
         headers: The header lists of a raw batch (`kdsl.run.records.metadata.HEADERS`).

@@ -69,7 +69,7 @@ class BadMetadataError(Exception):
 
 
 def field_of(key: str) -> str:
-    """Return the field of the raw batch that contains a metadata key."""
+    """Return the field of the raw batch that contains a metadata key; a key without another name is its own field."""
     return _FIELDS.get(key, key)
 
 
@@ -94,7 +94,11 @@ def build_metadata_column(raw: pa.Array, column: MetadataColumn, zone: str = "UT
 
 
 def _instants(millis: pa.Array, *, nullable: bool) -> pa.Array:
-    """Convert milliseconds to microseconds; missing or overflowing ones become NULL or the nearest instant."""
+    """Convert milliseconds to instants in microseconds.
+
+    A missing timestamp (-1) and those beyond 64 bits become NULL if ``nullable``; otherwise -1 is taken as it is, and
+    the others become the nearest instant that fits.
+    """
     values = millis.to_numpy(zero_copy_only=False)
     if len(values) and (values.min() <= NO_TIMESTAMP or values.max() > _MAX_MILLIS):
         lost = (values == NO_TIMESTAMP) | (values > _MAX_MILLIS) | (values < -_MAX_MILLIS)
@@ -105,6 +109,7 @@ def _instants(millis: pa.Array, *, nullable: bool) -> pa.Array:
 
 
 def _timestamp_types(codes: pa.Array) -> pa.Array:
+    """Return the names of timestamp types (`TIMESTAMP_TYPES`) for the protocol's numbers -1, 0 and 1."""
     return pa.array(TIMESTAMP_TYPES, pa.string()).take(pc.add(codes.cast(pa.int32()), 1))
 
 
@@ -127,10 +132,13 @@ def _header_map(headers: pa.Array) -> pa.Array:
 
 
 def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: str) -> pa.Array:
-    """Convert metadata of one column type to another, for the pairs of types that the resolver allows.
+    """Convert metadata of the type ``kind`` to another, for the pairs of types that the resolver allows.
+
+    Instants become wall-clock times, dates or strings in the time zone; bytes become strings, with U+FFFD where they
+    are not UTF-8.
 
     Raises:
-        BadMetadataError: A value does not fit.
+        BadMetadataError: An integer does not fit.
     """
     match kind, to:
         case t.TimestampLtz(), _:
@@ -174,7 +182,7 @@ def _decode_strings(array: pa.Array) -> pa.Array:
 
 
 def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
-    """Cast numbers to the column's type.
+    """Cast integers to the column's type, an integer or a decimal.
 
     Raises:
         BadMetadataError: A number is too large; the error names the first one.
@@ -194,7 +202,10 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
 
 
 def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
-    """Cast instants to the column's type, in the time zone of the session."""
+    """Convert instants to a timestamp, a date, or for other types a string without a fraction, in a time zone.
+
+    Fractions beyond the precision of the type are cut off.
+    """
     match to:
         case t.TimestampLtz(precision=precision):
             return _truncate(array, precision)
@@ -215,7 +226,7 @@ def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
 
 
 def _truncate(array: pa.Array, precision: int) -> pa.Array:
-    """Cut off fractions of a second beyond the precision; the values have milliseconds only."""
+    """Cut off digits of the second beyond the precision, towards the past; the values have milliseconds only."""
     if precision >= 3:
         return array
     ticks = array.view(pa.int64())

@@ -14,15 +14,11 @@ from kdsl.types.arrow import list_of_entries
 
 
 def find_null_violations(array: pa.Array, kind: t.DataType, path: str) -> Iterator[tuple[str, Indices]]:
-    """Find the NULLs of a column that its type forbids, at any depth.
-
-    Args:
-        array: The column.
-        kind: Its type.
-        path: Its name.
+    """Find the NULLs of a column that its type forbids, at any depth; ``path`` is its name.
 
     Yields:
-        The path that is NULL (``address.street``, ``tags.element``), and the indices of its rows, ascending.
+        Each path that is NULL (``address.street``, ``tags.element``), and the indices of the rows with NULL there,
+        ascending. What lies within a NULL that is allowed does not count.
     """
     if not kind.nullable and array.null_count:
         yield path, row_indices(array.is_null())
@@ -54,7 +50,10 @@ def forbids_null(kind: t.DataType) -> bool:
 
 
 def list_entries(array: pa.Array) -> tuple[pa.Array, Indices]:
-    """Return all elements of a list or map column (those of a map are structs), and the row index of each."""
+    """Return all elements of a list or map column (those of a map are structs), and the row index of each.
+
+    Rows with NULL have no elements.
+    """
     if pa.types.is_map(array.type):
         array = list_of_entries(array)
     lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)

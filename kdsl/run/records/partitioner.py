@@ -30,7 +30,7 @@ def check_partitioner(plan: WritePlan) -> None:
     """Check that a user's partitioner can be imported in this process.
 
     Raises:
-        KdslError: It cannot be imported.
+        KdslError: It cannot be imported. Partitioners of kdsl are not checked.
     """
     if plan.partitioner not in PARTITIONERS:
         _import_partitioner(plan)
@@ -50,10 +50,6 @@ def _import_partitioner(plan: WritePlan) -> Callable[..., Any]:
 
 class PartitionChooser:
     """Chooses partitions for the records of one task. It is created once per task.
-
-    Args:
-        plan: What is written.
-        task: The index of the task.
 
     Attributes:
         needed: Whether it chooses partitions at all; then the number of partitions of each topic must be known.
@@ -86,16 +82,16 @@ class PartitionChooser:
             KdslError: The user's function failed or returned something else than partitions.
         """
         if not self._named:
-            return self._apply(topic, count, records, piece, rows)
-        named = self._from_rows(topic, count, records, rows)
+            return self._apply_partitioner(topic, count, records, piece, rows)
+        named = self._read_partitions(topic, count, records, rows)
         free = np.flatnonzero(named == UNCHOSEN)
         if self._plan.partitioner != DEFAULT and len(free):
             some = pa.array(free)
-            named[free] = self._apply(topic, count, records.take(some), piece.take(some), rows[free])
+            named[free] = self._apply_partitioner(topic, count, records.take(some), piece.take(some), rows[free])
         return named
 
-    def _from_rows(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
-        """Return the partitions that the rows name; NULL leaves the choice to the partitioner.
+    def _read_partitions(self, topic: str, count: int, records: pa.RecordBatch, rows: Indices) -> Partitions:
+        """Return the partitions that the rows name, `UNCHOSEN` for NULL, as a new array.
 
         Raises:
             RecordError: A row names a partition that the topic does not have.
@@ -115,10 +111,16 @@ class PartitionChooser:
             )
         return named
 
-    def _apply(
+    def _apply_partitioner(
         self, topic: str, count: int, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> Partitions:
-        """Apply the partitioner to the records of a topic; round-robin remembers where it stopped."""
+        """Apply the plan's partitioner to records of a topic: `UNCHOSEN` for all of them if it is ``default``.
+
+        Round-robin remembers where it stopped for the topic.
+
+        Raises:
+            KdslError: The user's function failed or returned something else than partitions.
+        """
         length = records.num_rows
         if self._function is not None:
             return self._call_function(topic, count, records, piece, rows)
@@ -153,7 +155,7 @@ class PartitionChooser:
         try:
             answer = self._function(batch)
         except Exception as e:
-            raise self._wrong(topic, f"raised {type(e).__name__}: {e}") from e
+            raise self._create_error(topic, f"raised {type(e).__name__}: {e}") from e
         chosen = self._check_result(answer, topic, len(batch))
         bad = np.flatnonzero((chosen < 0) | (chosen >= count))
         if len(bad):
@@ -161,36 +163,36 @@ class PartitionChooser:
                 f"returned the partition {chosen[bad[0]]} for row {rows[bad[0]] + 1:,} of the task, but the topic has "
             )
             more = f" ({len(bad) - 1} more rows of this batch have the same problem)" if len(bad) > 1 else ""
-            raise self._wrong(topic, what + _describe_partitions(count) + more)
+            raise self._create_error(topic, what + _describe_partitions(count) + more)
         partitions: Partitions = chosen.astype(np.int32)
         return partitions
 
     def _check_result(self, answer: Any, topic: str, length: int) -> Any:
-        """Convert the answer of a partitioner to an array of numbers.
+        """Return the answer of a user's partitioner as a NumPy array of integers, in or out of the topic's range.
 
         Raises:
-            KdslError: It is not an integer for each row.
+            KdslError: It is not a NumPy or Arrow array with one integer for each row.
         """
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):
             if answer.null_count:
-                raise self._wrong(topic, f"returned NULL for {answer.null_count} rows; {wanted}")
+                raise self._create_error(topic, f"returned NULL for {answer.null_count} rows; {wanted}")
             numbers = (
                 answer.to_numpy() if isinstance(answer, pa.ChunkedArray) else answer.to_numpy(zero_copy_only=False)
             )
         elif isinstance(answer, np.ndarray):
             numbers = answer
         else:
-            raise self._wrong(topic, f"returned a {type(answer).__name__}; {wanted}")
+            raise self._create_error(topic, f"returned a {type(answer).__name__}; {wanted}")
         if numbers.dtype.kind not in "iu":
-            raise self._wrong(topic, f"returned values of the type {numbers.dtype}; {wanted}")
+            raise self._create_error(topic, f"returned values of the type {numbers.dtype}; {wanted}")
         if numbers.shape != (length,):
             shape = f"{len(numbers)} values" if numbers.ndim == 1 else f"an array of the shape {numbers.shape}"
-            raise self._wrong(topic, f"returned {shape} for {length} rows; {wanted}")
+            raise self._create_error(topic, f"returned {shape} for {length} rows; {wanted}")
         return numbers
 
-    def _wrong(self, topic: str, what: str) -> KdslError:
-        """Create the error about what a partitioner did."""
+    def _create_error(self, topic: str, what: str) -> KdslError:
+        """Create the error for a faulty partitioner; ``what`` continues the sentence "the partitioner … "."""
         return KdslError(
             f"{self._plan.table}: the partitioner {self._plan.partitioner!r}, for the topic {topic!r}, {what}"
         )

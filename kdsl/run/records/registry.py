@@ -15,7 +15,10 @@ _OPEN = "over the transport 'jvm', in decode() and encode(), and where batches a
 
 
 def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None:
-    """Return the registry for the formats of a plan; None if no format needs one."""
+    """Return the cluster's registry for the formats of a plan; None if no format needs one, or there is none.
+
+    If the registry or a format inherits the Kafka clients' login, it is added (to one without a URL, if there is none).
+    """
     parts = [part for part in _parts(plan) if part.format.needs_registry]
     registry = cluster.registry
     if not parts:
@@ -31,7 +34,7 @@ def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None
 def without_literal_secrets(plan: ReadPlan | WritePlan, registry: Registry | None) -> Registry | None:
     """Return the registry without literal secrets, for tasks that get it by value and not as a redacted option.
 
-    A literal secret that a format needs is refused; the others are removed.
+    A literal secret that a format needs is refused; the others are removed. None if no format needs a registry.
 
     Raises:
         ResolveError: A format needs a registry but there is none, or it needs a literal secret; all problems are
@@ -52,4 +55,5 @@ def format_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> It
 
 
 def _parts(plan: ReadPlan | WritePlan) -> list[Part]:
+    """Return the parts that a plan has: key, value, both, or none."""
     return [part for part in (plan.key, plan.value) if part is not None]

@@ -96,7 +96,7 @@ class RowRules:
         return bool(self._rules)
 
     def find_violations(self, rows: pa.RecordBatch) -> list[Violation]:
-        """Find the rows that violate rules, by rule."""
+        """Return a violation for each rule that rows violate; a condition that cannot be computed is violated, too."""
         columns = {name: cast_array(rows.column(name), kind) for name, kind in self._types.items()}
         violations = []
         for rule, condition in self._rules:
@@ -121,8 +121,11 @@ class RowRules:
             rows: The rows.
             messages: The record of each row; None if they correspond one to one, in order.
             counts: The counts of violations, which are increased (`kdsl.run.records.drops.key_of_rule`).
-            fail: Creates the error for a rule that is violated by rows that must not be.
-            left_out: Rows that are left out for another reason.
+            fail: Creates the error for a rule with the action ``fail`` from the violation and the indices of its rows.
+            left_out: Rows that are left out for another reason; rules do not judge them. None for none.
+
+        Returns:
+            What remains. If a row makes its record a dead letter, all rows of that record are left out.
 
         Raises:
             Exception: What ``fail`` creates, if a rule with the action ``fail`` is violated.
@@ -157,7 +160,7 @@ class RowRules:
         return Remaining(~gone, self._adjust_kinds(kinds, gone, messages), letters)
 
     def _kinds_of(self, rows: pa.RecordBatch) -> Indices | None:
-        """The row kinds as indices into `ROW_KINDS`; None if the rows are not changes."""
+        """The row kinds as indices into `ROW_KINDS`, unknown ones as ``+U``; None if the rows are not changes."""
         if not self._changes or ROW_KIND not in rows.schema.names:
             return None
         kinds = pc.index_in(rows.column(ROW_KIND), value_set=_KINDS)
@@ -171,13 +174,17 @@ class RowRules:
         counts: MutableMapping[str, int],
         fail: Callable[[Violation, Indices], Exception],
     ) -> None:
+        """Add a violation to ``counts``; for a rule with the action ``fail``, raise what ``fail`` creates instead."""
         if violation.rule.on_fail == "fail":
             raise fail(violation, np.flatnonzero(judged))
         key = key_of_rule(violation.rule.on_fail, violation.rule.name)
         counts[key] = counts.get(key, 0) + int(judged.sum())
 
     def _adjust_kinds(self, kinds: Indices | None, gone: Mask, messages: Indices | None) -> pa.Array | None:
-        """The row kinds of updates that lose one of their two rows: a delete or an insert."""
+        """Return the row kinds of all rows, where updates that lose one of their two rows become ``-D`` or ``+I``.
+
+        None if none of them changes, as always where changes are applied by key.
+        """
         if kinds is None or self._by_key or len(kinds) < 2:
             return None
         pairs = (kinds[:-1] == _BEFORE) & (kinds[1:] == _AFTER)
@@ -193,7 +200,7 @@ class RowRules:
 
 
 def select_rows(rows: pa.RecordBatch, remaining: Remaining) -> pa.RecordBatch:
-    """The rows of a batch that remain, with their row kinds."""
+    """Return the rows of a batch that remain, with the new row kinds if these have changed."""
     if remaining.kinds is not None:
         index = rows.schema.get_field_index(ROW_KIND)
         rows = rows.set_column(index, rows.schema.field(index), remaining.kinds)
@@ -219,5 +226,5 @@ def read_error(table: str, raw: pa.RecordBatch, violation: Violation, messages: 
 
 
 def fix_of(other: str) -> str:
-    """What can be done about rows that violate a rule with the action ``fail``."""
+    """Return advice for rows that violate a rule with the action ``fail``: declare it with the action ``other``."""
     return f"correct the data, or declare the rule with on_fail='{other}'"

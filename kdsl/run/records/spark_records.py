@@ -18,7 +18,11 @@ def spark_name(field: str) -> str:
 
 
 def raw_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Convert columns of Spark's Kafka source to a raw record batch."""
+    """Convert the columns of a batch from Spark's Kafka source to the names and types of a raw record batch.
+
+    Columns that are not fields of `RAW` are passed on. NULL becomes -1 in ``timestamp`` and ``timestamp_type``, and an
+    empty list in ``headers``.
+    """
     names = {spark_name(field): field for field in RAW}
     arrays = {}
     for name in map(str, batch.schema.names):

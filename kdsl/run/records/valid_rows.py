@@ -22,7 +22,7 @@ from kdsl.types.arrays import Indices, Mask
 def keep_valid_rows(
     batches: Iterable[pa.RecordBatch], plan: WritePlan, counts: Counter[str], first_row: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a task that may be written.
+    """Yield the rows of a task that meet the plan's rules and NOT NULL; changes whose pair is left out get other kinds.
 
     It comes before `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one
     of its key.
@@ -34,7 +34,8 @@ def keep_valid_rows(
         first_row: How many rows of the task came before, for error messages.
 
     Raises:
-        RecordError: A rule with the action ``fail`` is violated. The error locates the first rows.
+        RecordError: A rule with the action ``fail`` is violated. The error locates the first rows. NULLs are an error
+            only later, in the encoder, unless the plan drops them.
     """
     if not plan.rules and not plan.drops_nulls:
         yield from batches
@@ -56,7 +57,10 @@ def keep_valid_rows(
 
 
 def _find_nulls(batch: pa.RecordBatch, plan: WritePlan) -> Mask | None:
-    """The rows with NULL in a NOT NULL column; None if there are none. Of a delete by key only the key counts."""
+    """Return which rows have NULL in a NOT NULL column; None if none has.
+
+    In upsert tables only the key is checked in deletes and rows before an update.
+    """
     deletes: Mask | None = None
     if plan.upserts is not None and ROW_KIND in batch.schema.names:
         kinds = pc.is_in(batch.column(ROW_KIND), value_set=pa.array(["-U", "-D"]))

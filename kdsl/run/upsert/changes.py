@@ -43,11 +43,7 @@ class Unavailable:
     records: Mapping[int, RecordId]
 
     def reorder(self, order: Integers) -> Unavailable:
-        """Return the same for rows in another order.
-
-        Args:
-            order: The previous index of each row.
-        """
+        """Return the same for rows in another order, given as the previous index of each row."""
         new = np.empty_like(order)
         new[order] = np.arange(len(order))
         return Unavailable(
@@ -115,7 +111,7 @@ class Changes:
         return take_rows(self._rows, self._indices)
 
     def batches(self, max_bytes: int = BATCH_BYTES) -> Iterator[tuple[pa.RecordBatch, Kinds]]:
-        """Yield the changed rows with their kinds, in batches of limited size; at least one batch.
+        """Yield the changed rows with their kinds, in batches of limited size; at least one batch, perhaps empty.
 
         Args:
             max_bytes: The approximate size of a batch; a batch with one larger row exceeds it.
@@ -165,13 +161,7 @@ def take_last_changes(
 ) -> tuple[pa.RecordBatch, Mask, int]:
     """Return the last row of each key, which of them delete their keys, and `Changes.nulls`.
 
-    Args:
-        upserts: As for `compute_changes`.
-        keys: As for `compute_changes`.
-        allow_nulls: As for `compute_changes`.
-
-    Raises:
-        UnavailableError: As for `compute_changes`.
+    Arguments and errors are those of `compute_changes`.
     """
     upserts, rows, ids, order = _order_rows(None, upserts, keys)
     last = mark_last_rows(ids)
@@ -234,7 +224,12 @@ def _fill_unavailable(
 def _order_rows(
     state: pa.RecordBatch | None, upserts: KeyedRows, keys: Sequence[str]
 ) -> tuple[KeyedRows, pa.RecordBatch, Integers, Integers]:
-    """Return the ordered upserts, the state with the upserts appended, each row's key number, and the key order."""
+    """Bring upserts into the order in which they apply, with each truncate replaced by deletes.
+
+    Returns:
+        The ordered upserts; the state with them appended; the number of each of these rows' keys; and the indices of
+        these rows sorted by key.
+    """
     if upserts.truncates is not None:
         upserts = _expand_truncates(state, upserts, upserts.truncates)
     rows = _append_to_state(state, upserts.rows)
@@ -246,6 +241,7 @@ def _order_rows(
 
 
 def _append_to_state(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows after those of the state, cast to its types; the rows themselves without a state."""
     if state is None or state.num_rows == 0:
         return rows
     return pa.concat_batches([state, cast_batch(rows, state.schema)])
@@ -267,7 +263,7 @@ def _keys_span_partitions(ids: Integers, order: Integers, partitions: Integers, 
 
 
 def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
-    """Sort the rows of all partitions by time, keeping the order within each partition."""
+    """Sort the rows of all partitions by time, keeping the order of each partition; the result has one partition."""
     reached = np.empty_like(upserts.times)
     for partition in np.unique(upserts.partitions):
         here = upserts.partitions == partition
@@ -344,7 +340,15 @@ def _previous_rows(ids: Integers, order: Integers) -> Integers:
 
 
 def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers, old: int) -> tuple[Kinds, Integers]:
-    """Return the kinds of the changes, and the index of the row of each change."""
+    """Return the kinds of the changes, and the index in ``rows`` of each change's row; equal rows give no change.
+
+    Args:
+        rows: The state with the upserts appended.
+        live: Which rows are not deletes.
+        was: Which rows have a live previous row.
+        before: The index of each row's previous row; -1 if there is none.
+        old: How many rows the state has.
+    """
     new = np.arange(old, len(live))
     comes, stood = live[new], was[new]
     updates = new[comes & stood]
@@ -389,6 +393,6 @@ def _row_sizes(rows: pa.RecordBatch) -> np.ndarray[Any, np.dtype[np.float64]]:
 
 
 def take_rows(rows: pa.RecordBatch, indices: Integers) -> pa.RecordBatch:
-    """Return some rows of a batch, by their indices."""
+    """Return a copy of some rows of a batch, by their indices."""
     wanted = pa.array(indices)
     return pa.RecordBatch.from_arrays([c.take(wanted) for c in rows.columns], schema=rows.schema)

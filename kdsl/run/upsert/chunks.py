@@ -82,10 +82,13 @@ class ChunkOutput:
         self._rows = self._bytes = 0
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Add records, and yield chunks when there are enough.
+        """Decode and collect records; when there are enough, yield a batch of their chunks.
 
         Args:
             raw: The records, those of each partition in the order of their offsets.
+
+        Raises:
+            RecordError: As for `RecordDecoder.decode`.
         """
         decoded = self._decoder.decode_with_records(raw)
         if decoded.rows.num_rows or decoded.truncates:
@@ -96,7 +99,7 @@ class ChunkOutput:
             yield from self.finish()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the chunks of the remaining records."""
+        """Yield the chunks of the collected records as one batch, and forget these; nothing if there are none."""
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
@@ -104,6 +107,7 @@ class ChunkOutput:
 
 
 def _build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
+    """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings."""
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
     records = [_row_records(p) for p in decoded]
@@ -165,13 +169,19 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _latest_times(times: pa.Array, starts: Integers) -> pa.Array:
-    """Return the latest time of each chunk, after NULL for the settings; a wall-clock time is taken as UTC."""
+    """Return NULL for the settings, then the latest time of each chunk; a wall-clock time is taken as UTC.
+
+    Args:
+        times: The times of all rows in the order of the chunks.
+        starts: The index of each chunk's first row.
+    """
     numbers = pc.fill_null(times.cast(_TIME_TYPE, safe=False).view(pa.int64()), _NEVER).to_numpy()
     result = np.append(_NEVER, np.maximum.reduceat(numbers, starts))
     return pa.array(result, mask=result == _NEVER).view(_TIME_TYPE)
 
 
 def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
+    """Return a binary array with copies of some buffers."""
     ends = np.cumsum([0, *(value.size for value in values)])
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
@@ -261,7 +271,7 @@ def _find_truncates(lacks: pa.ListArray) -> Mask | None:
 def _read_unavailable(
     lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
 ) -> Unavailable | None:
-    """Decode the unavailable values of rows (`UNAVAILABLE`)."""
+    """Decode the unavailable values of rows (`UNAVAILABLE`); None if no row lacks one."""
     if lacks.null_count == len(lacks):
         return None
     rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))

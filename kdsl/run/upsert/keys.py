@@ -41,18 +41,20 @@ def hash_keys(keys: Sequence[pa.Array]) -> Words:
 
 
 def _mix(words: Words) -> Words:
+    """Return a hash of each word."""
     words = (words ^ (words >> _HALF)) * _MIXER
     words = (words ^ (words >> _HALF)) * _MIXER
     return words ^ (words >> _HALF)
 
 
 def _hash_column(array: pa.Array) -> Words:
+    """Return the hash of each value; all nulls have the same one."""
     values = _hash_values(array)
     return values if array.null_count == 0 else np.where(_valid(array), values, _NULL)
 
 
 def _hash_values(array: pa.Array) -> Words:
-    """Return the hashes of the values; those of nulls are arbitrary."""
+    """Return the hashes of the values; those of nulls are arbitrary, those of lists and maps only their lengths'."""
     kind = array.type
     if pa.types.is_binary(kind) or pa.types.is_string(kind):
         offsets = np.frombuffer(array.buffers()[1], np.int32, len(array) + 1, array.offset * 4).astype(np.int64)
@@ -123,11 +125,7 @@ def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
 
 
 def mark_last_rows(ids: Integers) -> Mask:
-    """Return which rows are the last ones of their keys.
-
-    Args:
-        ids: The numbers of the keys (`number_keys`).
-    """
+    """Return which rows are the last ones of their keys, whose numbers are given (`number_keys`)."""
     last = np.zeros(int(ids.max(initial=-1)) + 1, dtype=np.int64)
     last[ids] = np.arange(len(ids))
     is_last: Mask = last[ids] == np.arange(len(ids))
@@ -135,6 +133,7 @@ def mark_last_rows(ids: Integers) -> Mask:
 
 
 def _number_values(array: pa.Array) -> tuple[Integers, int]:
+    """Number equal values equally, NULL too; also return the greatest number plus one (or more)."""
     if pa.types.is_nested(array.type):
         import polars as pl
 
@@ -148,5 +147,6 @@ def _number_values(array: pa.Array) -> tuple[Integers, int]:
 
 
 def _number_densely(numbers: Any) -> tuple[Integers, int]:
+    """Number equal numbers equally, from 0 without gaps in ascending order; also return how many there are."""
     distinct, dense = np.unique(numbers, return_inverse=True)
     return dense.astype(np.int64), len(distinct)

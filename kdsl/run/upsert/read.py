@@ -49,7 +49,7 @@ def compute_changelog(
     observe: Callable[[DataFrame], DataFrame] | None = None,
     report: Callable[[str, Mapping[str, int]], None] = log_drops,
 ) -> DataFrame:
-    """Compute the changes that chunks cause.
+    """Compute the changes that chunks cause; for a stream with state, set the session's state store to RocksDB.
 
     Args:
         chunks: Chunks (`kdsl.run.upsert.chunks.CHUNK_COLUMNS`), a stream or not.
@@ -101,6 +101,7 @@ def _use_rocksdb(spark: SparkSession) -> None:
 
 
 def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of changes, with row kinds, that the column ``rows`` has in Arrow's IPC format."""
     changed = add_row_kind_field(read_schema(schema))
     for batch in batches:
         for value in batch.column("rows"):
@@ -108,7 +109,7 @@ def _read_changed_rows(schema: bytes, batches: Iterable[pa.RecordBatch]) -> Iter
 
 
 def _unavailable_rule(plan: ReadPlan, report: Callable[[str, Mapping[str, int]], None]) -> UnavailableRule | None:
-    """Return what happens to values that messages do not contain; None if they contain all values."""
+    """Return what happens to values that messages do not contain; None if the plan's messages contain all values."""
     if plan.upserts is None or not plan.upserts.may_lack_values or plan.value is None:
         return None
     chosen = plan.value.format
@@ -137,6 +138,7 @@ class _Changes:
         compute = self.all if self.upserts.images else self.last
 
         def compute_bucket(table: pa.Table) -> pa.Table:  # Spark reads the annotations
+            """Return the changes of one bucket as a table, perhaps empty."""
             batches = list(compute([table]))
             return (
                 pa.Table.from_batches(batches)
@@ -147,7 +149,7 @@ class _Changes:
         return compute_bucket
 
     def all(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Yield all changes of chunks."""
+        """Yield all changes of chunks, in batches; nothing if the chunks have no rows. Errors as in `last`."""
         upserts = self._read_rows(tables)
         if upserts is not None:
             with report_unavailable(self.table, self.unavailable) as rule:
@@ -157,7 +159,11 @@ class _Changes:
             yield from (add_row_kinds(*batch) for batch in changes.batches())
 
     def last(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the last change of each key in chunks."""
+        """Yield the last change of each key in chunks as one batch; nothing without rows.
+
+        Raises:
+            RecordError: A change has no value for a column, none is known, and it must not become NULL.
+        """
         upserts = self._read_rows(batches)
         if upserts is not None:
             with report_unavailable(self.table, self.unavailable) as rule:
@@ -167,10 +173,12 @@ class _Changes:
             yield add_row_kinds(last, np.where(deletes, DELETE, AFTER))
 
     def _read_rows(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> KeyedRows | None:
+        """Read the rows of chunks; None if the chunks have none."""
         chunks = (chunk for table in tables for chunk in _chunks_of(table))
         return read_chunks(chunks, read_schema(self.schema), events=self.upserts.may_lack_values)
 
 
 def _chunks_of(table: pa.Table | pa.RecordBatch) -> Iterator[Chunk]:
+    """Yield the chunks of a batch from Spark."""
     columns: list[list[Any]] = [table.column(name).to_pylist() for name in ("topic", "partition", "offset", "rows")]
     yield from (Chunk(*values) for values in zip(*columns, strict=True))

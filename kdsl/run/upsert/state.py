@@ -134,7 +134,7 @@ class UpsertProcessor(StatefulProcessor):
         del timerValues
         schema = read_schema(self._schema)
         if key[0] == SETTINGS:
-            self._check(schema)
+            self._check_settings(schema)
             return
         columns = [a.name for a in attrs.fields(Chunk)]
         chunks = [Chunk(*row) for frame in rows for row in zip(*(frame[name] for name in columns), strict=True)]
@@ -165,6 +165,7 @@ class UpsertProcessor(StatefulProcessor):
         """Do nothing: there is nothing to close."""
 
     def _load_rows(self, schema: pa.Schema) -> pa.RecordBatch | None:
+        """Return the stored rows of the bucket with the present columns; None if there are none."""
         stored = self._load()
         return None if stored is None else convert_stored_rows(_read_rows(stored), schema, self._table)
 
@@ -173,7 +174,7 @@ class UpsertProcessor(StatefulProcessor):
         stored = self._state.get()  # None if there is no value, so exists() is not needed
         return None if stored is None else stored[0]
 
-    def _check(self, schema: pa.Schema) -> None:
+    def _check_settings(self, schema: pa.Schema) -> None:
         """Check that the state was stored by the same key and in the same buckets, where its rows are searched.
 
         The key and the number of buckets are stored if the state has none.
@@ -213,7 +214,7 @@ def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.Recor
 
 
 def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
-    """Return the schema of changes: that of the rows with the row kind."""
+    """Return the schema of changes: that of the rows with the row kind as the first column."""
     return rows.insert(0, pa.field(ROW_KIND, pa.string(), False))
 
 
@@ -227,6 +228,7 @@ def _write_rows(rows: pa.RecordBatch) -> bytes:
 
 
 def _read_rows(rows: bytes) -> pa.RecordBatch:
+    """Read the rows from what `_write_rows` returned."""
     with pa.ipc.open_stream(pa.py_buffer(rows)) as stream:
         return stream.read_next_batch()
 
@@ -236,13 +238,9 @@ def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> 
 
     A new column is NULL, a removed one is dropped, and one whose type is wider now is cast.
 
-    Args:
-        rows: The stored rows.
-        schema: The present columns.
-        table: The table's name, for error messages.
-
     Raises:
-        KdslError: A column has another type, or one that is NOT NULL has no value.
+        KdslError: A column had a type with values that the present one cannot represent, or one that is NOT NULL has
+            no value.
     """
     if rows.schema.equals(schema):
         return rows
@@ -284,7 +282,7 @@ def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether another type can represent each value of a type."""
+    """Return whether the type ``new`` can represent each value of ``old``; False for pairs of different kinds."""
     if old.equals(new):
         return True
     for same in (pa.types.is_signed_integer, pa.types.is_floating):
@@ -303,6 +301,7 @@ def _wider(old: pa.DataType, new: pa.DataType) -> bool:
 
 
 def _wider_member(old: pa.Field, new: pa.Field) -> bool:
+    """Return whether another field can represent each value of a field, also NULL."""
     return _wider(old.type, new.type) and (new.nullable or not old.nullable)
 
 

@@ -30,6 +30,7 @@ class _RowOutput:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Decode raw records, and yield their rows if there are any."""
         rows = self._decoder.decode(raw)
         if rows.num_rows:
             yield rows
@@ -46,7 +47,7 @@ def create_task_output(decoder: RecordDecoder, plan: ReadPlan) -> TaskOutput:
 
 
 def event_time_column(plan: ReadPlan) -> str | None:
-    """Return the event-time column whose latest value chunks contain; None if the watermark does not need it.
+    """Return the event-time column whose latest value chunks contain; None without watermark, or without state.
 
     It is a column of the records: planning refuses another one (`kdsl.resolve.upserts.event_time`).
     """
@@ -64,12 +65,13 @@ def record_row(plan: ReadPlan) -> t.Row:
 
 
 def change_row(plan: ReadPlan) -> t.Row:
-    """Return the columns of the changes that upserts cause."""
+    """Return the columns of the changes that upserts cause; without before-images, a delete has only its key."""
     upserts = plan.upserts
     return plan.columns if upserts is None or upserts.images else _relax_nullability(plan.columns, upserts.keys)
 
 
 def _relax_nullability(row: t.Row, keys: tuple[str, ...]) -> t.Row:
+    """Return the row with all columns nullable, except the row kind and the keys."""
     kind, *fields = row.fields
     free = (f if f.name in keys else t.Field(f.name, f.type.as_nullable(), f.comment) for f in fields)
     return t.Row((kind, *free), nullable=False)

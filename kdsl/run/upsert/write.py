@@ -61,6 +61,7 @@ def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> It
 
 
 def _has_updates_before(batch: pa.RecordBatch) -> bool:
+    """Return whether a batch has rows before an update (``-U``)."""
     return bool(pc.any(pc.equal(batch.column(ROW_KIND), "-U")).as_py())
 
 
@@ -73,11 +74,12 @@ def _kind_indices(rows: pa.RecordBatch) -> Integers:
 
 
 def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
+    """Return a number for each row; rows with the same key have the same number."""
     return number_keys([rows.column(name) for name in upserts.keys])[0]
 
 
 def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
-    """Return the last change of each key, as an upsert or a delete."""
+    """Return the last change of each key, as an upsert or a delete; rows with an invalid kind all stay."""
     codes = _kind_indices(rows)
     last = np.flatnonzero(mark_last_rows(_key_numbers(rows, upserts)) | (codes < 0))
     codes = codes[last]
@@ -86,14 +88,17 @@ def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
 
 
 def _split_off_open(rows: pa.RecordBatch, upserts: UpsertWrite) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-    """Split rows into those that can be written, and rows before an update whose keys have no later row yet."""
+    """Return the rows that can be written, and rows before an update (``-U``) whose keys have no later row yet.
+
+    Other rows before an update are left out.
+    """
     before = _kind_indices(rows) == BEFORE
     unfinished = before & mark_last_rows(_key_numbers(rows, upserts))
     return take_rows(rows, np.flatnonzero(~before)), take_rows(rows, np.flatnonzero(unfinished))
 
 
 def _with_kinds(rows: pa.RecordBatch, codes: Integers) -> pa.RecordBatch:
-    """Set the row kinds of rows, unless one is unknown or there is no such column."""
+    """Return rows with new row kinds (indices into `ROW_KINDS`); unchanged if one is -1, or without such a column."""
     if (codes < 0).any() or ROW_KIND not in rows.schema.names:
         return rows
     index = rows.schema.get_field_index(ROW_KIND)

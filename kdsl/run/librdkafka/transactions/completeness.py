@@ -36,7 +36,7 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
 
 
 def _has_end_mark(stream: Any) -> bool:
-    """Return whether Spark has sent the mark after the last row."""
+    """Return whether Spark has sent the mark after the last row; wait for it or for the stream's end."""
     try:
         return bool(stream.peek(1))
     except OSError:  # the JVM has reset the connection

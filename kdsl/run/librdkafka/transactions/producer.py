@@ -66,7 +66,7 @@ class TransactionalProducer(Producer):
         Raises:
             TransactionError: A transaction is open, or the producer is fenced.
         """
-        self._check("begin", self._lib.rd_kafka_begin_transaction(self._handle))
+        self._raise_on_error("begin", self._lib.rd_kafka_begin_transaction(self._handle))
 
     def send_token(self, group: str, topic: str, offset: int, text: str, seconds: float) -> None:
         """Commit an offset of partition 0 of a topic, with a string as its metadata, within the transaction.
@@ -135,13 +135,20 @@ class TransactionalProducer(Producer):
 
         Queued events are handled meanwhile.
 
+        Args:
+            step: What the transaction cannot do if it fails, for the message.
+            seconds: For how many seconds.
+            call: Calls the function with a timeout in milliseconds; returns librdkafka's error, or None.
+            attempt: The longest timeout of a single call, in seconds.
+
         Raises:
             TransactionError: The last error.
+            ProducerError: The producer has failed for good.
         """
 
         def call_once(timeout: float) -> TransactionError | None:
             try:
-                self._check(step, call(max(1, int(min(timeout, attempt) * 1000))))
+                self._raise_on_error(step, call(max(1, int(min(timeout, attempt) * 1000))))
             except TransactionError as e:
                 return e
             return None
@@ -156,11 +163,11 @@ class TransactionalProducer(Producer):
         if error is not None:
             raise error
 
-    def _check(self, step: str, error: int | None) -> None:
-        """Check the result of a step of a transaction.
+    def _raise_on_error(self, step: str, error: int | None) -> None:
+        """Raise the error of a step of a transaction, and free librdkafka's; do nothing if there is none.
 
         Raises:
-            TransactionError: It failed.
+            TransactionError: There is one.
         """
         if not error:
             return

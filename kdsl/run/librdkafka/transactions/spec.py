@@ -64,7 +64,7 @@ class TransactionSpec:
     run: str = attrs.field(factory=lambda: uuid.uuid4().hex)
 
     def token(self, batch: int, number: int) -> Token:
-        """Return the token of a batch that is written now."""
+        """Return a new token of this run for a batch, with the present time; ``number`` is its place among tokens."""
         return Token(self.writer, batch, self.plan, int(time.time() * 1000), number, self.run, self.offsets)
 
     def done_record(self) -> tuple[bytes, bytes]:
@@ -133,13 +133,7 @@ def records_digest_1(plan: WritePlan) -> str:
 
 
 def add_transaction_settings(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:
-    """Add the settings of a transactional id to a producer's settings, within librdkafka's limits.
-
-    Args:
-        settings: The cluster's settings.
-        id_: The transactional id.
-        timeout_ms: The timeout of the transactions.
-    """
+    """Return a producer's settings with those of a transactional id; timeouts above the transaction's are reduced."""
     limits = {"delivery.timeout.ms": timeout_ms, "socket.timeout.ms": timeout_ms + SLACK_MS}
     limited = {
         **settings,

@@ -164,7 +164,7 @@ def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
     """Check that no later run has acquired the transactional ids of a write, without acquiring one.
 
     Raises:
-        ExactlyOnceError: A later run has acquired them.
+        ExactlyOnceError: A later run or another writer has acquired them, or has written a later batch.
     """
     _refuse_late_task(spec, cluster, spec.id_of(0), spec.batch or 0)
 
@@ -190,8 +190,10 @@ def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> 
 def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: int) -> None:
     """Check that a task is not one of an earlier run, before it acquires its id and fences a writer of the present run.
 
+    Without a token there is nothing to check.
+
     Raises:
-        ExactlyOnceError: A later run has acquired the ids.
+        ExactlyOnceError: A later run or another writer has acquired the ids, or has written a later batch.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     token = admin.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
@@ -200,7 +202,7 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
 
 
 def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[str, str]) -> OwnedProducer:
-    """Acquire a transactional id that must have a token.
+    """Acquire a transactional id that must have a token, with a new producer (`take_id`).
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, or its token is gone.
@@ -218,7 +220,7 @@ def take_id(
     """Acquire a transactional id: fence its previous producer and abort that one's open transaction.
 
     Returns:
-        The producer, and the id's last token.
+        A new producer, and the id's last token; None if it has none.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired.
@@ -243,10 +245,11 @@ def _commit(
     """Commit the transaction; if the commit is not answered, find out by the id's token whether it succeeded.
 
     Returns:
-        A producer that may be reused; None if there is none.
+        A producer that may be reused; None if the transaction is committed but another producer has taken the id.
 
     Raises:
         ProducerError: The transaction is not committed.
+        ExactlyOnceError: The id cannot be acquired again to find out.
     """
     try:
         owned.producer.commit(spec.step_timeout)
@@ -272,6 +275,7 @@ def _commit(
 
 
 def _run_and_batch(token: Token) -> tuple[str, int]:
+    """Return the run and the batch of a token, by which a commit is recognized."""
     return token.run, token.batch
 
 

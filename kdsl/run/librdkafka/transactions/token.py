@@ -288,10 +288,9 @@ class HalfWrittenError(ExactlyOnceError):
 def _check_token(id_: str, token: Token | None, writer: Writer, progress: LogProgress, *, expected: bool) -> None:
     """Check the token of an id when a query starts.
 
-    A missing one is an error only if it is ``expected`` and a batch is open.
-
     Raises:
-        ExactlyOnceError: It is missing, belongs to another query, or is ahead of the checkpoint.
+        ExactlyOnceError: It is missing although it is ``expected`` and a batch is open; it belongs to another query; or
+            it is ahead of the checkpoint.
     """
     if token is None:
         if expected and progress.open:
@@ -324,10 +323,10 @@ def _other_offsets(token: Token, offsets: str) -> bool:
 
 
 def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogProgress, offsets: str) -> None:
-    """Check that a token of the open batch has the offsets of the checkpoint.
+    """Check that a token of the open batch has the checkpoint's digest of offsets; an unknown digest matches any.
 
     Raises:
-        ExactlyOnceError: It has others.
+        ExactlyOnceError: It has another one.
     """
     if token is None or not _has_written(token, writer, progress) or not _other_offsets(token, offsets):
         return
@@ -340,10 +339,10 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
 
 
 def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
-    """Check that a write is not the second one with its write id, which would be taken for the first one and skipped.
+    """Check that a batch that is written under a write id has the same records; otherwise it would be skipped.
 
     Raises:
-        ExactlyOnceError: It is.
+        ExactlyOnceError: The token is the writer's and of this batch, but its digest is not one of ``plans``.
     """
     if token is None or not writer.sink or not token.writer.is_same(writer) or token.batch != progress.planned:
         return

@@ -24,12 +24,7 @@ TIMEOUT, RETENTION = "transaction.max.timeout.ms", "offsets.retention.minutes"
 
 
 class TokenAdmin(LibrdkafkaAdmin):
-    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions.
-
-    Args:
-        cluster: The cluster.
-        table: The table's name, for error messages.
-    """
+    """An admin client that also reads tokens, and the settings of topics and brokers that limit transactions."""
 
     def __init__(self, cluster: Cluster, table: str) -> None:
         super().__init__(cluster, table)
@@ -61,7 +56,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
-        """List the transactional ids of a prefix that have tokens, as far as this user may see them."""
+        """List the transactional ids of a prefix that have tokens; none if this user may not list groups."""
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
             return [id_ for id_ in self.groups() if own.fullmatch(id_)]
@@ -75,7 +70,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """Return the settings of a topic.
+        """Ask the brokers for the settings of a topic, and return their values as strings, by name.
 
         Raises:
             NotAllowedError: This user may not read the settings.
@@ -88,7 +83,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
-        """Return some numeric settings of a broker, without those that this user may not see."""
+        """Return those of some numeric settings that a broker has; none if this user may not see its settings."""
         metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
         broker = next(iter(metadata.brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
