@@ -234,14 +234,14 @@ class TokenRefresh:
         self._writer, self._busy, self._refresh, self._waited = writer, busy, refresh, 0.0
 
     def tick(self, seconds: float) -> None:
-        """Note that some seconds have passed, and refresh the tokens if that is due; a KdslError is only logged."""
+        """Note that some seconds have passed, and refresh the tokens if that is due; errors are only logged."""
         self._waited += seconds
         if self._waited < self._every or (self._waited < 1.5 * self._every and self._busy()):
             return
         self._waited = 0.0
         try:
             self._refresh(self._every / 2)
-        except KdslError as e:
+        except Exception as e:  # noqa: BLE001  # the thread goes on: without it the brokers forget the tokens
             _log.warning("%s: tokens cannot be refreshed now, and kdsl will retry: %s", self._writer, e)
 
 

@@ -323,11 +323,21 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
 
 def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
-    """Refresh the tokens of a query's writes that are older than some seconds; an ExactlyOnceError ends it."""
+    """Refresh the tokens of a query's writes that are older than some seconds; one that fails does not end it.
+
+    Raises:
+        KdslError: The tokens of a write cannot be refreshed; the last such error.
+    """
     with _lock:
         specs = [last.spec for key, last in _last_writes.items() if key[:3] == holder and last.spec is not None]
+    failed: KdslError | None = None
     for spec in specs:
-        refresh_tokens(spec, cluster, older_than)
+        try:
+            refresh_tokens(spec, cluster, older_than)
+        except KdslError as e:
+            failed = e
+    if failed is not None:
+        raise failed
 
 
 def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None:

@@ -30,7 +30,7 @@ class GroupLocks:
             KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
         """
         with self._lock:
-            used = any(read.id in ids for ids in self._runs.values())
+            used = any(read.id in ids for ids in tuple(self._runs.values()))  # which the listener's thread changes
             if read.id not in self._leases or used:
                 self._leases[read.id] = acquire_group_lease(read.plan, read.cluster)
 
