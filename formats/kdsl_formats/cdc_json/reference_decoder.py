@@ -181,6 +181,9 @@ class ReferenceChangeDecoder:
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
+        Messages that an `Include` leaves out, of transactions, and (if columns were inferred) of DDL have no rows.
+        Undeclared members are counted.
+
         Raises:
             ValueError: The message cannot be read, with the reason.
         """
@@ -244,7 +247,11 @@ class ReferenceChangeDecoder:
         return condition.pattern.fullmatch(_as_string(value)) is not None
 
     def _read_metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
-        """The values of the metadata fields."""
+        """The values of the requested metadata fields; those beside the payload are None in messages without one.
+
+        Raises:
+            FieldError: A value cannot be converted.
+        """
         values = []
         for field in self.rules.metadata_fields:
             if field.beside_payload:
@@ -254,10 +261,12 @@ class ReferenceChangeDecoder:
         return tuple(values)
 
     def _read_rows(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """Return the kind and values of each row of a change.
+        """Return the kind and values of each row of a change; none for a skipped operation.
+
+        A truncate that the table applies gives one pair of `TRUNCATE` and an empty row.
 
         Raises:
-            FieldError: The operation is unknown, or a TRUNCATE that is not allowed.
+            FieldError: The operation is unknown, a TRUNCATE that is not allowed, or lacks a row that it needs.
         """
         dialect = self.dialect
         if operation in self.rules.skipped:
@@ -281,8 +290,10 @@ class ReferenceChangeDecoder:
     def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
         """Return the rows of a change with a before- and an after-image.
 
+        If the table is read by key, an update needs no before-image, and columns that an image lacks are None.
+
         Raises:
-            FieldError: The before-image is missing.
+            FieldError: An image that the operation needs is null or absent.
         """
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
@@ -310,7 +321,13 @@ class ReferenceChangeDecoder:
     def _rows_of_data_and_old(
         self, operation: str, data: Row | None, old: Row | None, old_spelled: Any, data_at: str, old_at: str
     ) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with the row and the old values of its changed members."""
+        """Return the rows of a change with the row and its old values; `old_spelled` shows which members changed.
+
+        `data_at` and `old_at` are the paths of the row and the old values in errors.
+
+        Raises:
+            FieldError: The row is null, or the old values of an update are and the table is not read by key.
+        """
         after = _require(data, data_at)
         if operation in self.dialect.inserts:
             yield INSERT, after
@@ -327,7 +344,7 @@ class ReferenceChangeDecoder:
         """Return the rows of a change with lists of rows and of their old values.
 
         Raises:
-            FieldError: The list of old values is shorter.
+            FieldError: A list that the operation needs is null or absent, or the list of old values is shorter.
         """
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update

@@ -109,7 +109,7 @@ def is_null(buffer: MessageBuffer, values: ValueSpans) -> Mask:
 
 
 def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask:
-    """Which values begin with a bracket."""
+    """Which values begin with the byte of a bracket; strings never do."""
     matches: Mask = (values.form == BARE) & (buffer.data[values.spans.start] == opening)
     return matches
 
@@ -126,7 +126,10 @@ def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operation
 
 
 def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old: ValueSpans, opening: int) -> Mask:
-    """Whether changes have exactly the rows that their operations need."""
+    """Whether changes have exactly the rows that their operations need.
+
+    The data must begin with the bracket ``opening``, and so must the old values of an update; others must be null.
+    """
     old_values = np.where(code == _UPDATE, begins_with(buffer, old, opening), is_null(buffer, old))
     fits: Mask = (code != _UNKNOWN) & begins_with(buffer, data, opening) & old_values
     return fits

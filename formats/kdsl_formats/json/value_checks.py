@@ -100,7 +100,7 @@ def are_held(
 
 
 def _add(buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[[Spans], Mask], which: Mask) -> Mask:
-    """The values that are held, with null ones and those among the rest that a slower check finds."""
+    """Which values are held: those in ``held``, null ones, and the others of ``which`` that pass a slower check."""
     if held.all():
         return held
     held = held | are_null(buffer, values)
@@ -111,7 +111,7 @@ def _add(buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[
 
 
 def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Mask) -> Mask:
-    """Which values a STRING holds: all that are JSON."""
+    """Which values a STRING holds: of the selected strings and other values all that are JSON, and absent ones."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
         return np.asarray(held | (values.form == ABSENT))
@@ -119,14 +119,14 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
 
 
 def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits: int, *, fraction: bool) -> Mask:
-    """Which values are numbers in JSON's spelling, without an exponent and of so few digits that any is good.
+    """Which values are numbers in JSON's spelling, without an exponent and too short to be out of range.
 
     Args:
         buffer: The buffer.
         spans: The values.
-        which: Those that are asked for.
+        which: The values to be checked; others are False.
         digits: The most bytes without the sign, at most `_WIDEST`.
-        fraction: Whether a point may be among them, which the bytes count.
+        fraction: Whether a point may be among them; it counts as one of the bytes.
     """
     start, size = spans.start, spans.end - spans.start
     words = buffer.words[start]
@@ -184,7 +184,7 @@ def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
-    """Which values are numbers with at most some digits before and after the point."""
+    """Which values are plain numbers with at most `whole` digits before the point and `scale` digits after it."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
     leading = "0" if whole == 0 else rf"(0|[1-9][0-9]{{0,{whole - 1}}})"
