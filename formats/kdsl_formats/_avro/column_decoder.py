@@ -35,7 +35,7 @@ class ColumnDecoder(ABC):
 
     @abstractmethod
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the elements at a cursor, and move it after them; called once in each batch."""
+        """Read the elements at a cursor into the slots, and move the cursor after them; called once in each batch."""
 
     @abstractmethod
     def build(self, cursor: Cursor) -> pa.Array:

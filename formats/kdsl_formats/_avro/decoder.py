@@ -57,7 +57,7 @@ class AvroDecoder:
         self._column = column_of(step, row)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode bodies; bytes after a body are ignored, as in Flink.
+        """Decode bodies; bytes after a body are ignored, as in Flink, and unreadable bodies become bad records.
 
         A null body, and one that is the null of a union at the top, produces no row. `Decoded.messages` is None if each
         body produced a row.

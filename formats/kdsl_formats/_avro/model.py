@@ -156,7 +156,11 @@ class _SchemaReader:
         self._level = 0
 
     def read(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema one level deeper; a namespace applies to names without one."""
+        """Read a schema one level deeper; a namespace applies to names without one, and the path is that in errors.
+
+        Raises:
+            AvroTypeError: The schema is invalid, too large or nested too deeply.
+        """
         self._level += 1
         self._check_depth(1, path)
         kind = self._read_schema(schema, namespace, path)
@@ -175,7 +179,7 @@ class _SchemaReader:
             )
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set the size and depth of a type from the types inside it, and return the type.
+        """Set `members` and `depth` of a type from the types inside it, and return the type.
 
         Raises:
             AvroTypeError: The type has too many types inside it.
@@ -336,7 +340,7 @@ class _SchemaReader:
             )
 
     def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
-        """Set the logical type of a type from its schema, and return the type.
+        """Set the logical type of a type and its type in Kafka Connect from its schema, and return the type.
 
         A logical type that does not fit is ignored, as Avro specifies.
         """

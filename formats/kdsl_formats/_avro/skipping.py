@@ -155,7 +155,7 @@ class SkipperFactory:
 def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
     """Read the number of elements in the first block of each array or map, and move the cursor after it.
 
-    An empty one has no other block.
+    An empty one has no other block. With `whole`, a block that begins with its size is skipped and counts as empty.
     """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)

@@ -27,10 +27,7 @@ class Numbers(ColumnDecoder):
         self.values: npt.NDArray[Any] = np.zeros(0)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         values = self._read_values(cursor)
         if slots is None:
             self.values = values.astype(self.dtype, copy=False)
@@ -88,10 +85,7 @@ class Texts(ColumnDecoder):
         self.begin = self.length = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         begin, length = cursor.take_spans(size=self.size)
         if slots is None:
             self.begin, self.length = begin, length
@@ -129,10 +123,7 @@ class Decimals(ColumnDecoder):
         self.low = self.high = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)
         low, high = read_numbers(cursor.bodies.words, begin, length)
@@ -160,10 +151,7 @@ class Symbols(ColumnDecoder):
         self.indexes = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         indexes = cursor.take_ints()
         wrong = (indexes < 0) | (indexes >= len(self.known))
         indexes[wrong] = 0

@@ -69,7 +69,7 @@ class ReadColumn:
 
 
 def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
-    """A column whose values all need the fallback."""
+    """A column of NULLs, in which every value that was not NULL needs the fallback."""
     return ReadColumn(pa.nulls(len(column), kind), np.asarray(column.is_valid()))
 
 
@@ -82,7 +82,7 @@ def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
 
 
 def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of: pa.Array) -> ReadColumn:
-    """Decimals from the halves of their numbers; NULL where the original column is NULL."""
+    """Decimals from the halves of their numbers; too large ones need the fallback. NULL where `of` is NULL."""
     lost = exceeds_precision(low, high, kind.precision, fallback)
     if lost is not None:
         fallback = fallback | lost
@@ -92,7 +92,7 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 
 
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of the numbers in base64 strings, and which strings need the fallback."""
+    """The halves of the numbers in base64 strings, of which there must be one, and which strings need the fallback."""
     start, end = bounds(strings)
     size = end - start
     longest = int(size.max())
@@ -196,7 +196,10 @@ def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Dec
 def _of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
-    """Return decimals of several scales, converted to the column's; ``low`` and ``high`` are changed in place."""
+    """Decimals of several scales, converted to the column's; all need the fallback if the scales are too many.
+
+    `low` and `high`, the halves of their unscaled numbers, are changed in place.
+    """
     fallback = fallback | np.asarray(scales.is_null())
     each = np.asarray(scales.fill_null(kind.scale))
     different = np.unique(each)
@@ -211,14 +214,14 @@ def _of_scales(
 
 
 def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from strings of numbers."""
+    """Decimals from strings of numbers; infinite ones are NULL."""
     values, fallback = reading.decimals(strings, arrow_type(kind))
     fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
     return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
 
 
 def dates_of_numbers(days: pa.Array) -> ReadColumn:
-    """Dates from 32-bit or 64-bit numbers of days."""
+    """Dates from 32-bit or 64-bit numbers of days; infinite ones are NULL, and those out of range need the fallback."""
     numbers = _longs(days)
     infinite = numbers < FIRST_DAY
     fallback = numbers > LAST_DAY
@@ -228,14 +231,14 @@ def dates_of_numbers(days: pa.Array) -> ReadColumn:
 
 
 def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
-    """Dates from strings such as ``2017-09-15Z``."""
+    """Dates from strings such as ``2017-09-15Z``; other spellings need the fallback."""
     days, fallback = _strip_zone(strings)
     values, more = reading.dates(days)
     return ReadColumn(values, fallback | more)
 
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
-    """Times of day from numbers of a unit, in nanoseconds."""
+    """Times of day from numbers, whose unit is given in nanoseconds; digits beyond the type's precision are cut off."""
     counts = _longs(numbers)
     fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
     nanos = np.where(fallback, 0, counts) * unit
@@ -248,7 +251,7 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
 
 
 def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
-    """Times of day from strings such as ``04:05:11.789Z``."""
+    """Times of day from strings such as ``04:05:11.789Z``; digits beyond the type's precision are cut off."""
     plain, fallback = _strip_zone(strings)
     values, more = reading.times(plain)
     cut = time_unit(kind.precision)
@@ -256,7 +259,7 @@ def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
 
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
-    """Timestamps from numbers of a unit, in nanoseconds."""
+    """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL."""
     counts = _longs(numbers)
     positive, negative = infinite_of(unit)
     infinite = (counts == positive) | (counts == negative)
@@ -274,7 +277,7 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
 
 
 def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
-    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``."""
+    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL."""
     timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
     column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)
     micros = np.asarray(timestamps.view(pa.int64()).fill_null(0))
@@ -309,7 +312,7 @@ def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
 
 
 def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Strings without their trailing ``Z``; strings without one need the fallback, as does NULL."""
+    """Strings without their trailing ``Z``, and which need the fallback because they do not have it; these are NULL."""
     start, end = bounds(strings)
     data = content(strings)
     present = np.asarray(strings.is_valid())
@@ -328,7 +331,7 @@ def _array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
 
 
 def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadColumn:
-    """Values with NULL for infinite ones."""
+    """A column with NULL for infinite values."""
     if not infinite.any():
         return ReadColumn(values, fallback)
     return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)

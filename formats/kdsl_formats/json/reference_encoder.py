@@ -115,6 +115,7 @@ class ReferenceEncoder:
 
     def _array_writer(self, write: WriteValue) -> WriteValue:
         """Return a function that writes lists, with `write` for the elements."""
+
         def elements(values: list[Any]) -> str:
             parts: list[str] = []
             try:
