@@ -87,7 +87,10 @@ def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
 
 
 def to_unscaled(number: Decimal, scale: int) -> bytes:
-    """The unscaled number of a decimal in the shortest two's complement form, as in Java's ``BigInteger``."""
+    """The shortest two's complement form of a decimal without its point, as in Java's ``BigInteger``.
+
+    Digits beyond the scale are cut off.
+    """
     digits = int(number.scaleb(scale, _EXACT))
     size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
     return digits.to_bytes(size, "big", signed=True)
@@ -159,6 +162,7 @@ def time_of_string(string: str, precision: int) -> int:
 
 
 def _truncate(nanos: int, precision: int) -> int:
+    """Bring nanoseconds into one day, and cut off the digits beyond a precision."""
     unit = temporal.time_unit(precision)
     return nanos % temporal.NANOS_PER_DAY // unit * unit
 

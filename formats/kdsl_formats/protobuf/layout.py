@@ -255,13 +255,15 @@ class _LayoutBuilder:
         self._count = self._depth = 0
 
     def layout(self, row: t.Row) -> Layout:
-        """The layout of the message for a row."""
+        """Build the layout of the message for a row; `SchemaError` as in `layout_of`."""
         name = self._copy(self._message, row)
         pool = pool_of(self._files)
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
 
     def _copy(self, message: Descriptor, row: t.Row) -> str:
-        """Add a copy of a message with the fields of a row; returns its full name.
+        """Add a copy of a message with the fields that a row needs to its container; returns its full name.
+
+        These are the row's columns, required fields, and the other members of the columns' oneofs.
 
         Raises:
             SchemaError: Messages in required fields are too many, or nested too deeply.
@@ -347,6 +349,7 @@ def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[Descript
 
 
 def _prefix(file: FileDescriptorProto) -> str:
+    """What the full names of a file's messages begin with."""
     return f"{file.package}." if file.package else ""
 
 
@@ -362,7 +365,7 @@ def _drop_empty_oneofs(message: DescriptorProto) -> None:
 
 
 def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
-    """The layout of a copied message."""
+    """The layout of a copied message, with the original message for what the copy lacks."""
     members = tuple(
         _bind_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields
     )

@@ -54,6 +54,7 @@ class _FileWriter:
         yield from self._extensions(file.extension, "", _join_name("", file.package), {})
 
     def _message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        """Write a message, line by line; `scope` is the full name of what contains it."""
         yield f"{indent}message {message.name} {{"
         yield from self._body(message, f"{indent}  ", _join_name(scope, message.name))
         yield f"{indent}}}"
@@ -99,6 +100,7 @@ class _FileWriter:
     def _extensions(
         self, fields: Sequence[FieldDescriptorProto], indent: str, scope: str, inside: dict[str, DescriptorProto]
     ) -> Iterator[str]:
+        """Write extensions, line by line."""
         for field in fields:
             yield f"{indent}extend {field.extendee} {{"
             yield from self._field(field, f"{indent}  ", inside)
@@ -124,6 +126,7 @@ class _FileWriter:
         yield f"{indent}{before}{_type(field)} {field.name} = {field.number}{shown};"
 
     def _label(self, field: FieldDescriptorProto) -> str:
+        """The label of a field with a blank after it; empty if the syntax needs none."""
         if field.label == _F.LABEL_REPEATED:
             return "repeated "
         if field.label == _F.LABEL_REQUIRED:
@@ -142,6 +145,7 @@ class _FileWriter:
         yield f"{indent}}}"
 
     def _lines_of_reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
+        """Write the reserved numbers and names, if there are any."""
         if spans:
             yield f"{indent}reserved {', '.join(spans)};"
         if names:
@@ -150,20 +154,24 @@ class _FileWriter:
 
 
 def _join_name(scope: str, name: str) -> str:
+    """A name inside a scope; the scope itself if the name is empty."""
     return f"{scope}.{name}" if name else scope
 
 
 def _span(first: int, last: int, end: int) -> str:
+    """A range of numbers, both included; the number `end` is written as ``max``."""
     if first == last:
         return str(first)
     return f"{first} to {'max' if last == end else last}"
 
 
 def _type(field: FieldDescriptorProto) -> str:
+    """The name of a field's type."""
     return field.type_name or _F.Type.Name(field.type).removeprefix("TYPE_").lower()
 
 
 def _field_options(field: FieldDescriptorProto) -> list[str]:
+    """The options of a field as ``name = value``, with its default and a JSON name other than the usual one."""
     options = []
     if field.HasField("default_value"):
         text = field.default_value
@@ -178,11 +186,13 @@ def _field_options(field: FieldDescriptorProto) -> list[str]:
 
 
 def _json_name(name: str) -> str:
+    """The JSON name that Protobuf derives from a field's name."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def _escape(data: bytes) -> str:
+    """Bytes as the inside of a string: all but plain ASCII as octal escapes."""
     return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data)
 
 
@@ -200,6 +210,7 @@ def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "")
 
 
 def _value(field: FieldDescriptor, value: Any) -> str:
+    """The value of an option as it is written in the file."""
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bool):

@@ -54,7 +54,11 @@ class ReferenceEncoder:
             raise BadMessageError(str(e)) from e
 
     def _fill(self, layout: Layout, message: Message, row: dict[str, Any]) -> None:
-        """Set the fields of a message from a row."""
+        """Set the fields of a message from a row, in place; None leaves a field unset.
+
+        Raises:
+            BadMessageError: A value cannot be written.
+        """
         for member in layout.members:
             value = row[member.name]
             if value is None:
