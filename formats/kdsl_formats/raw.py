@@ -109,6 +109,7 @@ class _WireOptions:
 
     @property
     def utf8(self) -> bool:
+        """Whether the charset is UTF-8."""
         return self.charset.codec == "utf-8"
 
     def holds_text(self, data: npt.NDArray[np.uint8]) -> bool:
@@ -124,7 +125,10 @@ class RawDecoder:
         self.field = arrow_field(field.name, field.type)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages: a null one is NULL, and one of the wrong size is bad.
+
+        With a line delimiter each part is a row, except an empty last one; a bad part makes its message bad.
+        """
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
             messages, owners = self._split_messages(messages, self.wire.delimiter)
@@ -140,7 +144,7 @@ class RawDecoder:
         return Decoded(rows, None if owners is None else pa.array(owners, pa.int64()), bad)
 
     def _size_reason(self, messages: pa.Array, message_of: Any, wrong: Any, index: int) -> str:
-        """Why a message of the wrong size is bad."""
+        """Why a message is bad: its size, or that of its first wrong part, in words."""
         part = messages[int(np.flatnonzero(wrong & (message_of == index))[0])].as_py()
         size = 1 if isinstance(self.kind, t.Boolean) else np.dtype(NUMBERS[type(self.kind)]).itemsize
         what = "a part between line delimiters has" if self.wire.delimiter is not None else "the message has"
@@ -193,7 +197,7 @@ class RawEncoder:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode rows, whatever their kinds; strings that the charset lacks become null messages and bad records."""
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
@@ -209,7 +213,7 @@ class RawEncoder:
         return Encoded(messages, bad)
 
     def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
-        """Encode strings with the charset; strings that it does not have are bad records."""
+        """Encode strings with the charset; strings that it does not have become null messages and bad records."""
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
         messages: list[bytes | None] = []

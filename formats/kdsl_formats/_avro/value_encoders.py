@@ -27,7 +27,7 @@ _LONG_DIGITS = 18
 _HALF = 8  # bytes
 
 
-def _numpy(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _view_values(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """View the values of an array of fixed width, without a copy; those of NULL elements are undefined."""
     width = np.dtype(dtype).itemsize
     values: npt.NDArray[Any] = np.frombuffer(
@@ -46,7 +46,7 @@ class Numbers(ColumnEncoder):
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
-        values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
+        values = _view_values(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
         match self.target.column:
             case t.Time():
                 values = values // self.target.unit
@@ -76,7 +76,7 @@ class Floats(ColumnEncoder):
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         self.size = array.type.bit_width // 8
-        self.word = _numpy(array, f"<u{self.size}").astype(np.uint64)
+        self.word = _view_values(array, f"<u{self.size}").astype(np.uint64)
         return np.full(len(array), self.size, dtype=np.int64)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:

@@ -41,7 +41,7 @@ def _to_signed(words: Words, size: Indices) -> Integers:
 
 
 def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[Integers, Integers]:
-    """Change the number of digits after the decimal point, rounding half up.
+    """Change the number of digits after the decimal point, rounding half up; returns the new halves.
 
     Args:
         low: The lower halves.

@@ -145,7 +145,7 @@ class SchemaReadingDecoder:
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
             if rest.any():
-                yield from self._take(head, messages, rest)
+                yield from self._take_known(head, messages, rest)
         while rest.any():
             index = int(np.flatnonzero(rest)[0])
             message = messages[index].as_py()
@@ -156,9 +156,9 @@ class SchemaReadingDecoder:
                 alone[index] = True
                 yield self._reader(_schema_in(message)), alone
             else:
-                yield from self._take(learned, messages, rest)
+                yield from self._take_known(learned, messages, rest)
 
-    def _take(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
+    def _take_known(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
         """The messages in ``rest`` that begin with a known schema, as in `_group`, if any; clears them in ``rest``."""
         same = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if same.any():

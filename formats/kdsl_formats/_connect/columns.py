@@ -170,7 +170,7 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     plain &= value <= end - 2
     scales, invalid = reading.integers(slices(data, first, first + scale_digits, plain, pa.string()), pa.int32())
     low, high, wrong = _numbers_of_base64(slices(data, value, np.maximum(end - 2, value), plain, pa.string()))
-    return _of_scales(scales, low, high, ~plain | invalid | wrong, kind, strings)
+    return _decimals_of_scales(scales, low, high, ~plain | invalid | wrong, kind, strings)
 
 
 def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
@@ -190,10 +190,10 @@ def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Dec
         of: The column that they come from.
     """
     low, high, wrong = _numbers_of_bytes(values)
-    return _of_scales(scales, low, high, wrong, kind, of)
+    return _decimals_of_scales(scales, low, high, wrong, kind, of)
 
 
-def _of_scales(
+def _decimals_of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
     """Decimals of several scales, converted to the column's; all need the fallback if the scales are too many.
@@ -222,7 +222,7 @@ def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
 
 def dates_of_numbers(days: pa.Array) -> ReadColumn:
     """Dates from 32-bit or 64-bit numbers of days; infinite ones are NULL, and those out of range need the fallback."""
-    numbers = _longs(days)
+    numbers = _fill_longs(days)
     infinite = numbers < FIRST_DAY
     fallback = numbers > LAST_DAY
     if not pa.types.is_int32(days.type):
@@ -239,7 +239,7 @@ def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
     """Times of day from numbers, whose unit is given in nanoseconds; digits beyond the type's precision are cut off."""
-    counts = _longs(numbers)
+    counts = _fill_longs(numbers)
     fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
     nanos = np.where(fallback, 0, counts) * unit
     cut = time_unit(kind.precision)
@@ -247,7 +247,7 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
         nanos -= nanos % cut
     if bool((nanos == NANOS_PER_DAY).any()):
         nanos[nanos == NANOS_PER_DAY] = 0
-    return ReadColumn(_array(nanos, arrow_type(kind), numbers), fallback)
+    return ReadColumn(_build_array(nanos, arrow_type(kind), numbers), fallback)
 
 
 def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
@@ -260,7 +260,7 @@ def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
     """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL."""
-    counts = _longs(numbers)
+    counts = _fill_longs(numbers)
     positive, negative = infinite_of(unit)
     infinite = (counts == positive) | (counts == negative)
     fallback = np.zeros(len(counts), dtype=bool)
@@ -273,7 +273,7 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
         micros = (
             counts * factor if not (fallback | infinite).any() else np.where(fallback | infinite, 0, counts) * factor
         )
-    return _replace_infinite(_array(micros, arrow_type(kind), numbers), fallback, infinite)
+    return _replace_infinite(_build_array(micros, arrow_type(kind), numbers), fallback, infinite)
 
 
 def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
@@ -320,12 +320,12 @@ def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
 
 
-def _longs(numbers: pa.Array) -> Integers:
+def _fill_longs(numbers: pa.Array) -> Integers:
     """Numbers with zeros in place of NULL."""
     return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
 
 
-def _array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
+def _build_array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
     """An array of 64-bit values that is NULL where another array is."""
     return pa.Array.from_buffers(kind, len(values), [validity(of), pa.py_buffer(np.ascontiguousarray(values))])
 

@@ -34,7 +34,7 @@ def schema_text(schema: Json) -> str:
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the record of a schema, which may be a union of the record with null."""
+    """The full name of the record of a schema, which may be a union with it; the type of a schema without a record."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
     return records[0].name if records else kind.type_name
@@ -87,7 +87,7 @@ class FramedReader:
         self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
-        """Decode messages; a null message produces no row.
+        """Decode messages; a null message produces no row, and one without a readable schema is a bad record.
 
         Returns:
             The rows, and the schema id of each message.
@@ -122,6 +122,7 @@ class FramedReader:
 
         Raises:
             _UnreadableError: The registry does not have the schema, or it does not match the table's.
+            RegistryError: The registry does not answer, or refuses the request.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -233,7 +234,7 @@ class FramedWriter:
         return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
-        """Find or register the schema; returns its id and an encoder for it."""
+        """Find or register the schema; returns its id and an encoder for it. The errors are those of `write`."""
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 
@@ -244,7 +245,7 @@ class FramedWriter:
             what = f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry"
             return latest.id, self._new_encoder(lambda: whole_schema(client, latest.schema), f"{what} {client.address}")
         writer = self._new_encoder(lambda: self._schema, "the schema of the table")
-        return self._find_schema_id(client, subject, RegisteredSchema(schema_text(self._schema))), writer
+        return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
         """An encoder for a schema; raises a `KdslError` if the schema cannot hold the rows."""
@@ -253,8 +254,8 @@ class FramedWriter:
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
 
-    def _find_schema_id(self, client: RegistryClient, subject: str, schema: Any) -> int:
-        """Register a schema, or look it up; returns its id."""
+    def _register_or_look_up(self, client: RegistryClient, subject: str, schema: Any) -> int:
+        """Register a schema if the writer may, otherwise look it up; returns its id, or raises `RegistryError`."""
         if self._register:
             return client.register(subject, schema, normalize=self._normalize)
         return client.look_up(subject, schema, normalize=self._normalize).id

@@ -77,7 +77,7 @@ def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002
 
 
 def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
-    """Yield each id with the indices of its messages, ascending; None if all messages have the same id."""
+    """Yield each id with the ascending indices of its messages, None for all messages; `NO_ID` is left out."""
     if len(ids) and (ids == ids[0]).all():
         if ids[0] != NO_ID:
             yield int(ids[0]), None
@@ -121,7 +121,7 @@ def merge_groups(
 
 
 def with_schema_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """Add the schema ids as metadata, if a use requests it."""
+    """Add the schema id of each row's message as metadata under each wanted key; unchanged if there are none."""
     keys = tuple(wanted)
     if not keys:
         return decoded

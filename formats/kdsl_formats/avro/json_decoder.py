@@ -43,14 +43,14 @@ class JsonBodyDecoder:
         self._read = _reader_of(resolve(kind, kind, row, exact_units=exact_units), kind)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; a null message produces no row, and anything after the row is ignored."""
+        """Decode messages; null ones produce no row, unreadable ones are bad, and anything after the row is ignored."""
         held = np.flatnonzero(np.asarray(messages.is_valid()))
         fallback_rows = FallbackRows.read(messages, held, lambda message: [self._read(parse(message))])
         return fallback_rows.to_decoded(self.type, len(messages))
 
 
 def _reader_of(step: Step, kind: Type) -> ReadValue:
-    """The function that reads the JSON of a value; the type is that of the step on the wire."""
+    """The function that reads the JSON of a value, or raises `BodyError`; the type is that of the step on the wire."""
     match step:
         case Scalar():
             return _scalar_reader(step)
@@ -212,7 +212,7 @@ def _items_reader(inner: ReadValue) -> ReadValue:
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads a map."""
+    """The function that reads a map, as a list of pairs; of equal keys the last one is kept."""
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):

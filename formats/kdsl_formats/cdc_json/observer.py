@@ -205,7 +205,7 @@ class ChangeObserver:
         conditions = [(condition, members[condition.member]) for condition in self._rules.include]
         locations = locate_rows(buffer, self._rules, found_changes.columns, conditions)
         has_rows = np.bincount(locations.owner, minlength=len(places)) > 0
-        plain, parts = self._ids(buffer, members)
+        plain, parts = self._read_table_ids(buffer, members)
         without = ~locations.fallback & ~has_rows & plain
         for name in self._raw_members:
             values = members[name]
@@ -223,7 +223,7 @@ class ChangeObserver:
             if sum(len(group) for _, group in groups) >= self._min_batch:
                 self._settle_table(observation, messages, buffer, images, places, left, table, groups)
 
-    def _ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
+    def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
         """Which changes have a plain table id, and an array for each of its parts; an absent schema is NULL."""
         if not self._inner:
             columns = [members[name] for name in self._id_members]
@@ -258,7 +258,7 @@ class ChangeObserver:
         types: Mapping[str, t.DataType] | None
         primary_key: tuple[str, ...] = ()
         try:
-            table = self._table(key[:count])
+            table = self._join_table_id(key[:count])
             spelled = {
                 name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
             }
@@ -334,7 +334,7 @@ class ChangeObserver:
         result: Mask = settled[changes]
         return result
 
-    def _table(self, parts: tuple[bytes | None, ...]) -> TableId:
+    def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
         """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)

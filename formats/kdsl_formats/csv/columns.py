@@ -55,7 +55,10 @@ class ColumnReader:
         return convert
 
     def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
-        """The parts of all strings, and the number of parts of each string; a blank string has none."""
+        """Split all strings into parts; return these one string after the other, and how many each string has.
+
+        A blank string has no part.
+        """
         blank = np.asarray(pc.equal(pc.binary_length(_trim(strings)), 0))
         lists = pc.split_pattern(strings, self.dialect.array_delimiter)
         counts = np.asarray(pc.list_value_length(lists)).astype(np.int64)
@@ -105,6 +108,7 @@ class ColumnReader:
 
 
 def _trim(strings: pa.StringArray) -> pa.StringArray:
+    """Remove blanks and control characters at both ends."""
     return pc.ascii_trim(strings, characters=BLANKS)
 
 
@@ -136,11 +140,12 @@ def _reader_of(kind: t.DataType) -> Read:
 
 
 def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+    """Read booleans: ``true`` in any letter case and with blanks is true, every other string false."""
     return pc.equal(pc.ascii_lower(_trim(strings)), "true"), _no_fallback(strings)
 
 
 def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Dates that are the same in both calendars."""
+    """Read dates that are the same in both calendars; also returns which strings need the fallback."""
     values, fallback = reading.dates(strings)
     days = np.asarray(values.view(pa.int32()).fill_null(0))
     return values, fallback | (days < FIRST_GREGORIAN_DAY)

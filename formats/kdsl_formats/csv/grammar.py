@@ -75,7 +75,10 @@ def decode_message(message: bytes) -> str:
 
 
 def _java_utf8(data: bytes) -> str | None:
-    """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF."""
+    """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF.
+
+    None if the bytes are not valid in it.
+    """
     try:
         halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -153,7 +156,7 @@ class _RowReader:
         return False
 
     def value(self) -> str:
-        """Read a value, up to the delimiter or the end of the row."""
+        """Read a value, up to the delimiter or the end of the row; `ValueError` for a wrong quote or escape."""
         text, dialect = self.text, self.dialect
         if dialect.trim:
             self._skip_blanks()

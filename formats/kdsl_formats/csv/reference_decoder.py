@@ -30,10 +30,12 @@ class ReferenceDecoder:
         self._columns = [(f.name, self._column_converter(f.type)) for f in row.fields]
 
     def values(self, message: bytes) -> list[Any] | None:
-        """The values of a message's row; None if the message produces no row.
+        """The values of a message's row; None if it cannot be read and errors are ignored.
+
+        Bad and missing values are None then.
 
         Raises:
-            ValueError: The message cannot be read, with the reason.
+            ValueError: The message cannot be read, with the reason, and errors are not ignored.
         """
         try:
             values = split_row(decode_message(message), self.dialect, len(self._columns))
@@ -155,6 +157,7 @@ def _converter(kind: t.DataType) -> Convert:
 
 
 def _time_converter(precision: int) -> Convert:
+    """The function that reads times as nanoseconds, cut to the precision and at most to milliseconds."""
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:

@@ -56,6 +56,8 @@ def extract_rows(
 ) -> Decoded:
     """Extract the rows of envelopes: one of each, or two of an update with a before-image.
 
+    Envelopes with an unknown operation, or without an image that it needs, become bad records.
+
     Args:
         decoded: The envelopes.
         row: The type of the rows.
@@ -86,7 +88,7 @@ def extract_rows(
     last[ends[counts > 0] - 1] = True
     kinds = np.where(last, _KINDS[codes[envelope_indexes]], np.int8(_BEFORE)).astype(np.int8)
     is_before = (kinds == _BEFORE) | (kinds == _DELETE)
-    rows = _rows(before, after, arrow_type(row), is_before, envelope_indexes)
+    rows = _select_images(before, after, arrow_type(row), is_before, envelope_indexes)
     failed = tuple(sorted((*decoded.bad, *bad), key=lambda record: record.index))
     emptied = np.flatnonzero(pc.fill_null(pc.equal(operations, TRUNCATE), False)) if truncates else ()
     return attrs.evolve(
@@ -99,7 +101,7 @@ def extract_rows(
     )
 
 
-def _rows(
+def _select_images(
     before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Indices
 ) -> pa.StructArray:
     """Select the before-image or the after-image of envelopes.

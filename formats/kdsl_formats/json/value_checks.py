@@ -79,15 +79,17 @@ def are_held(
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             right = bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _SURE_DIGITS[type(kind)], fraction=False)
-            return _add(buffer, values, held, lambda some: _are_in_range(buffer, some, kind), right)
+            return _check_rest(buffer, values, held, lambda some: _are_in_range(buffer, some, kind), right)
         case t.Double() | t.Float() if coerced or isinstance(kind, t.Double):
             right = text if isinstance(kind, t.Float) else bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _WIDEST, fraction=True)
-            return _add(buffer, values, held, lambda some: _are_finite(buffer, some, coerced=coerced), right)
+            return _check_rest(buffer, values, held, lambda some: _are_finite(buffer, some, coerced=coerced), right)
         case t.Decimal(precision=precision, scale=scale):
             right = bare | text if coerced else bare
             none = np.zeros(len(text), dtype=bool)
-            return _add(buffer, values, none, lambda some: _are_decimals(buffer, some, precision - scale, scale), right)
+            return _check_rest(
+                buffer, values, none, lambda some: _are_decimals(buffer, some, precision - scale, scale), right
+            )
         case t.Date() | t.Time() | t.Timestamp() | t.TimestampLtz():
             held = _are_moments(buffer, spans, text, kind)
             return held if held.all() else held | are_null(buffer, values)
@@ -99,7 +101,9 @@ def are_held(
             return are_null(buffer, values)
 
 
-def _add(buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[[Spans], Mask], which: Mask) -> Mask:
+def _check_rest(
+    buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[[Spans], Mask], which: Mask
+) -> Mask:
     """Which values are held: those in ``held``, null ones, and the others of ``which`` that pass a slower check."""
     if held.all():
         return held

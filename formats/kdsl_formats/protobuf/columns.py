@@ -207,16 +207,16 @@ class MemberReader:
         if kind in (_F.TYPE_SINT32, _F.TYPE_SINT64):
             numbers = unzigzag(numbers & np.uint64(0xFFFFFFFF) if kind == _F.TYPE_SINT32 else numbers)
         if kind == _F.TYPE_DOUBLE:
-            return _array(numbers.view(np.float64), self.one)
+            return _build_array(numbers.view(np.float64), self.one)
         if kind == _F.TYPE_FLOAT:
-            return _array(numbers.astype(np.uint32).view(np.float32), self.one)
+            return _build_array(numbers.astype(np.uint32).view(np.float32), self.one)
         match self.member.kind:
             case t.Int():
-                return _array(numbers.astype(np.uint32).view(np.int32), self.one)
+                return _build_array(numbers.astype(np.uint32).view(np.int32), self.one)
             case t.BigInt() if self.field.cpp_type == _F.CPPTYPE_UINT32:
-                return _array(numbers.astype(np.uint32).astype(np.int64), self.one)
+                return _build_array(numbers.astype(np.uint32).astype(np.int64), self.one)
             case t.BigInt():
-                return _array(numbers.view(np.int64), self.one)
+                return _build_array(numbers.view(np.int64), self.one)
         wide = np.zeros((len(numbers), 2), dtype=np.uint64)  # an unsigned 128-bit decimal
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
@@ -232,7 +232,7 @@ class MemberReader:
                 mark_fallback(fallback, owner, unknown)
             index = np.where(unknown, len(self._numbers), index)
         if not member.by_name:
-            return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
+            return _build_array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
         return self._enum_names.take(pa.array(index))
 
     def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Integers | None) -> pa.Array:
@@ -244,7 +244,7 @@ class MemberReader:
                 if wrong.any():
                     mark_fallback(fallback, owner, wrong)
                     seconds = np.where(wrong, 0, seconds)
-                return _array(seconds * 1_000_000 + nanos // 1000, self.one)
+                return _build_array(seconds * 1_000_000 + nanos // 1000, self.one)
             case "wrapper":
                 return structs.field(0)
             case _:
@@ -304,7 +304,7 @@ def _enum_numbers(member: Member) -> tuple[npt.NDArray[np.int32], pa.Array]:
     return np.array(numbers, dtype=np.int32), pa.array([*(member.names[n] for n in numbers), UNRECOGNIZED], pa.string())
 
 
-def _array(values: Numbers, kind: pa.DataType) -> pa.Array:
+def _build_array(values: Numbers, kind: pa.DataType) -> pa.Array:
     """View numbers as an Arrow array without NULL."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 

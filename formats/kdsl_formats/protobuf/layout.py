@@ -148,12 +148,12 @@ def _field_problems(
                 entry.fields_by_name["value"], kind.value, f"{path_to_field}.value", writing=writing
             )
         else:
-            yield _misfit(field, kind, path_to_field)
+            yield _misfit_problem(field, kind, path_to_field)
     elif field.is_repeated:
         if isinstance(kind, t.Array):
             yield from _single_problems(field, kind.element, f"{path_to_field}.element", writing=writing)
         else:
-            yield _misfit(field, kind, path_to_field)
+            yield _misfit_problem(field, kind, path_to_field)
     else:
         yield from _single_problems(field, kind, path_to_field, writing=writing)
 
@@ -166,7 +166,7 @@ def _single_problems(
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
     elif not any(_can_hold(kind, one) for one in _column_types(field)):
-        yield _misfit(field, kind, path_to_field)
+        yield _misfit_problem(field, kind, path_to_field)
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
@@ -200,7 +200,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
     return [SCALARS[field.cpp_type]]
 
 
-def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
+def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
     """Create the problem of a column type that cannot represent a field."""
     spelled = field_type_name(field)
     if is_map(field):

@@ -106,13 +106,13 @@ class _Walk:
         while (tag := int(self._tags.min())) != _END:
             is_here = self._tags == tag
             which = None if is_here.all() else np.flatnonzero(is_here)
-            if which is not None and len(which) < self._min_batch and self._is_tail():
+            if which is not None and len(which) < self._min_batch and self._mark_tail():
                 break
             self._read_field(tag >> 3, tag & 7, which)
         return self._values, self._fallback
 
-    def _is_tail(self) -> bool:
-        """Return whether only few messages have fields left; if so, these are marked for the fallback."""
+    def _mark_tail(self) -> bool:
+        """Mark the messages that have fields left for the fallback if they are few; returns whether they are."""
         left = np.flatnonzero(self._tags != _END)
         if len(left) >= self._min_batch:
             return False
@@ -168,7 +168,7 @@ class _Walk:
         self._read_tags(which)
 
     def _note_seen(self, number: int, format_: FieldFormat, which: Integers | None) -> bool:
-        """Record that messages have a field.
+        """Record that messages have a field that is not repeated; returns False if all messages already had it.
 
         Those that already had it, or another of its oneof, are marked for the fallback.
         """
@@ -187,7 +187,7 @@ class _Walk:
         return True
 
     def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
-        """Add messages to those that have a field; None, which means all, if ``which`` is None."""
+        """Add messages to those that have a field, in place; returns None, which means all, if ``which`` is None."""
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
@@ -213,9 +213,9 @@ class _Walk:
             self._fallback[chosen] |= bad
 
     def _read_tags(self, which: Integers | None) -> None:
-        """Read the tags at the cursors, and move the cursors after them.
+        """Read the tags at the cursors, and store them with the positions after them; ended messages have `_END`.
 
-        Messages with invalid tags are marked for the fallback.
+        Messages with invalid tags end here, and are marked for the fallback.
         """
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]
