@@ -152,7 +152,7 @@ class RawDecoder:
         return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
 
     def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The column's values, and a mask of the messages that have the wrong size."""
+        """The column's values, and a mask of the messages of the wrong size; None if all sizes are right."""
         if isinstance(self.kind, BYTES):
             return messages, None
         if isinstance(self.kind, STRINGS):

@@ -42,7 +42,7 @@ class ColumnDecoder(ABC):
         """Return the elements as an Arrow array; may mark more bodies for the fallback."""
 
     def bits(self) -> pa.Buffer | None:
-        """The validity bitmap."""
+        """The validity bitmap of `valid`; None if no element is NULL."""
         return None if self.valid is None else bitmap(self.valid)
 
     def mark_fallback(self, cursor: Cursor, which: Mask) -> None:

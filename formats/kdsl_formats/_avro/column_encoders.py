@@ -114,7 +114,7 @@ class _Nothing(ColumnEncoder):
         return np.full(len(array), 0 if self.number is None else 1)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the branch of NULL in a union, and move the positions after it."""
+        """Write the branch of NULL in a union, and move the positions after it, in place."""
         if self.number is not None:
             out.data[at] = 2 * self.number
             at += 1

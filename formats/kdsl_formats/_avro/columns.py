@@ -133,7 +133,7 @@ class _Wrapping(ColumnDecoder):
         self.unsupported = inner.unsupported
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         self.inner.start(count, owner)
 
@@ -150,10 +150,7 @@ class _Converted(_Wrapping):
         self.conversion = conversion
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array, and convert it to the column's type.
-
-        Values that cannot be converted are marked for the fallback.
-        """
+        """Build the array in the column's type, and set `valid`; what cannot be converted needs the fallback."""
         self.inner.valid = self.valid
         read = self.conversion.column(self.inner.build(cursor))
         self.mark_fallback(cursor, read.fallback)
@@ -201,7 +198,7 @@ class _Nullable(_Wrapping):
         self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, and set `valid`; the other types of the union are NULL."""
         values = self.inner.build(cursor)
         self.valid = self.inner.valid
         return values
@@ -229,7 +226,7 @@ class _Several(ColumnDecoder):
         self.chosen: Indices = np.zeros(0, dtype=np.int64)
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         for part in self.parts:
             part.start(count, owner)
@@ -248,7 +245,7 @@ class _Several(ColumnDecoder):
             cursor.at[which] = some.at
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, each from the decoder of its type, and set `valid`."""
         values = pa.concat_arrays([part.build(cursor) for part in self.parts])
         valid = self.chosen >= 0
         if self.valid is not None:
@@ -301,7 +298,7 @@ class _Repeated(ColumnDecoder):
         return Cursor(cursor.bodies, positions, np.repeat(owner, counts))
 
     def buffers(self) -> list[pa.Buffer | None]:
-        """The validity bitmap and the offsets of the array."""
+        """The validity bitmap (None if no element is NULL) and the offsets of the array."""
         return [self.bits(), pa.py_buffer(self.offsets)]
 
 
@@ -371,7 +368,7 @@ class _Record(ColumnDecoder):
         self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         for column in self.columns.values():
             column.start(count, owner)

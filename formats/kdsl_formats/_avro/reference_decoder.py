@@ -391,7 +391,7 @@ def _read_blocks(
 
 
 def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue:
-    """The function that reads an array."""
+    """The function that reads an array as a list; `count_items` is called before the items of each block."""
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
@@ -433,7 +433,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """The function that skips an array, or a map if `keyed`."""
+    """The function that skips an array, or a map if `keyed`; `count_items` is called before items are skipped."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         def skip_item(item: int) -> int:
@@ -466,7 +466,7 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
 
 
 def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[str, Any]) -> ReadValue:
-    """The function that reads a record: fields with a name become columns, others are skipped."""
+    """The function that reads a record as a dict with the constants: steps without a name (None) are skipped."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         row = dict(constants)

@@ -99,7 +99,7 @@ def require_value(value: Any) -> Any:
 
 
 def put_long(number: int, body: bytearray) -> None:
-    """Append a signed number, zig-zag encoded, as a varint."""
+    """Append a signed number to the body, zig-zag encoded, as a varint."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
         body.append(raw & 0x7F | 0x80)
@@ -108,7 +108,7 @@ def put_long(number: int, body: bytearray) -> None:
 
 
 def _put_bytes(data: bytes, body: bytearray) -> None:
-    """Append the number of bytes, and the bytes."""
+    """Append the number of bytes, and the bytes, to the body."""
     put_long(len(data), body)
     body += data
 

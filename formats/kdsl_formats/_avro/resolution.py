@@ -135,7 +135,7 @@ class Record(Step):
 
 
 def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool) -> Step:
-    """The steps that read a column's values from bodies of the writer's schema.
+    """The step that reads a column's values from bodies of the writer's schema; a `Fail` where the types do not match.
 
     Raises:
         AvroTypeError: The reader's schema cannot fill the column, or the schemas have too many pairs of types to
@@ -353,7 +353,7 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether all types inside two types can be resolved."""
+        """Whether all types inside two types can be resolved; `column` is None if it is not known."""
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -387,7 +387,7 @@ class _Resolver:
 
 
 def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
-    """The column type of a union's branches: that of the union if only one branch is not null, otherwise unknown."""
+    """The column type of a union's branches: that of the union if only one is not null, otherwise None (unknown)."""
     return column if sum(branch.kind != "null" for branch in union.branches) == 1 else None
 
 
@@ -451,7 +451,7 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert the default of a union: None for null if a branch is null, otherwise a value of the first other branch.
 
-    With several other branches, the result is a row of which only the first member is set.
+    With several other branches, the result is a row in which only the first member is set.
     """
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
@@ -497,9 +497,9 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts the bytes of a decimal, of digits after the point as in `scale`, to the column.
+    """The function that converts a decimal's bytes, of the given scale, to the column; None if it has too few digits.
 
-    It returns None if the column has too few digits, and raises ValueError for no bytes.
+    It raises ValueError for no bytes.
     """
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)

@@ -65,7 +65,7 @@ class SkipperFactory:
         self.skippers: dict[Type, SkipValue | None] = {}
 
     def skipper(self, kind: Type) -> SkipValue | None:
-        """Return the function that skips a value of a type, built once for each type; see `skipper_of`."""
+        """Return the function that skips a value of a type, built once for each type; None if it may contain itself."""
         if kind not in self.skippers:
             self.skippers[kind] = None
             self.skippers[kind] = self._build_skipper(kind)
@@ -97,7 +97,7 @@ class SkipperFactory:
         return steps if len(steps) == len(skippers) else None
 
     def _record_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips the fields of a record."""
+        """The function that skips the fields of a record; None if one may contain itself."""
         steps = self._skippers([field.type for field in kind.fields])
         if steps is None:
             return None
@@ -109,7 +109,7 @@ class SkipperFactory:
         return skip
 
     def _union_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips a branch of a union."""
+        """The function that skips a branch of a union; None if one may contain itself."""
         steps = self._skippers(kind.branches)
         if steps is None:
             return None

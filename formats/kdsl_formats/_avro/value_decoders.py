@@ -104,7 +104,7 @@ class Texts(ColumnDecoder):
         return array
 
     def _slice_values(self, data: npt.NDArray[np.uint8], present: Mask | None) -> pa.Array:
-        """The spans as an Arrow array."""
+        """The spans as an Arrow array; NULL where not present (None: all are)."""
         return slices(data, self.begin, self.begin + self.length, present, self.kind)
 
 

@@ -247,7 +247,7 @@ def _count_lossy(integers: pa.Int64Array) -> int:
 
 
 def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
-    """The type by which values are read: that of the schema, unless the column reads them as well.
+    """The type by which values are read: `source` from the schema, unless it is None or the column reads them as well.
 
     What has the form of JSON is read into STRING columns as it is spelled.
     """

@@ -92,7 +92,7 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 
 
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of the numbers in base64 strings, of which there must be one, and which strings need the fallback."""
+    """The halves of the numbers in base64 strings, at least one, and which strings need the fallback."""
     start, end = bounds(strings)
     size = end - start
     longest = int(size.max())
@@ -138,7 +138,7 @@ def _join_letters(words: Words) -> Integers:
 
 
 def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """Like `_numbers_of_base64`, for strings of any length."""
+    """The halves of the numbers in base64 strings of any length, and which strings need the fallback."""
     decoded, fallback = reading.base64(strings)
     low, high, wrong = _numbers_of_bytes(decoded)
     return low, high, fallback | wrong

@@ -61,7 +61,7 @@ class UnwritableError(ValueError):
 
 
 def infinite_of(unit: int) -> tuple[int, int]:
-    """The numbers that represent infinite timestamps.
+    """The numbers that represent an infinite timestamp, the positive and the negative one.
 
     Args:
         unit: The unit of the numbers, in nanoseconds.

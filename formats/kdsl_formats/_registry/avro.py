@@ -181,7 +181,7 @@ def _find_misfits(step: Step, path: str) -> Iterator[str]:
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
-    """The reader's schema, in a union with null if the writer's is: a null has no row, and resolution stays simple."""
+    """The reader's schema, in a union with null if the writer's is a union: a null has no row."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
     return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 

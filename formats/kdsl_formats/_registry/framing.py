@@ -53,7 +53,7 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
 
 
 def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
-    """The bytes after the frames; null if there is no frame."""
+    """The bytes after the frames; null for messages without an id. The offsets are those of the messages in `data`."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])

@@ -117,7 +117,7 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
-    """The function that writes dicts as objects, with the given fields: the name, its JSON and the writer of each."""
+    """The function that writes dicts as objects, from the name of each field, its JSON and its writer."""
 
     def write(value: Any) -> str:
         require_value(value)

@@ -72,7 +72,7 @@ class MetadataField:
             raise FieldError(str(e)).inside(f"{self.member}.{self.within}" if self.within else self.member) from None
 
     def column(self, array: pa.Array) -> tuple[pa.Array, Mask]:
-        """Convert the values of many messages; also returns which of them need the fallback.
+        """Convert the values of many messages, as `value` does one; also returns which of them need the fallback.
 
         Args:
             array: The values of the member; if `within` is set, the strings of that member of the object.

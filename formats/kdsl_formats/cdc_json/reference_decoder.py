@@ -122,7 +122,7 @@ class ChangeReadingRules:
         )
 
     def fields_beside_payload(self) -> tuple[t.Field, ...]:
-        """The members beside the payload that are read."""
+        """The members beside the payload that are read; empty if messages do not have a payload."""
         return (
             tuple(t.Field(p.member, p.wire_type) for p in self.metadata_fields if p.beside_payload)
             if self.payload

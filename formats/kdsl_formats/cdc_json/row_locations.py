@@ -115,7 +115,7 @@ def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask
 
 
 def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operations: ValueSpans) -> Codes:
-    """The operation of each change; unknown if it needs the fallback."""
+    """The code of each change's operation; `_UNKNOWN` if it needs the fallback, `_SKIP` for one without rows."""
     code = np.zeros(len(operations.form), dtype=np.int8)
     size, dialect = operations.spans.end - operations.spans.start, rules.dialect
     table = [(text, _INSERT) for text in dialect.inserts] + [(dialect.update, _UPDATE), (dialect.delete, _DELETE)]

@@ -69,7 +69,7 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """The function that reads a column of arrays."""
+        """The function that splits strings at the array delimiter, and reads a column of arrays."""
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -84,7 +84,7 @@ class ColumnReader:
         return convert
 
     def _row_reader(self, kind: t.Row) -> Read:
-        """The function that reads a column of rows."""
+        """The function that splits strings at the array delimiter, and reads a column of rows; blank ones are NULL."""
         members = [(arrow_field(f.name, f.type), self._scalar_reader(f.type)) for f in kind.fields]
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:

@@ -72,7 +72,7 @@ class ReferenceDecoder:
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """The function that converts the string of a ROW."""
+        """The function that converts the string of a ROW; a blank one is None, too few members are a `ValueError`."""
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:

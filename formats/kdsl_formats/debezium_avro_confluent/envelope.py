@@ -129,7 +129,7 @@ def _select_images(
 
 
 def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> str:
-    """Why an envelope is bad."""
+    """Why an envelope with this operation (`code` is its index in `_OPERATIONS`, or -1) is bad, in words."""
     if operation == TRUNCATE:
         return truncate_reason("debezium-avro-confluent")
     if code < 0:
@@ -148,7 +148,8 @@ def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> 
 def wrap_in_envelopes(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
     """Wrap rows in envelopes: an inserted row as a create, a deleted row as a delete.
 
-    An update becomes two messages, a delete of the before-image and a create of the after-image, as in Flink.
+    An update becomes two messages, a delete of the before-image and a create of the after-image, as in Flink. Without
+    kinds, all rows are inserted.
     """
     codes: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
     gone = (codes == _BEFORE) | (codes == _DELETE)

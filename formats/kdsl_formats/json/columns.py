@@ -139,10 +139,7 @@ class ColumnReader:
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Read values in the form that Debezium and Kafka Connect write.
-
-        Return the column, and which values need the fallback.
-        """
+        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`."""
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -184,7 +181,7 @@ class ColumnReader:
                 return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        """Read booleans, and if the rules read texts also 0 and 1; return which other values need the fallback."""
+        """Read booleans, and also 0 and 1 as Canal writes them; return which other values need the fallback."""
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
@@ -227,7 +224,7 @@ class ColumnReader:
         return values, fallback
 
     def _read_strings(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read strings; return the column, and which values need the fallback."""
+        """Read strings, and other values by their spelling; return the column, and which values need the fallback."""
         strings = _slice_strings(buffer, spans, text | bare)
         fallback = np.zeros(len(text), dtype=bool)
         indexes = np.flatnonzero(text & buffer.find_escaped(spans)) if buffer.backslashes.size else fallback[:0]

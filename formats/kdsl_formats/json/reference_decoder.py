@@ -389,7 +389,10 @@ class ReferenceDecoder:
         return elements
 
     def _map_converter(self, kind: t.DataType, convert: Convert) -> Convert:
-        """Return a converter of objects to lists of pairs, without those whose value `convert` turns into `_ABSENT`."""
+        """Return a converter of objects to pairs, without those whose value `convert` turns into `_ABSENT`.
+
+        Other JSON values are a `FieldError`, or no pairs with the tree reader.
+        """
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:

@@ -127,7 +127,7 @@ class ReferenceEncoder:
         return elements
 
     def _map_writer(self, write: WriteValue) -> WriteValue:
-        """Return a function that writes lists of pairs as objects; None keys are handled by the rules' mode."""
+        """Return a function that writes pairs as objects; a None key is treated as the rules say, or a `FieldError`."""
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 
         def members(entries: list[tuple[str | None, Any]]) -> str:

@@ -171,7 +171,7 @@ class _Encoder:
 
         Raises:
             RegistryError: The registry does not answer, refuses, or does not accept the schema.
-            KdslError: The latest schema of the subject does not allow the rows.
+            KdslError: There is no registry or no subject, or its latest schema does not allow the rows.
         """
         from kdsl.registry import registry_client
 

@@ -51,7 +51,10 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report columns without a field in the message that the options name, and a sink whose message is unknown."""
+        """Report columns that do not fit the message that the options name, and options that contradict each other.
+
+        Of a sink, also report that its message is unknown.
+        """
         if self._has_own_message:
             yield from super().check(row, direction)
         elif direction == "write" and not self.use_latest_version:

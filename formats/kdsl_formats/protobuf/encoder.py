@@ -158,7 +158,7 @@ class MemberWriter:
         return FieldData(numbers=numbers)
 
     def _to_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """Convert numbers to the bits that are written; also returns which of them need the fallback."""
+        """Convert numbers to the bits that are written; also returns which need the fallback (None: none of them)."""
         member, kind = self.member, self.field.type
         if member.form == "enum":
             return self._enum_bits(array)
@@ -182,7 +182,7 @@ class MemberWriter:
         return numbers.view(np.uint64), None
 
     def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """The numbers of enum values; unknown values become the first one, or need the fallback."""
+        """The numbers of enum values, the first one for unknown values, and which need the fallback (None: none)."""
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())

@@ -306,7 +306,10 @@ class _LayoutBuilder:
     def _refer_to_copy(
         self, copied_field: FieldDescriptorProto, field: FieldDescriptor, kind: t.DataType | None
     ) -> None:
-        """Set the type of a copied field to what its column needs: a copy of its message, or plain bytes."""
+        """Set the type of a copied field, in place, to what its column needs: a copy of its message, or plain bytes.
+
+        `kind` is the column's type; None for a field that is not a column.
+        """
         inner = field.message_type
         assert inner is not None
         if isinstance(kind, t.Map):

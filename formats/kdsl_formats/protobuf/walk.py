@@ -99,7 +99,7 @@ class _Walk:
         self._chosen: dict[int, Mask] = {}
 
     def find_fields(self) -> tuple[dict[int, list[FieldValues]], Mask]:
-        """Read one field number after the other until all messages end, or only a few are left."""
+        """Read one field number after the other until all messages end, or only a few are left; returns as `walk`."""
         if not len(self._cursor):
             return {}, self._fallback
         self._read_tags(None)
@@ -120,7 +120,10 @@ class _Walk:
         return True
 
     def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
-        """Read and store the values of one field in the messages whose next tag it is, and move after them."""
+        """Read and store the values of one field in the messages ``which`` (None: all), and read their next tags.
+
+        Messages with an unusual encoding are marked for the fallback.
+        """
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
@@ -195,7 +198,7 @@ class _Walk:
         return noted
 
     def _mark_seen(self, seen: Mask | None, which: Integers | None) -> None:
-        """Mark messages that already had a field for the fallback."""
+        """Mark those of ``which`` (None: all) that are in ``seen`` (None: all) for the fallback."""
         if seen is None:
             self._fallback[slice(None) if which is None else which] = True
         elif which is None:
