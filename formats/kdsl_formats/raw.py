@@ -178,7 +178,7 @@ class RawDecoder:
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
     def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The parts of all messages, and the message of each part."""
+        """The parts of all messages, without empty last ones, and the message of each part."""
         if isinstance(self.kind, STRINGS) and not self.wire.utf8:
             parts = pc.split_pattern(self._convert_strings(messages), delimiter)
         else:
@@ -240,7 +240,7 @@ def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.N
 
 
 def _write_numbers(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
-    """Encode numbers as bytes."""
+    """Encode numbers as bytes; NULL stays NULL."""
     present = np.asarray(column.is_valid())
     values = np.asarray(column.drop_null()).astype(dtype)
     offsets = np.zeros(len(column) + 1, np.int32)

@@ -36,7 +36,7 @@ class TooLargeError(Exception):
 
 
 def column_encoder(target: Target) -> ColumnEncoder:
-    """The encoder of a column."""
+    """The encoder of a column; where there is none, one that leaves all rows to the fallback."""
     match target:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)

@@ -39,7 +39,7 @@ ONE_BYTE = 64  # branches of a union whose index takes one byte; larger unions n
 
 
 def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
-    """The column decoder of a step."""
+    """The column decoder of a step; where there is none, one that leaves all bodies to the fallback."""
     match step:
         case Scalar(target="string"):
             return Texts(step)

@@ -78,10 +78,7 @@ class Cursor:
         self.bodies.fallback[slice(None) if self.owner is None else self.owner] = True
 
     def advance(self, size: Any) -> None:
-        """Move forward by one size or one for each position, at most to one byte after the last body.
-
-        That position marks a body that is too short.
-        """
+        """Move forward by one size, or one for each position, at most to one byte after the last body."""
         self.at += size
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 

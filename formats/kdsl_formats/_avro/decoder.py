@@ -88,7 +88,7 @@ class AvroDecoder:
         return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
-        """Read some bodies with the reference decoder."""
+        """Read some bodies with the reference decoder; the null of a union has no row, unreadable bodies are bad."""
 
         def rows_of(body: bytes) -> list[Any]:
             value = self.reference.value(body)

@@ -59,7 +59,7 @@ def find_repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDA
 
 
 def _hash_keys(keys: pa.StringArray) -> npt.NDArray[np.int64]:
-    """The hashes of many strings."""
+    """The hashes of many strings in Java's HashMap; see `java_hash`."""
     begin, end = bounds(keys)
     length = end - begin
     data = content(keys)

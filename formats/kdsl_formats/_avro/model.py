@@ -212,7 +212,7 @@ class _SchemaReader:
         """Return the type of a primitive name, or of a named type that was already defined.
 
         Raises:
-            AvroTypeError: There is no such type.
+            AvroTypeError: There is no such type, or it is nested too deeply here.
         """
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
@@ -228,7 +228,7 @@ class _SchemaReader:
         """Read a union.
 
         Raises:
-            AvroTypeError: It contains a union, or a type twice.
+            AvroTypeError: It contains a union, a type twice, or an invalid type.
         """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
@@ -246,7 +246,7 @@ class _SchemaReader:
         """Read a schema that is a JSON object.
 
         Raises:
-            AvroTypeError: It has no type, or its type needs a member that is missing.
+            AvroTypeError: It has no type, its type needs a member that is missing, or a type inside it is invalid.
         """
         kind = schema.get("type")
         if not isinstance(kind, str):
@@ -271,7 +271,8 @@ class _SchemaReader:
         """Read the definition of a record, enum or fixed, and remember its name.
 
         Raises:
-            AvroTypeError: The name is missing or used before, or the symbols, default or size are invalid.
+            AvroTypeError: The name is missing, invalid or used before, or the fields, symbols, default or size are
+                invalid.
         """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
@@ -315,7 +316,8 @@ class _SchemaReader:
         """Read the fields of a record.
 
         Raises:
-            AvroTypeError: It is not a list of fields with names and types, or a name occurs twice.
+            AvroTypeError: It is not a list of fields with names and types, a name occurs twice, or a name or type is
+                invalid.
         """
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):

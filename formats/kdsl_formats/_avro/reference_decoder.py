@@ -251,7 +251,7 @@ class _Compiler:
         raise AssertionError(step)
 
     def skipper(self, kind: Type) -> ReadValue:
-        """The function that skips values of a type."""
+        """The function that skips values of a type, which may contain itself; it raises `BodyError`."""
         if kind.kind in _READERS:
             return _READERS[kind.kind]
         if kind.kind == "fixed":

@@ -164,7 +164,7 @@ def _value_writer(target: Value) -> WriteValue:
 
 
 def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
-    """The function that writes a union of one type, with or without null."""
+    """The function that writes a union of one type; NULL is a `BodyError` if the union has no null."""
 
     def write(value: Any, body: bytearray) -> None:
         if value is None and null is not None:
@@ -226,11 +226,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map, each key once with its last value, in the order of Java's HashMap.
-
-    Raises:
-        BodyError: The map is NULL.
-    """
+    """The entries of a map, each key once, in the order of Java's HashMap; `BodyError` if the map is NULL."""
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())

@@ -218,7 +218,7 @@ class _Resolver:
         return Fail(f"Found {w.type_name}, expecting {r.type_name}")
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for a writer's type, where the table's schema has a union."""
+        """The step for a writer's type, where the table's schema has a union; a `Fail` if no branch matches."""
         index = self._choose_branch(w, r, column, path)
         if index is None:
             return Fail(f"Found {w.type_name}, expecting union")
@@ -497,10 +497,7 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts a decimal's bytes, of the given scale, to the column; None if it has too few digits.
-
-    It raises ValueError for no bytes.
-    """
+    """The function that converts a decimal's bytes; None if the column has too few digits, ValueError for no bytes."""
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)
 

@@ -75,7 +75,7 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
 
 
 def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
-    """Report each reason for which `avro_schema` would fail, with the column and the fix (rules F-11 and F-12)."""
+    """Report each reason for which `avro_schema`, with the same arguments, would fail (rules F-11 and F-12)."""
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if for_reading and refusal.code in _TIME_PROBLEMS:
             continue

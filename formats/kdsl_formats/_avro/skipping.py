@@ -178,7 +178,7 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
 
 
 def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
-    """Return the positions of all elements, located one after the other in each array; the cursor moves after them."""
+    """Return the positions of all elements, array by array, and move the cursor; few long arrays need the fallback."""
     # Unknown positions are in the padding, which has only zeros.
     positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts

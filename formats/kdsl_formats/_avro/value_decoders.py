@@ -36,7 +36,7 @@ class Numbers(ColumnDecoder):
             self.values[slots] = values
 
     def _read_values(self, cursor: Cursor) -> npt.NDArray[Any]:
-        """Read a number at each position."""
+        """Read a number at each position, in the column's unit, and move the cursor after it."""
         match self.step.wire:
             case "boolean":
                 flags: Mask = cursor.take_bytes() == 1
@@ -51,7 +51,7 @@ class Numbers(ColumnDecoder):
                 return self._convert(cursor, cursor.take_longs())
 
     def _convert(self, cursor: Cursor, values: Integers) -> npt.NDArray[Any]:
-        """Convert numbers to the column's unit; numbers out of range need the fallback."""
+        """Convert numbers to the column's unit; bodies with numbers out of range are marked for the fallback."""
         unit = self.step.unit
         match self.step.column:
             case t.TinyInt() | t.SmallInt():
@@ -94,7 +94,7 @@ class Texts(ColumnDecoder):
             self.begin[slots], self.length[slots] = begin, length
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read; bodies with invalid UTF-8 are marked for the fallback."""
         data = cursor.bodies.data
         array = self._slice_values(data, self.valid)
         wrong = find_invalid_utf8(array) if pa.types.is_string(self.kind) else None

@@ -166,10 +166,7 @@ class SchemaReadingDecoder:
             yield self._known[head], same
 
     def _learn(self, message: bytes) -> bytes | None:
-        """Remember what reads messages that begin like this one, and return their common start, up to the payload.
-
-        None if the message is not plain (`head_of`).
-        """
+        """Remember what reads messages that begin like this one, and return that beginning; None as in `head_of`."""
         head = head_of(message)
         if head is None:
             return None

@@ -154,7 +154,7 @@ def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]
 
 
 def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from the JSON of Debezium's ``VariableScaleDecimal``, such as ``{"scale":2,"value":"Aeg="}``."""
+    """Decimals from JSON such as ``{"scale":2,"value":"Aeg="}`` (VariableScaleDecimal); others need the fallback."""
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
     start, end = bounds(strings)
@@ -286,7 +286,7 @@ def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColu
 
 
 def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
-    """Bytes from hexadecimal digits."""
+    """Bytes from hexadecimal digits; strings of another form need the fallback."""
     start, end = bounds(strings)
     data = content(strings)
     digits = _HEX.take(data)

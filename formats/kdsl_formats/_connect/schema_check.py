@@ -79,10 +79,7 @@ class SchemaCheckingDecoder:
         return bad
 
     def _check_messages(self, head: bytes, messages: pa.BinaryArray, rest: Mask, bad: list[BadRecord]) -> None:
-        """Check the messages that begin with a known schema: add them to ``bad`` if it contradicts the columns.
-
-        They are cleared in ``rest`` either way.
-        """
+        """Check messages that begin with a known schema: add bad ones to ``bad``, and clear all in ``rest``."""
         same_schema = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if self._known[head]:
             bad += [BadRecord(index, self._known[head]) for index in np.flatnonzero(same_schema).tolist()]

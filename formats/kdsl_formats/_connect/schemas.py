@@ -180,19 +180,11 @@ class _SchemaReader:
         self.notes: list[str] = []
 
     def read_column(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a schema, nullable if it is optional; adds to ``notes``.
-
-        Raises:
-            KeyError, TypeError, ValueError: It is not a valid schema.
-        """
+        """The column type of a schema; adds to ``notes``. An invalid one raises KeyError, TypeError or ValueError."""
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """Read the column type of a schema, whether it is optional or not; remarks are added to ``notes``.
-
-        Raises:
-            KeyError, TypeError, ValueError: It is not a valid schema.
-        """
+        """Read the column type of a schema, optional or not; adds to ``notes``, and raises as `read_column` does."""
         kind, name = schema["type"], schema.get("name")
         if name == VARIABLE:
             self.notes.append(

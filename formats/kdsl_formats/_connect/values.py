@@ -87,10 +87,7 @@ def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
 
 
 def to_unscaled(number: Decimal, scale: int) -> bytes:
-    """The shortest two's complement form of a decimal without its point, as in Java's ``BigInteger``.
-
-    Digits beyond the scale are cut off.
-    """
+    """The shortest two's complement of a decimal without its point, as in ``BigInteger``, cut to the scale."""
     digits = int(number.scaleb(scale, _EXACT))
     size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
     return digits.to_bytes(size, "big", signed=True)

@@ -221,7 +221,7 @@ class Decimals(Wire):
         return super().read_objects(spelled)
 
     def write(self, value: Decimal) -> str:
-        """Write a value as JSON, without the quotes of a string."""
+        """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes."""
         if self.mode == "string":
             return numbers.format_decimal(value, plain=True)
         if self.mode == "double":
@@ -229,7 +229,7 @@ class Decimals(Wire):
         return base64.b64encode(values.to_unscaled(value, self.decimal.scale)).decode()
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings."""
+        """Write decimals by the mode, as `write` does; NULL stays NULL."""
         if self.mode == "string":
             return writing.decimals(array, plain=True)
         if self.mode == "double":
@@ -403,7 +403,7 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire.
+        """Convert microseconds to the unit on the wire; finer digits are cut off.
 
         Raises:
             UnwritableError: A timestamp is beyond the years that nanoseconds reach.

@@ -165,7 +165,7 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
 
 
 def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """The error messages of steps that fail for every message."""
+    """Yield the errors of steps that fail for every message; a union does if all its branches but null do."""
     match step:
         case Fail(message=message):
             yield f"{path}: {message}" if path else message
@@ -219,11 +219,13 @@ class FramedWriter:
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
-        """Encode rows; the first call finds or registers the schema in the registry.
+        """Encode rows; the first call that has rows finds or registers the schema in the registry.
+
+        Rows that the schema does not allow are bad records.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema.
-            KdslError: The latest schema of the subject cannot hold the rows.
+            KdslError: The schema, such as the latest one of the subject, cannot hold the rows.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))

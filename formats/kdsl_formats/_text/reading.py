@@ -98,9 +98,7 @@ def times(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[pa.Array, Mask]:
-    """Read timestamps as `temporal.parse_timestamp` does, in microseconds (finer digits are truncated).
-
-    Also returns which strings need the fallback.
+    """Read timestamps in microseconds, finer digits cut off; also returns which strings need the fallback.
 
     Args:
         strings: ``yyyy-MM-dd HH:mm:ss[.fraction]`` for SQL, ``yyyy-MM-ddTHH:mm[:ss[.fraction]]`` for ISO-8601.

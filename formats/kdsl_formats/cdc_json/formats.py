@@ -187,7 +187,7 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report what rules F-4 and F-13 forbid, and warn of options that the chosen strategy ignores."""
+        """Report map keys other than strings (F-4), invalid patterns (F-13), and options that the strategy ignores."""
         yield from super().check(row, direction)
         if direction == "write":
             return

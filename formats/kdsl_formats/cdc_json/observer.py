@@ -112,7 +112,7 @@ class ChangeObserver:
         self._heads: dict[bytes, SchemaTypes] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch:
@@ -143,8 +143,7 @@ class ChangeObserver:
     def _learn_head(self, message: bytes) -> bytes | None:
         """Remember the types that the schema in a message says, and return the bytes before the message's payload.
 
-        None if the message is not plain: it is not JSON, its payload is not at its end, or its schema is not one of
-        rows.
+        None if the message is not JSON of a plain form, or its schema is not one of rows.
         """
         head = head_of(message)
         assert self.reader.schemas is not None

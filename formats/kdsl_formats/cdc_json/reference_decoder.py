@@ -181,8 +181,7 @@ class ReferenceChangeDecoder:
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
-        Messages that an `Include` leaves out, of transactions, and (if columns were inferred) of DDL have no rows.
-        Undeclared members are counted.
+        Messages that conditions leave out, of transactions, or of DDL have none. Undeclared members are counted.
 
         Raises:
             ValueError: The message cannot be read, with the reason.
@@ -266,7 +265,7 @@ class ReferenceChangeDecoder:
         A truncate that the table applies gives one pair of `TRUNCATE` and an empty row.
 
         Raises:
-            FieldError: The operation is unknown, a TRUNCATE that is not allowed, or lacks a row that it needs.
+            FieldError: The operation is unknown, is a TRUNCATE that is not allowed, or lacks a row that it needs.
         """
         dialect = self.dialect
         if operation in self.rules.skipped:

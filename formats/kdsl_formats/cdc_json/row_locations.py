@@ -138,7 +138,7 @@ def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old:
 def _locate_before_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the before- and after-images of changes."""
+    """Locate the before- and after-images of changes; changes with other images need the fallback."""
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
     good &= np.where(has_before, begins_with(buffer, before, BRACE), is_null(buffer, before))
@@ -166,7 +166,7 @@ def _locate_before_and_after(
 def _locate_keys_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the keys of before-images, and the after-images."""
+    """Locate the keys of before-images, and the after-images; an update may lack the before-image."""
     with_before = begins_with(buffer, before, BRACE)
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)

@@ -30,7 +30,7 @@ class ColumnReader:
         self.dialect, self.ignore = dialect, ignore_parse_errors
 
     def reader(self, kind: t.DataType) -> Read:
-        """The function that reads a column of a type."""
+        """The function that reads strings as a column of a type, and marks rows for the fallback."""
         match kind:
             case t.Array():
                 return self._array_reader(kind)
@@ -40,7 +40,7 @@ class ColumnReader:
                 return self._scalar_reader(kind)
 
     def _scalar_reader(self, kind: t.DataType) -> Read:
-        """The function that reads a column of values without parts; null literals become NULL."""
+        """The function that reads strings as a column of values without parts; null literals become NULL."""
         read = _reader_of(kind)
         empty = self.dialect.empty_as_null or (self.ignore and not isinstance(kind, _KEEPS_EMPTY))
         nulls = {self.dialect.null_literal, "" if empty else None} - {None}
@@ -113,7 +113,7 @@ def _trim(strings: pa.StringArray) -> pa.StringArray:
 
 
 def _reader_of(kind: t.DataType) -> Read:
-    """The function that reads strings as values of a type."""
+    """The function that reads strings as values of a type, and marks those that need the fallback."""
     arrow = arrow_type(kind)
     match kind:
         case t.Char() | t.VarChar():

@@ -119,7 +119,7 @@ class _Quoter:
         return inner if needed.all() else pc.if_else(pa.array(needed), inner, strings)
 
     def _find_needed(self, strings: pa.StringArray) -> Mask:
-        """Which strings need quotes."""
+        """Which strings need quotes: those with a special character, and long ones."""
         data = content(strings)
         start, end = bounds(strings)
         needed = self._has_special(strings, data, end)

@@ -93,7 +93,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
         At most as many values as there are columns.
 
     Raises:
-        ValueError: There is no row, or it is invalid, or it has too many values.
+        ValueError: There is no row, or it is invalid, has too many values, or lacks values that the dialect requires.
     """
     row = _RowReader(text, dialect)
     values: list[str] = []
@@ -203,7 +203,7 @@ class _RowReader:
         raise ValueError("a quoted value has no closing quote")
 
     def _read_escaped(self) -> str:
-        """Read an escape character and the character after it.
+        """Read an escape character and the character after it; returns what they stand for.
 
         Raises:
             ValueError: The message ends with the escape character.

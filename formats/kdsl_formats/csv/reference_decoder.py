@@ -54,7 +54,7 @@ class ReferenceDecoder:
         return converted + [None] * (len(self._columns) - len(converted))
 
     def _column_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts the string of a column."""
+        """The function that converts a column's string; ValueError for a bad value, or None if errors are ignored."""
         match kind:
             case t.Array(element=element):
                 convert = self._scalar_converter(element)
@@ -94,7 +94,10 @@ class ReferenceDecoder:
         return convert
 
     def _scalar_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts a string to a value without parts; null literals become NULL."""
+        """The function that converts a string to a value without parts; it returns None for null literals.
+
+        For a bad value it raises ValueError, or returns None if errors are ignored.
+        """
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"

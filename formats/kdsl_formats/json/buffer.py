@@ -102,7 +102,7 @@ class MessageBuffer:
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """Copy the strings of some columns to the space after the messages, or all to a new array if it is too small.
+        """Copy the strings of some columns behind the messages, or all to a new array if the space is too small.
 
         Return the bytes, and the spans of the strings of each column.
         """

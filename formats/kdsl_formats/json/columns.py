@@ -279,7 +279,10 @@ class ColumnReader:
     def _build_nested(
         self, parts: Parts, present: Mask, values: pa.Array, inner: Mask, reader: ColumnReader
     ) -> tuple[pa.Array, Mask]:
-        """A list or map column of parts, whose values were read by a reader; lists that are not present are NULL."""
+        """Build a list or map column of parts that a reader read; also returns which values need the fallback.
+
+        Lists that are not present are NULL.
+        """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
         fallback = np.zeros(len(present), dtype=bool)

@@ -86,11 +86,7 @@ def parse_only(message: bytes) -> Any:
 
 
 def check_surrogates(value: Any) -> None:
-    """Check that no string inside a document, or key, has half of a surrogate pair.
-
-    Raises:
-        ValueError: One has.
-    """
+    """Raise `ValueError` if a string inside a document, or a key, has half of a surrogate pair."""
     for text in _strings_in(value):
         try:
             text.encode()

@@ -127,7 +127,7 @@ class ColumnWriter:
         raise AssertionError(self.kind)
 
     def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
-        """The members of each row; the result for a NULL row is meaningless."""
+        """The JSON object of each row; the result for a NULL row is meaningless."""
         assert isinstance(self.kind, t.Row)
         columns = array.flatten()
         omit = self.rules.ignore_null_fields

@@ -106,8 +106,7 @@ class ObjectFinder:
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Locate each column's value in each object; objects that are few, or are not plain JSON, need the fallback.
 
-        The shapes of objects are remembered for the next batch, and undeclared members are counted if `undeclared` is
-        set.
+        Shapes of objects are remembered for the next batch, and undeclared members are counted in `undeclared`.
 
         Args:
             buffer: The buffer.

@@ -230,7 +230,7 @@ class JsonObserver:
         self._ids = ObjectFinder(names, all_needed=True, min_batch=min_batch) if names else None
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:

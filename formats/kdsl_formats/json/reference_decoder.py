@@ -103,6 +103,8 @@ class ReferenceDecoder:
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
         """Return the rows of a message; none if it is empty, or if it cannot be read and errors are ignored.
 
+        A blank message has no rows with the tree reader.
+
         Raises:
             ValueError: The message cannot be read, and errors are not ignored.
         """
@@ -123,7 +125,7 @@ class ReferenceDecoder:
         """Return the row of a document that is an object; undeclared members are not counted.
 
         Raises:
-            FieldError: The document is not an object, or a value cannot be read.
+            FieldError: The document is not an object, or a value cannot be read and errors are not ignored.
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
@@ -133,8 +135,7 @@ class ReferenceDecoder:
     def read_document(self, document: Any) -> list[dict[str, Any]]:
         """Return the rows of a document: an object, an array of objects, or an object with the row in `PAYLOAD`.
 
-        Null elements have no row, nor bad elements if errors are ignored. Undeclared members are counted if that is
-        enabled.
+        Null elements have no row, nor bad elements if errors are ignored.
 
         Raises:
             FieldError: It holds something else, or a value cannot be read.

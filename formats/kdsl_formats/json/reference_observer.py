@@ -192,7 +192,7 @@ class ReferenceObserver:
         self._converters: dict[tuple[t.DataType, Modes], Callable[[Any], Any]] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         for index, message in enumerate(messages.to_pylist()):
             self.look_at(observation, index, message)
@@ -258,8 +258,7 @@ class ReferenceObserver:
         """Check a message's primary key; `growth.in_any_order` is cleared where the order of the messages decides.
 
         Raises:
-            FieldError: The key is another than the table's, or a value of it is null or absent in a row that must have
-                it.
+            FieldError: The key is not that of the table, or is null or absent in a row that must have it.
         """
         key = shown.primary_key
         if not key and growth.primary_key != growth.known_key:
@@ -282,8 +281,7 @@ class ReferenceObserver:
         """The type of a value that is not null; None where the known type of its column holds it.
 
         Raises:
-            FieldError: The value does not fit its fixed or declared type, its type is not declared, or it cannot be
-                read.
+            FieldError: The value does not fit its fixed or declared type, is not declared, or cannot be read.
         """
         fixed = self.inference.fixed.get(name)
         if shown.modes is not None:
@@ -309,8 +307,7 @@ class ReferenceObserver:
         """The type of a value in a message that is read by its schema: the fixed type, if there is one.
 
         Raises:
-            FieldError: The schema does not have the column, the value does not fit, or the fixed type does not hold its
-                type.
+            FieldError: The schema lacks the column, the value does not fit, or the fixed type does not hold its type.
         """
         kind = (shown.types or {}).get(name)
         if kind is None:
@@ -508,11 +505,7 @@ class RowReader:
         return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
 
     def table_of(self, row: Mapping[str, Any]) -> TableId:
-        """The table id of a row; empty where the topic is the table.
-
-        Raises:
-            FieldError: A part of the table id is absent, null, empty, an object or an array.
-        """
+        """The table id of a row, empty where the topic is the table; `FieldError` as in `_id_part`."""
         return tuple(_id_part(row, name) for name in self._inference.id_fields)
 
 

@@ -88,7 +88,7 @@ def _are_digits(words: npt.NDArray[np.uint64]) -> Mask:
 
 
 def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
-    """Which values, all of them readable as numbers, are numbers in JSON."""
+    """Which values, all readable as numbers, are numbers in JSON and not very long; `strings` has the same values."""
     data = buffer.data
     first, last = data[spans.start], data[spans.end - 1]
     good: Mask = (first - 49 <= 8) & (last - 48 <= 9) & (spans.end - spans.start <= LONGEST_NUMBER)

@@ -152,7 +152,7 @@ class _Comparison:
         self.documents, self.rules, self.writing = documents, rules, writing
 
     def branches(self, schema: Any, document: str, depth: int) -> Iterator[tuple[Mapping[str, Any] | None, str]]:
-        """The schemas that a value may have by choice, references resolved; None for one that allows anything."""
+        """The schemas that a value may have by choice, each with its document; None for one that allows anything."""
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             yield None, document
             return

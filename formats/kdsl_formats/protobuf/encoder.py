@@ -137,8 +137,7 @@ class MemberWriter:
     ) -> FieldData:
         """Convert values to the form in which they are written; NULL becomes a value that the caller leaves out.
 
-        Of the values that are present (None: all), those that need the fallback mark their rows (``owner``) in
-        ``fallback``.
+        Values that need the fallback mark their rows (``owner``) in ``fallback``, if they are present.
         """
         kind = self.field.type
         if self.inside is not None:
@@ -218,7 +217,7 @@ class MemberWriter:
         return [regroup(join_pieces(self._add_tag(values, None), len(flat)), ends)]
 
     def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Integers) -> FieldData:
-        """The elements of arrays or entries of maps, with defaults instead of NULL."""
+        """The elements of arrays or entries of maps, with defaults instead of NULL; marks rows for the fallback."""
         if self.member.shape == "map":
             assert self.inside is not None
             wrong = np.zeros(len(flat), dtype=bool)
@@ -231,7 +230,7 @@ class MemberWriter:
         return self._to_field_data(self.fill_nulls(flat), fallback, owner, None)
 
     def fill_nulls(self, array: pa.Array) -> pa.Array:
-        """Replace NULL by the default, as inside arrays and maps."""
+        """Replace NULL by the default, as inside arrays and maps; timestamps and wrapped values stay NULL."""
         if not array.null_count:
             return array
         member = self.member

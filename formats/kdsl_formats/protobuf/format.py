@@ -196,10 +196,7 @@ class Protobuf(MessageFormat):
 
 
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
-    """Replace a class in the options by its name and descriptors, so that it is not imported again.
-
-    Options without a class are returned unchanged.
-    """
+    """Replace a class in the options, if there is one, by its name and descriptors, so that it is not imported."""
     kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
         schema = schema_of_class(kind)

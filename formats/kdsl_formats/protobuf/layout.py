@@ -324,7 +324,7 @@ class _LayoutBuilder:
             copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
     def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
-        """Always write both fields of a map's entry; the readers check closed enums."""
+        """Let a map's entry always have both fields, in place; closed enums become numbers, which readers check."""
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
             enum = message.fields_by_name[field.name].enum_type
@@ -357,7 +357,7 @@ def _prefix(file: FileDescriptorProto) -> str:
 
 
 def _drop_empty_oneofs(message: DescriptorProto) -> None:
-    """Remove the oneofs that have no field left, and renumber the others."""
+    """Remove the oneofs that have no field left from a message, in place, and renumber the others."""
     used = sorted({f.oneof_index for f in message.field if f.HasField("oneof_index")})
     used_oneofs = [message.oneof_decl[i] for i in used]
     for field in message.field:

@@ -122,7 +122,7 @@ def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
 
 
 def encode_tag(field: FieldDescriptor, wire: int) -> bytes:
-    """Encode the tag of a field with a wire type."""
+    """Encode the tag of a field, its number and wire type, as a varint."""
     number = field.number << 3 | wire
     head = b""
     while number > 0x7F:

@@ -90,7 +90,10 @@ class ReferenceDecoder:
         return self._read_entries(member, values)
 
     def _read_entries(self, member: Member, entries: Any) -> list[tuple[Any, Any]]:
-        """A map's entries; of equal keys the last one wins, at the index of the first."""
+        """A map's entries; of equal keys the last one wins, at the index of the first.
+
+        An entry with a number that a closed enum lacks is left out.
+        """
         assert member.inside is not None
         key, value = member.inside.members
         pairs: dict[Any, Any] = {}

@@ -71,7 +71,7 @@ class ReferenceEncoder:
                 self._add_entries(member, getattr(message, member.name), value)
 
     def _set_value(self, member: Member, message: Message, value: Any) -> None:
-        """Set a field to one value."""
+        """Set a field of a message to one value, in place; `BadMessageError` if it cannot be written."""
         if member.inside is None:
             setattr(message, member.name, self._convert_scalar(member, value))
             return

@@ -87,9 +87,7 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
 
 
 def register_schema(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
-    """Find or register a message's file under a subject, and return the id of the schema.
-
-    Imported files are registered under their own names, too.
+    """Find or register a message's file, and return its id; imported files have their own names as subjects.
 
     Args:
         client: The client of the registry.

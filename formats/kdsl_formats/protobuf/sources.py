@@ -126,8 +126,7 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
 def import_schema(name: str) -> Schema | None:
     """Import a generated class by its Python name, ``shop_pb2:Order`` or ``shop_pb2.Order``, and return its schema.
 
-    The full name of a message whose module is imported already is found, too. None if there is no such class or
-    message.
+    The full name of a message that is imported already is found, too. None if there is no such class or message.
 
     Raises:
         SchemaError: The name has a colon, but cannot be imported or is not a message class.
@@ -244,7 +243,7 @@ def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescripto
     """Compile the content of a ``.proto`` file (see `compile_files`).
 
     Raises:
-        SchemaError: There is no compiler, or it fails.
+        SchemaError: The content is invalid, or there is no compiler.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)
