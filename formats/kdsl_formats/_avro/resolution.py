@@ -233,10 +233,7 @@ class _Resolver:
         return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
     def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
-        """Java's choice: the same type (for a record the same name, or else the first that fits), then a promotion.
-
-        None if no branch of the table's union matches.
-        """
+        """Java's choice: the same type (of records the same name or the first that fits), a promotion, or None."""
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
             if branch.kind != w.kind:

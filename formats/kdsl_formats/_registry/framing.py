@@ -90,7 +90,7 @@ def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
 def merge_groups(
     parts: Sequence[tuple[Indices | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
 ) -> Decoded:
-    """Merge the results of decoding groups of messages, in the order of the messages.
+    """Merge the rows of groups of messages in the order of the messages, with bad records and infinite counts.
 
     Args:
         parts: For each group, the indices of its messages (None for all), and its result.

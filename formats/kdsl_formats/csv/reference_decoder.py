@@ -72,7 +72,7 @@ class ReferenceDecoder:
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """The function that converts the string of a ROW; a blank one is None, too few members are a `ValueError`."""
+        """The function that converts a ROW's string; a blank one is None, too few members an error unless ignored."""
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
@@ -94,10 +94,7 @@ class ReferenceDecoder:
         return convert
 
     def _scalar_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts a string to a value without parts; it returns None for null literals.
-
-        For a bad value it raises ValueError, or returns None if errors are ignored.
-        """
+        """The function that converts a string to a value; null literals, and bad values if ignored, become None."""
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"

@@ -231,7 +231,7 @@ _CLOCK_DIGITS, _CLOCK_MARKS = np.uint64(0xFFFF00FFFF00FFFF), np.uint64(0x00003A0
 
 
 def _digit_mask(words: Words, digits: np.uint64) -> Mask:
-    """Which words have digits in the bytes of a mask."""
+    """Which words have ASCII digits in all bytes that the mask ``digits`` selects."""
     picked = (words & digits) | (_ZEROS & ~digits)
     good: Mask = (picked & _HIGH == _ZEROS) & ((picked + _SIXES) & _HIGH == _ZEROS)
     return good

@@ -49,7 +49,7 @@ def derive_schema(row: t.Row, rules: WritingRules, title: str) -> dict[str, Any]
 
 
 def _schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
-    """The schema of a type."""
+    """The schema of a type; a choice of null and the type if it is nullable."""
     schema = _not_null_schema(kind, rules)
     return {"oneOf": [{"type": "null"}, schema]} if kind.nullable else schema
 
