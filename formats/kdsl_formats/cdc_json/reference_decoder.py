@@ -76,12 +76,12 @@ class ChangeReadingRules:
 
     @property
     def deletes_need_row(self) -> bool:
-        """See `events.deletes_need_row`."""
+        """Whether a delete needs the row, because the message key does not identify it (`events.deletes_need_row`)."""
         return events.deletes_need_row(self.row, self.keyed)
 
     @property
     def key_row(self) -> t.Row | None:
-        """See `events.key_row`; None also if changes do not contain a whole before-image."""
+        """The key columns that are read of a before-image; None if the whole one is, or if changes do not have one."""
         return events.key_row(self.row, self.keyed) if self.dialect.images == "before and after" else None
 
     @property
