@@ -109,6 +109,7 @@ class _WireOptions:
 
     @property
     def utf8(self) -> bool:
+        """Whether the charset is UTF-8."""
         return self.charset.codec == "utf-8"
 
     def holds_text(self, data: npt.NDArray[np.uint8]) -> bool:
@@ -124,7 +125,10 @@ class RawDecoder:
         self.field = arrow_field(field.name, field.type)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages: a null one is NULL, and one of the wrong size is bad.
+
+        With a line delimiter each part is a row, except an empty last one; a bad part makes its message bad.
+        """
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
             messages, owners = self._split_messages(messages, self.wire.delimiter)
@@ -140,7 +144,7 @@ class RawDecoder:
         return Decoded(rows, None if owners is None else pa.array(owners, pa.int64()), bad)
 
     def _size_reason(self, messages: pa.Array, message_of: Any, wrong: Any, index: int) -> str:
-        """Why a message of the wrong size is bad."""
+        """Why a message is bad: its size, or that of its first wrong part, in words."""
         part = messages[int(np.flatnonzero(wrong & (message_of == index))[0])].as_py()
         size = 1 if isinstance(self.kind, t.Boolean) else np.dtype(NUMBERS[type(self.kind)]).itemsize
         what = "a part between line delimiters has" if self.wire.delimiter is not None else "the message has"
@@ -148,7 +152,7 @@ class RawDecoder:
         return f"{what} {len(part)} bytes, but the type {self.kind.spelling} takes {size} {unit}"
 
     def _convert_column(self, messages: pa.BinaryArray) -> tuple[pa.Array, npt.NDArray[np.bool_] | None]:
-        """The column's values, and a mask of the messages that have the wrong size."""
+        """The column's values, and a mask of the messages of the wrong size; None if all sizes are right."""
         if isinstance(self.kind, BYTES):
             return messages, None
         if isinstance(self.kind, STRINGS):
@@ -174,7 +178,7 @@ class RawDecoder:
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
     def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The parts of all messages, and the message of each part."""
+        """The parts of all messages, without empty last ones, and the message of each part."""
         if isinstance(self.kind, STRINGS) and not self.wire.utf8:
             parts = pc.split_pattern(self._convert_strings(messages), delimiter)
         else:
@@ -193,7 +197,7 @@ class RawEncoder:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode rows, whatever their kinds; strings that the charset lacks become null messages and bad records."""
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
@@ -209,7 +213,7 @@ class RawEncoder:
         return Encoded(messages, bad)
 
     def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
-        """Encode strings with the charset; strings that it does not have are bad records."""
+        """Encode strings with the charset; strings that it does not have become null messages and bad records."""
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
         messages: list[bytes | None] = []
@@ -236,7 +240,7 @@ def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.N
 
 
 def _write_numbers(column: pa.Array, dtype: np.dtype[Any]) -> pa.BinaryArray:
-    """Encode numbers as bytes."""
+    """Encode numbers as bytes; NULL stays NULL."""
     present = np.asarray(column.is_valid())
     values = np.asarray(column.drop_null()).astype(dtype)
     offsets = np.zeros(len(column) + 1, np.int32)

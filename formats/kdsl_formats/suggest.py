@@ -51,7 +51,7 @@ def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Obse
 
 
 def _candidates() -> Iterator[Format]:
-    """The formats that can observe."""
+    """The formats that are tried, in order."""
     yield DebeziumJson()
     yield DebeziumJson(schema_include=True)
     yield from (CanalJson(), MaxwellJson(), OggJson())

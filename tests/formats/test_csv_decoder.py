@@ -69,7 +69,7 @@ def test_plain_and_quoted_messages_do_not_need_the_reference(size: int) -> None:
     decoder = Csv().decoder(row)
     assert isinstance(decoder, CsvDecoder)
     cells = decoder._splitter.split_messages(pa.array(lines, pa.binary()))
-    _, sure = decoder._columns(cells)
+    _, sure = decoder._read_columns(cells)
 
     assert (len(cells.index), int(sure.sum())) == (size, size)
 

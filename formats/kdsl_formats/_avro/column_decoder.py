@@ -35,14 +35,14 @@ class ColumnDecoder(ABC):
 
     @abstractmethod
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the elements at a cursor, and move it after them; called once in each batch."""
+        """Read the elements at a cursor into the slots, and move the cursor after them; called once in each batch."""
 
     @abstractmethod
     def build(self, cursor: Cursor) -> pa.Array:
         """Return the elements as an Arrow array; may mark more bodies for the fallback."""
 
     def bits(self) -> pa.Buffer | None:
-        """The validity bitmap."""
+        """The validity bitmap of `valid`; None if no element is NULL."""
         return None if self.valid is None else bitmap(self.valid)
 
     def mark_fallback(self, cursor: Cursor, which: Mask) -> None:

@@ -36,7 +36,7 @@ class TooLargeError(Exception):
 
 
 def column_encoder(target: Target) -> ColumnEncoder:
-    """The encoder of a column."""
+    """The encoder of a column; where there is none, one that leaves all rows to the fallback."""
     match target:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)
@@ -114,7 +114,7 @@ class _Nothing(ColumnEncoder):
         return np.full(len(array), 0 if self.number is None else 1)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the branch of NULL in a union, and move the positions after it."""
+        """Write the branch of NULL in a union, and move the positions after it, in place."""
         if self.number is not None:
             out.data[at] = 2 * self.number
             at += 1
@@ -128,10 +128,7 @@ class _Optional(ColumnEncoder):
         self.which: npt.NDArray[np.intp] | None = None
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         if not array.null_count or self.null is None:
             self.which = None
             return self.inner.measure(array, fallback) + 1
@@ -141,7 +138,7 @@ class _Optional(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         if self.which is None:
             out.data[at] = self.branch
             at += 1
@@ -170,10 +167,7 @@ class _Choice(ColumnEncoder):
         self.chosen: list[npt.NDArray[np.intp]] = []
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
         count = np.sum(present, axis=0)
@@ -187,7 +181,7 @@ class _Choice(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         out.data[at] = 2 * (self.null or 0)
         for (_, column, branch), which in zip(self.members, self.chosen, strict=True):
             some = at[which]
@@ -205,10 +199,7 @@ class _Record(ColumnEncoder):
         self.fields = fields
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         size = np.zeros(len(array), dtype=np.int64)
         for name, column in self.fields:
@@ -216,7 +207,7 @@ class _Record(ColumnEncoder):
         return size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         for _, column in self.fields:
             column.put(out, at)
 
@@ -231,10 +222,7 @@ class _Array(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner
@@ -254,7 +242,7 @@ class _Array(ColumnEncoder):
         return values.slice(int(first[0]), int(last[-1] - first[0])) if len(first) else values.slice(0, 0)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         empty = self.raw == 0
         put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)

@@ -39,7 +39,7 @@ ONE_BYTE = 64  # branches of a union whose index takes one byte; larger unions n
 
 
 def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
-    """The column decoder of a step."""
+    """The column decoder of a step; where there is none, one that leaves all bodies to the fallback."""
     match step:
         case Scalar(target="string"):
             return Texts(step)
@@ -133,15 +133,12 @@ class _Wrapping(ColumnDecoder):
         self.unsupported = inner.unsupported
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         self.inner.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         self.inner.scan(cursor, slots)
 
 
@@ -153,10 +150,7 @@ class _Converted(_Wrapping):
         self.conversion = conversion
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array, and convert it to the column's type.
-
-        Values that cannot be converted are marked for the fallback.
-        """
+        """Build the array in the column's type, and set `valid`; what cannot be converted needs the fallback."""
         self.inner.valid = self.valid
         read = self.conversion.column(self.inner.build(cursor))
         self.mark_fallback(cursor, read.fallback)
@@ -187,10 +181,7 @@ class _Nullable(_Wrapping):
         self.failing = _branch_codes(failing)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         codes = cursor.take_branch_codes(self.types)
         has_value = codes == self.code
         if has_value.all():
@@ -207,7 +198,7 @@ class _Nullable(_Wrapping):
         self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, and set `valid`; the other types of the union are NULL."""
         values = self.inner.build(cursor)
         self.valid = self.inner.valid
         return values
@@ -235,16 +226,13 @@ class _Several(ColumnDecoder):
         self.chosen: Indices = np.zeros(0, dtype=np.int64)
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         for part in self.parts:
             part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         codes = cursor.take_branch_codes(self.types)
         cursor.mark_fallback(self.failing[codes])
         part_indexes = self.part_of[codes]
@@ -257,7 +245,7 @@ class _Several(ColumnDecoder):
             cursor.at[which] = some.at
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read, each from the decoder of its type, and set `valid`."""
         values = pa.concat_arrays([part.build(cursor) for part in self.parts])
         valid = self.chosen >= 0
         if self.valid is not None:
@@ -310,7 +298,7 @@ class _Repeated(ColumnDecoder):
         return Cursor(cursor.bodies, positions, np.repeat(owner, counts))
 
     def buffers(self) -> list[pa.Buffer | None]:
-        """The validity bitmap and the offsets of the array."""
+        """The validity bitmap (None if no element is NULL) and the offsets of the array."""
         return [self.bits(), pa.py_buffer(self.offsets)]
 
 
@@ -322,10 +310,7 @@ class _List(_Repeated):
         self.inner = inner
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         items = self.locate_elements(cursor, slots)
         self.inner.start(len(items), items.owner)
         self.inner.scan(items, None)
@@ -344,10 +329,7 @@ class _Map(_Repeated):
         self.keys = Texts(Scalar("string", "string", t.VarChar(nullable=False)))
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         entries = self.locate_elements(cursor, slots)
         for column in (self.keys, self.inner):
             column.start(len(entries), entries.owner)
@@ -386,16 +368,13 @@ class _Record(ColumnDecoder):
         self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch; also for the inner columns."""
+        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
         super().start(count, owner)
         for column in self.columns.values():
             column.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         for step in self.steps:
             if isinstance(step, ColumnDecoder):
                 step.scan(cursor, slots)

@@ -55,7 +55,7 @@ class _TimeConversion(Conversion):
         self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
 
     def value(self, value: Any) -> Any:
-        """Convert a value."""
+        """Convert a number or string; `ValueError` if it is not a date or time, `InfiniteError` if it is infinite."""
         return self.wire.from_string(value) if isinstance(value, str) else self.wire.from_long(value)
 
     def column(self, values: pa.Array) -> ReadColumn:
@@ -70,7 +70,7 @@ class _VariableScaleConversion(Conversion):
         self.kind = self.decimal = kind
 
     def value(self, value: Any) -> Decimal:
-        """Convert a value."""
+        """Convert a row of scale and bytes; `ValueError` if the decimal does not fit the column."""
         return values.decimal_of(value["value"], value["scale"], self.decimal)
 
     def column(self, values: pa.Array) -> ReadColumn:
@@ -85,7 +85,7 @@ class _StringConversion(Conversion):
         self.kind, self.wire = kind, Decimals(kind, "string")
 
     def value(self, value: Any) -> Decimal:
-        """Convert a value."""
+        """Convert a string; `ValueError` if it is not a decimal of the column, `InfiniteError` if it is infinite."""
         return self.wire.from_string(value)
 
     def column(self, values: pa.Array) -> ReadColumn:
@@ -100,7 +100,7 @@ class _DoubleConversion(Conversion):
         self.kind, self.wire = kind, Decimals(kind, "double")
 
     def value(self, value: Any) -> Decimal:
-        """Convert a value."""
+        """Convert a double; `ValueError` if it does not fit the column, `InfiniteError` if it is infinite or NaN."""
         if not math.isfinite(value):
             raise values.InfiniteError
         return self.wire.from_number(repr(value))

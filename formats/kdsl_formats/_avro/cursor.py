@@ -37,7 +37,7 @@ class Bodies:
 
     @classmethod
     def of(cls, content: Bytes, end: Indices) -> Bodies:
-        """Bodies in a buffer that has no padding after it."""
+        """Copy bodies to a buffer with padding after it; `end` has the position after each body."""
         data, words = pad_bytes(content)
         total, count = len(content), len(end)
         return cls(data, words, end.astype(np.int64), total, np.zeros(count, bool), np.zeros(count, np.int64))
@@ -78,7 +78,7 @@ class Cursor:
         self.bodies.fallback[slice(None) if self.owner is None else self.owner] = True
 
     def advance(self, size: Any) -> None:
-        """Move forward, at most to one byte after the last body, which marks a body that is too short."""
+        """Move forward by one size, or one for each position, at most to one byte after the last body."""
         self.at += size
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 
@@ -97,7 +97,7 @@ class Cursor:
     def take_branch_codes(self, count: int) -> Bytes:
         """Return the encoded branch index of a union at each position (twice the index), and move after it.
 
-        Bodies with a larger index are marked for the fallback.
+        Bodies with an index that is not one of `count`, or takes several bytes, are marked for the fallback.
         """
         codes = self.take_bytes()
         wrong = codes >= min(2 * count, 0x80)
@@ -106,7 +106,7 @@ class Cursor:
         return codes
 
     def take_longs(self) -> Integers:
-        """Return the 64-bit number at each position, and move after it."""
+        """Return the 64-bit number at each position, and move after it; bodies with a larger one need the fallback."""
         raw, size, wrong = read_varints(self.bodies.data, self.bodies.words, self.at)
         if wrong is not None:
             self.mark_fallback(wrong)
@@ -127,7 +127,8 @@ class Cursor:
     def take_spans(self, *, size: int | None = None) -> tuple[Integers, Integers]:
         """Return the first byte and the length of length-prefixed values, and move after them.
 
-        With a size, the values have no prefix and that length.
+        With a size, the values have no prefix and that length. A value that does not end inside its body has the length
+        0, and the body is marked for the fallback.
         """
         length = self.take_longs() if size is None else np.full(len(self.at), size, dtype=np.int64)
         wrong = (length < 0) | (length > self.remaining())

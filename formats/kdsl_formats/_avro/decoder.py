@@ -57,7 +57,7 @@ class AvroDecoder:
         self._column = column_of(step, row)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode bodies; bytes after a body are ignored, as in Flink.
+        """Decode bodies; bytes after a body are ignored, as in Flink, and unreadable bodies become bad records.
 
         A null body, and one that is the null of a union at the top, produces no row. `Decoded.messages` is None if each
         body produced a row.
@@ -88,7 +88,7 @@ class AvroDecoder:
         return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
-        """Read some bodies with the reference decoder."""
+        """Read some bodies with the reference decoder; the null of a union has no row, unreadable bodies are bad."""
 
         def rows_of(body: bytes) -> list[Any]:
             value = self.reference.value(body)

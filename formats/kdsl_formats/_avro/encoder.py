@@ -38,7 +38,7 @@ class AvroEncoder:
         self._column = column_encoder(target)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows of the row type's Arrow type; a null row is an error if the schema has no null."""
+        """Encode rows, whatever their kinds; rows that the schema does not allow, such as null, become bad records."""
         fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None
         if not fallback.all():

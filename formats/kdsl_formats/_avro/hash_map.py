@@ -44,7 +44,7 @@ def java_orders(
     again = find_repeats(keys, counts)
     room = np.where(counts <= 2, counts + 1, np.ceil(counts / 0.75).astype(np.int64))
     size = 1 << np.frexp(room - 1)[1].astype(np.int64)
-    buckets = _hashes(keys) & (size[maps] - 1)
+    buckets = _hash_keys(keys) & (size[maps] - 1)
     return np.lexsort((buckets, maps)), again
 
 
@@ -58,8 +58,8 @@ def find_repeats(keys: pa.StringArray, counts: npt.NDArray[np.int64]) -> npt.NDA
     return mask
 
 
-def _hashes(keys: pa.StringArray) -> npt.NDArray[np.int64]:
-    """The hashes of many strings."""
+def _hash_keys(keys: pa.StringArray) -> npt.NDArray[np.int64]:
+    """The hashes of many strings in Java's HashMap; see `java_hash`."""
     begin, end = bounds(keys)
     length = end - begin
     data = content(keys)

@@ -156,7 +156,11 @@ class _SchemaReader:
         self._level = 0
 
     def read(self, schema: Any, namespace: str, path: str) -> Type:
-        """Read a schema one level deeper; a namespace applies to names without one."""
+        """Read a schema one level deeper; a namespace applies to names without one, and the path is that in errors.
+
+        Raises:
+            AvroTypeError: The schema is invalid, too large or nested too deeply.
+        """
         self._level += 1
         self._check_depth(1, path)
         kind = self._read_schema(schema, namespace, path)
@@ -175,7 +179,7 @@ class _SchemaReader:
             )
 
     def _measure(self, kind: Type, parts: Sequence[Type], path: str) -> Type:
-        """Set the size and depth of a type from the types inside it, and return the type.
+        """Set `members` and `depth` of a type from the types inside it, and return the type.
 
         Raises:
             AvroTypeError: The type has too many types inside it.
@@ -208,7 +212,7 @@ class _SchemaReader:
         """Return the type of a primitive name, or of a named type that was already defined.
 
         Raises:
-            AvroTypeError: There is no such type.
+            AvroTypeError: There is no such type, or it is nested too deeply here.
         """
         if name in PRIMITIVES:
             return Type(name, empty=name == "null")
@@ -224,7 +228,7 @@ class _SchemaReader:
         """Read a union.
 
         Raises:
-            AvroTypeError: It contains a union, or a type twice.
+            AvroTypeError: It contains a union, a type twice, or an invalid type.
         """
         branches = tuple(self.read(m, namespace, path) for m in members)
         seen: set[str] = set()
@@ -242,7 +246,7 @@ class _SchemaReader:
         """Read a schema that is a JSON object.
 
         Raises:
-            AvroTypeError: It has no type, or its type needs a member that is missing.
+            AvroTypeError: It has no type, its type needs a member that is missing, or a type inside it is invalid.
         """
         kind = schema.get("type")
         if not isinstance(kind, str):
@@ -267,7 +271,8 @@ class _SchemaReader:
         """Read the definition of a record, enum or fixed, and remember its name.
 
         Raises:
-            AvroTypeError: The name is missing or used before, or the symbols, default or size are invalid.
+            AvroTypeError: The name is missing, invalid or used before, or the fields, symbols, default or size are
+                invalid.
         """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
@@ -311,7 +316,8 @@ class _SchemaReader:
         """Read the fields of a record.
 
         Raises:
-            AvroTypeError: It is not a list of fields with names and types, or a name occurs twice.
+            AvroTypeError: It is not a list of fields with names and types, a name occurs twice, or a name or type is
+                invalid.
         """
         fields = schema.get("fields")
         if not isinstance(fields, Sequence) or isinstance(fields, str):
@@ -336,7 +342,7 @@ class _SchemaReader:
             )
 
     def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
-        """Set the logical type of a type from its schema, and return the type.
+        """Set the logical type of a type and its type in Kafka Connect from its schema, and return the type.
 
         A logical type that does not fit is ignored, as Avro specifies.
         """

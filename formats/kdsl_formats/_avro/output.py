@@ -48,14 +48,11 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that the column encoder cannot write are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
 
     @abstractmethod
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the elements of the last `measure` at some positions, and move the positions after them."""
+        """Write the elements of the last `measure` at some positions, and move these after them, in place."""
 
 
 class OutputBuffer:
@@ -71,7 +68,7 @@ class OutputBuffer:
 
 
 def zigzag_varints(values: Integers) -> tuple[Words, Integers]:
-    """Zig-zag encode numbers; also returns the size of each as a varint."""
+    """Zig-zag encode numbers; return the results, and the number of bytes of each as a varint."""
     raw = zigzag(values)
     return raw, varint_sizes(raw)
 

@@ -116,10 +116,10 @@ def _end_error(what: str) -> BodyError:
 
 
 def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
-    """Read a number of variable length; returns it and the position after it.
+    """Read a number of variable length, of 64 bits or with 5 as `max_bytes` of 32; return it and the position after it.
 
     Raises:
-        BodyError: The bytes end before the number does, or it has more bits than allowed.
+        BodyError: The bytes end before the number does, or it has more bits or bytes than allowed.
     """
     number = shift = 0
     for position in range(at, at + max_bytes):
@@ -136,11 +136,12 @@ def read_long(body: bytes, at: int, max_bytes: int = 10) -> tuple[int, int]:
 
 
 def _read_int(body: bytes, at: int) -> tuple[int, int]:
+    """Read a 32-bit number; return it and the index after it. `BodyError` as in `read_long`."""
     return read_long(body, at, 5)
 
 
 def _read_boolean(body: bytes, at: int) -> tuple[bool, int]:
-    """Read a boolean at an index; also return the index after it.
+    """Read a boolean, which is true only for the byte 1; also return the index after it.
 
     Raises:
         BodyError: The message ends there.
@@ -187,7 +188,7 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _reader_of_fixed(size: int) -> ReadValue:
-    """The function that reads a fixed number of bytes."""
+    """The function that reads a fixed number of bytes; it raises `BodyError` if the body has fewer."""
 
     def read(body: bytes, at: int) -> tuple[bytes, int]:
         if at + size > len(body):
@@ -198,6 +199,7 @@ def _reader_of_fixed(size: int) -> ReadValue:
 
 
 def _read_null(_body: bytes, at: int) -> tuple[None, int]:
+    """Return None and the same index: null takes no bytes."""
     return None, at
 
 
@@ -222,7 +224,7 @@ class _Compiler:
         self.skipping: dict[int, ReadValue] = {}
 
     def compile(self, step: Step) -> ReadValue:
-        """The function that reads a step."""
+        """The function that reads a step; it raises `BodyError` for bytes that cannot be read."""
         match step:
             case Scalar():
                 return _scalar_reader(step)
@@ -249,7 +251,7 @@ class _Compiler:
         raise AssertionError(step)
 
     def skipper(self, kind: Type) -> ReadValue:
-        """The function that skips values of a type."""
+        """The function that skips values of a type, which may contain itself; it raises `BodyError`."""
         if kind.kind in _READERS:
             return _READERS[kind.kind]
         if kind.kind == "fixed":
@@ -275,7 +277,7 @@ class _Compiler:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """The function that reads a value without parts, and converts it to the column."""
+    """The function that reads a value without parts, and converts it to the column; `BodyError` if it does not fit."""
     wire = _reader_of_fixed(step.size) if step.wire == "fixed" else _READERS[step.wire]
     if step.target == "string":
         return lambda body, at: _read_string(wire, body, at)
@@ -293,7 +295,10 @@ def _scalar_reader(step: Scalar) -> ReadValue:
 
 
 def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: InfiniteCounter) -> ReadValue:
-    """The function that reads a value of Kafka Connect; in a nullable column, infinity becomes NULL and is counted."""
+    """The function that reads a value of Kafka Connect, and converts it; `BodyError` if it does not fit.
+
+    In a nullable column, infinity becomes None and is counted.
+    """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         value, at = inner(body, at)
@@ -311,12 +316,13 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
 
 
 def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
+    """Read bytes with `wire`, and decode them as Java does (`decode_string`); also return the index after them."""
     data, at = wire(body, at)
     return decode_string(data), at
 
 
 def _failing_reader(message: str) -> ReadValue:
-    """A function that raises an error with a message."""
+    """A function that raises `BodyError` with a message."""
 
     def read(_body: bytes, _at: int) -> tuple[Any, int]:
         raise BodyError(message)
@@ -325,7 +331,7 @@ def _failing_reader(message: str) -> ReadValue:
 
 
 def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
-    """The function that reads the symbol of an enum by its index."""
+    """The function that reads the symbol of an enum by its index; `BodyError` if there is none, or it is None."""
 
     def read(body: bytes, at: int) -> tuple[str, int]:
         index, at = _read_int(body, at)
@@ -340,7 +346,7 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
 
 
 def _union_reader(branches: list[ReadValue]) -> ReadValue:
-    """The function that reads the index of a branch, and then that branch."""
+    """The function that reads the index of a branch, and then that branch; `BodyError` if there is no such branch."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         index, at = _read_int(body, at)
@@ -385,7 +391,7 @@ def _read_blocks(
 
 
 def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue:
-    """The function that reads an array."""
+    """The function that reads an array as a list; `count_items` is called before the items of each block."""
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
@@ -427,7 +433,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """The function that skips an array, or a map if `keyed`."""
+    """The function that skips an array, or a map if `keyed`; `count_items` is called before items are skipped."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         def skip_item(item: int) -> int:
@@ -450,7 +456,7 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
 
 
 def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadValue:
-    """The function that reads a value into one member of a row that represents a union."""
+    """The function that reads a value into one member of a row that represents a union; the others are None."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         value, at = inner(body, at)
@@ -460,7 +466,7 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
 
 
 def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[str, Any]) -> ReadValue:
-    """The function that reads a record: fields with a name become columns, others are skipped."""
+    """The function that reads a record as a dict with the constants: steps without a name (None) are skipped."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         row = dict(constants)

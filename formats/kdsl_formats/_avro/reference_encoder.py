@@ -99,7 +99,7 @@ def require_value(value: Any) -> Any:
 
 
 def put_long(number: int, body: bytearray) -> None:
-    """Append a number of variable length."""
+    """Append a signed number to the body, zig-zag encoded, as a varint."""
     raw = (number << 1) ^ (number >> 63)
     while raw >= 0x80:
         body.append(raw & 0x7F | 0x80)
@@ -108,6 +108,7 @@ def put_long(number: int, body: bytearray) -> None:
 
 
 def _put_bytes(data: bytes, body: bytearray) -> None:
+    """Append the number of bytes, and the bytes, to the body."""
     put_long(len(data), body)
     body += data
 
@@ -125,7 +126,7 @@ _PUT: dict[str, WriteValue] = {
 
 
 def writer_of(target: Target) -> WriteValue:
-    """The function that writes a column's values."""
+    """The function that writes a column's values; it raises `BodyError` for one that the schema does not allow."""
     match target:
         case Value():
             return _value_writer(target)
@@ -163,7 +164,7 @@ def _value_writer(target: Value) -> WriteValue:
 
 
 def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
-    """The function that writes a union of one type, with or without null."""
+    """The function that writes a union of one type; NULL is a `BodyError` if the union has no null."""
 
     def write(value: Any, body: bytearray) -> None:
         if value is None and null is not None:
@@ -225,7 +226,7 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map, each key once, in the order of Java's HashMap."""
+    """The entries of a map, each key once, in the order of Java's HashMap; `BodyError` if the map is NULL."""
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())

@@ -135,7 +135,7 @@ class Record(Step):
 
 
 def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool) -> Step:
-    """The steps that read a column's values from bodies of the writer's schema.
+    """The step that reads a column's values from bodies of the writer's schema; a `Fail` where the types do not match.
 
     Raises:
         AvroTypeError: The reader's schema cannot fill the column, or the schemas have too many pairs of types to
@@ -178,7 +178,11 @@ class _Resolver:
         return conversion_of(w, column) if self.exact_units else None
 
     def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for a writer's type, the table's type and a column."""
+        """The step for a writer's type, the table's type and a column; a `Fail` where the first two do not match.
+
+        Raises:
+            AvroTypeError: The table's type cannot fill the column, or there are too many pairs of types.
+        """
         self._count_pair(path)
         if w.kind == "union":
             return Union(tuple(self.resolve_pair(branch, r, column, path) for branch in w.branches))
@@ -214,7 +218,7 @@ class _Resolver:
         return Fail(f"Found {w.type_name}, expecting {r.type_name}")
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The steps for a writer's type, where the table's schema has a union."""
+        """The step for a writer's type, where the table's schema has a union; a `Fail` if no branch matches."""
         index = self._choose_branch(w, r, column, path)
         if index is None:
             return Fail(f"Found {w.type_name}, expecting union")
@@ -229,7 +233,7 @@ class _Resolver:
         return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
     def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
-        """Java's choice: the same type (for a record the same name, or else the first that fits), then a promotion."""
+        """Java's choice: the same type (of records the same name or the first that fits), a promotion, or None."""
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
             if branch.kind != w.kind:
@@ -249,10 +253,10 @@ class _Resolver:
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """Resolve two records: match fields by name or alias, and give missing ones their defaults.
 
-        Return the step, which fails if one has none.
+        Return the step; it is a `Fail` if a missing field of a column does not have a default.
 
         Raises:
-            AvroTypeError: The table's schema has no field for a column.
+            AvroTypeError: The table's schema has no field for a column, or a field or default does not fit its column.
         """
         row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
@@ -305,7 +309,7 @@ class _Resolver:
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
     def _resolve_unit(self, w: Type, r: Type) -> int:
-        """The nanoseconds per unit of a time or timestamp."""
+        """The nanoseconds per unit of a time: those of a logical type if `exact_units` is set, or of a millisecond."""
         for source in (w, r) if self.exact_units else ():
             unit = (source.logical or "").rpartition("-")[2]
             if unit in UNITS:
@@ -346,7 +350,7 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether all types inside two types can be resolved."""
+        """Whether all types inside two types can be resolved; `column` is None if it is not known."""
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -380,12 +384,12 @@ class _Resolver:
 
 
 def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
-    """The column type of a union's branches: that of the union if only one branch is not null, otherwise unknown."""
+    """The column type of a union's branches: that of the union if only one is not null, otherwise None (unknown)."""
     return column if sum(branch.kind != "null" for branch in union.branches) == 1 else None
 
 
 def _wire_step(wire: Type, held: t.DataType) -> Step:
-    """The step that reads a value as it is on the wire."""
+    """The step that reads a value as it is on the wire, with the type `held`."""
     if not isinstance(held, t.Row):
         return Scalar(wire.kind, wire.kind, held)
     kinds = {f.name: f.type for f in held.fields}
@@ -403,10 +407,11 @@ def default_of(field: RecordField, column: t.DataType) -> Any:
 
 
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
-    """Convert a default in a schema's JSON to a value of a column.
+    """Convert a default in a schema's JSON to a value of a column, as the reference decoder returns it.
 
     Raises:
-        ValueError: A member of the default has no value.
+        ValueError: A member of the default has no value, or a value does not fit; JSON of the wrong kind also raises
+            TypeError, KeyError or AttributeError.
     """
     if value is MISSING:
         raise ValueError("a member of it has neither a value nor a default")
@@ -443,7 +448,7 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert the default of a union: None for null if a branch is null, otherwise a value of the first other branch.
 
-    With several other branches, the result is a row of which only the first member is set.
+    With several other branches, the result is a row in which only the first member is set.
     """
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
@@ -489,7 +494,7 @@ def converter_of(step: Scalar) -> Callable[[Any], Any]:
 
 
 def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal.Decimal | None]:
-    """The function that converts the bytes of a decimal; returns None if the column has too few digits."""
+    """The function that converts a decimal's bytes; None if the column has too few digits, ValueError for no bytes."""
     quantum = decimal.Decimal(1).scaleb(-kind.scale)
     bound = 10 ** (kind.precision - kind.scale)
 
@@ -536,7 +541,7 @@ FILLS: dict[type[t.DataType], tuple[str, ...]] = {
 
 
 def _require_type(column: t.DataType, wanted: Any, r: Type, path: str) -> Any:
-    """Return the column if it is of one of some types.
+    """Return the column if it is an instance of `wanted`, a class or a tuple of classes.
 
     Raises:
         AvroTypeError: It is not.
@@ -559,7 +564,7 @@ def _require_map(column: t.DataType, r: Type, path: str) -> t.Map | t.Multiset:
 
 
 def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
-    """The error of a column that cannot hold a type of the schema."""
+    """Create the error of a column that cannot hold a type of the schema."""
     logical = f" ({r.logical})" if r.logical else ""
     return AvroTypeError(path, f"the schema has {r.type_name}{logical} here, which {column.spelling} cannot hold")
 

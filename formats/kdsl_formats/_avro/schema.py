@@ -75,7 +75,7 @@ def avro_schema(row: t.Row, *, legacy_timestamps: bool = True, for_reading: bool
 
 
 def avro_type_problems(row: t.Row, legacy_timestamps: bool, *, for_reading: bool = False) -> Iterator[Problem]:
-    """Report each reason for which `avro_schema` would fail, with the column and the fix (rules F-11 and F-12)."""
+    """Report each reason for which `avro_schema`, with the same arguments, would fail (rules F-11 and F-12)."""
     for refusal in _find_refusals(row, "", legacy_timestamps):
         if for_reading and refusal.code in _TIME_PROBLEMS:
             continue
@@ -155,10 +155,12 @@ def _find_refusals(kind: t.DataType, path: str, legacy: bool) -> Iterator[_Refus
 
 
 def _mapping_phrase(legacy: bool) -> str:
+    """The words of an error for the mapping of timestamps that is used."""
     return "in the legacy mapping of timestamps" if legacy else "without the legacy mapping of timestamps"
 
 
 def _mapping_fix(fix: str) -> str:
+    """Offer the other mapping of timestamps before another fix."""
     return f"set 'timestamp_mapping.legacy' to 'false', or {fix}"
 
 
@@ -196,7 +198,7 @@ class _Deriver:
         self.records: set[str] = set()
 
     def derive(self, kind: t.DataType, name: str, legacy: bool) -> Any:
-        """The schema of a type; a union with null if the type is nullable."""
+        """The schema of a type, whose rows are records with this name; a union with null if the type is nullable."""
         schema = self._schema_without_null(kind, name, legacy)
         return ["null", schema] if kind.nullable else schema
 
@@ -281,13 +283,17 @@ class _ColumnTypes:
     connect: bool
 
     def column_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a schema."""
+        """The column type of a schema inside the records `around`.
+
+        Raises:
+            AvroTypeError: A record contains itself, or a decimal has more digits than a column type can.
+        """
         if kind.kind == "union":
             return self._union_type(kind, path, around)
         return self._type_without_null(kind, path, around).as_nullable(kind.kind == "null")
 
     def _union_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a union."""
+        """The column type of a union: of its only type, a row with a member for each type, or STRING for null alone."""
         members = [b for b in kind.branches if b.kind != "null"]
         null = len(members) < len(kind.branches)
         if len(members) == 1:
@@ -348,7 +354,7 @@ class _ColumnTypes:
 
 
 def _time_column(logical: str, legacy: bool) -> t.DataType:
-    """The column type of a logical type of a date or time."""
+    """The column type of a logical type of a number; DATE unless it is of times or timestamps."""
     name, _, unit = logical.rpartition("-")
     precision = {"millis": _MILLIS, "micros": _MICROS, "nanos": 9}.get(unit, 0)
     match name:

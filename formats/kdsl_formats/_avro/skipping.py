@@ -65,7 +65,7 @@ class SkipperFactory:
         self.skippers: dict[Type, SkipValue | None] = {}
 
     def skipper(self, kind: Type) -> SkipValue | None:
-        """Return the function that skips a value of a type, built once for each type; see `skipper_of`."""
+        """Return the function that skips a value of a type, built once for each type; None if it may contain itself."""
         if kind not in self.skippers:
             self.skippers[kind] = None
             self.skippers[kind] = self._build_skipper(kind)
@@ -97,7 +97,7 @@ class SkipperFactory:
         return steps if len(steps) == len(skippers) else None
 
     def _record_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips the fields of a record."""
+        """The function that skips the fields of a record; None if one may contain itself."""
         steps = self._skippers([field.type for field in kind.fields])
         if steps is None:
             return None
@@ -109,7 +109,7 @@ class SkipperFactory:
         return skip
 
     def _union_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips a branch of a union."""
+        """The function that skips a branch of a union; None if one may contain itself."""
         steps = self._skippers(kind.branches)
         if steps is None:
             return None
@@ -155,7 +155,7 @@ class SkipperFactory:
 def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
     """Read the number of elements in the first block of each array or map, and move the cursor after it.
 
-    An empty one has no other block.
+    An empty one has no other block. With `whole`, a block that begins with its size is skipped and counts as empty.
     """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)
@@ -178,7 +178,7 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
 
 
 def _locate_one_by_one(cursor: Cursor, counts: Integers, step: SkipValue, *, keyed: bool) -> Integers:
-    """Return the positions of all elements, located one after the other in each array; the cursor moves after them."""
+    """Return the positions of all elements, array by array, and move the cursor; few long arrays need the fallback."""
     # Unknown positions are in the padding, which has only zeros.
     positions = np.full(int(counts.sum()), cursor.bodies.total + 1)
     first = np.cumsum(counts) - counts

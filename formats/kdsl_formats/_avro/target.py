@@ -96,7 +96,11 @@ class _Planner:
     exact_units: bool
 
     def plan(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Plan how a column is written as a type; raises an error if the type does not support it."""
+        """Plan how a column is written as a type.
+
+        Raises:
+            AvroTypeError: The type does not support the column.
+        """
         match kind.kind:
             case "union":
                 return self._plan_union(kind, column, path)
@@ -113,7 +117,7 @@ class _Planner:
         return self._plan_value(kind, column, path)
 
     def _plan_union(self, kind: Type, column: t.DataType, path: str) -> Target:
-        """Plan how a column is written as a union."""
+        """Plan how a column is written as a union; `AvroTypeError` as in `plan`."""
         null = next((i for i, b in enumerate(kind.branches) if b.kind == "null"), None)
         others = [(i, b) for i, b in enumerate(kind.branches) if b.kind != "null"]
         if not others:

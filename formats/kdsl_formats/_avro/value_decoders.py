@@ -27,10 +27,7 @@ class Numbers(ColumnDecoder):
         self.values: npt.NDArray[Any] = np.zeros(0)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         values = self._read_values(cursor)
         if slots is None:
             self.values = values.astype(self.dtype, copy=False)
@@ -39,7 +36,7 @@ class Numbers(ColumnDecoder):
             self.values[slots] = values
 
     def _read_values(self, cursor: Cursor) -> npt.NDArray[Any]:
-        """Read a number at each position."""
+        """Read a number at each position, in the column's unit, and move the cursor after it."""
         match self.step.wire:
             case "boolean":
                 flags: Mask = cursor.take_bytes() == 1
@@ -54,7 +51,7 @@ class Numbers(ColumnDecoder):
                 return self._convert(cursor, cursor.take_longs())
 
     def _convert(self, cursor: Cursor, values: Integers) -> npt.NDArray[Any]:
-        """Convert numbers to the column's unit; numbers out of range need the fallback."""
+        """Convert numbers to the column's unit; bodies with numbers out of range are marked for the fallback."""
         unit = self.step.unit
         match self.step.column:
             case t.TinyInt() | t.SmallInt():
@@ -88,10 +85,7 @@ class Texts(ColumnDecoder):
         self.begin = self.length = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         begin, length = cursor.take_spans(size=self.size)
         if slots is None:
             self.begin, self.length = begin, length
@@ -100,7 +94,7 @@ class Texts(ColumnDecoder):
             self.begin[slots], self.length[slots] = begin, length
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read; bodies with invalid UTF-8 are marked for the fallback."""
         data = cursor.bodies.data
         array = self._slice_values(data, self.valid)
         wrong = find_invalid_utf8(array) if pa.types.is_string(self.kind) else None
@@ -110,7 +104,7 @@ class Texts(ColumnDecoder):
         return array
 
     def _slice_values(self, data: npt.NDArray[np.uint8], present: Mask | None) -> pa.Array:
-        """The spans as an Arrow array."""
+        """The spans as an Arrow array; NULL where not present (None: all are)."""
         return slices(data, self.begin, self.begin + self.length, present, self.kind)
 
 
@@ -129,10 +123,7 @@ class Decimals(ColumnDecoder):
         self.low = self.high = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)
         low, high = read_numbers(cursor.bodies.words, begin, length)
@@ -160,10 +151,7 @@ class Symbols(ColumnDecoder):
         self.indexes = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move after them.
-
-        Bodies that cannot be read are marked for the fallback.
-        """
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
         indexes = cursor.take_ints()
         wrong = (indexes < 0) | (indexes >= len(self.known))
         indexes[wrong] = 0

@@ -27,8 +27,8 @@ _LONG_DIGITS = 18
 _HALF = 8  # bytes
 
 
-def _numpy(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """The values of an array of fixed width; those of NULL elements are undefined."""
+def _view_values(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """View the values of an array of fixed width, without a copy; those of NULL elements are undefined."""
     width = np.dtype(dtype).itemsize
     values: npt.NDArray[Any] = np.frombuffer(
         array.buffers()[1], dtype=dtype, count=len(array), offset=array.offset * width
@@ -44,12 +44,9 @@ class Numbers(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
-        values = _numpy(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
+        values = _view_values(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
         match self.target.column:
             case t.Time():
                 values = values // self.target.unit
@@ -63,7 +60,7 @@ class Numbers(ColumnEncoder):
         return self.size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         put_varints(out, at, self.raw, self.size)
 
 
@@ -74,19 +71,16 @@ class Floats(ColumnEncoder):
         self.word, self.size = np.zeros(0, dtype=np.uint64), 0
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
         self.size = array.type.bit_width // 8
-        self.word = _numpy(array, f"<u{self.size}").astype(np.uint64)
+        self.word = _view_values(array, f"<u{self.size}").astype(np.uint64)
         return np.full(len(array), self.size, dtype=np.int64)
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         out.words[at] = self.word
         at += self.size
 
@@ -105,10 +99,7 @@ class Texts(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         begin, end = bounds(array)
         self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
@@ -120,7 +111,7 @@ class Texts(ColumnEncoder):
         return self.size + self.length
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         if self.fixed is None:
             put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -134,10 +125,7 @@ class Symbols(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         indexes = pc.index_in(array, value_set=self.symbols)
         fallback.nulls(indexes)
@@ -147,7 +135,7 @@ class Symbols(ColumnEncoder):
         return self.size
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         put_varints(out, at, self.raw, self.size)
 
 
@@ -164,10 +152,7 @@ class Decimals(ColumnEncoder):
         self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each.
-
-        Rows that cannot be written are marked for the fallback.
-        """
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
         self.low, self.high = halves[::2], halves[1::2]
@@ -201,7 +186,7 @@ class Decimals(ColumnEncoder):
         self.low, self.high = scaled, scaled >> 63
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them."""
+        """Write the stored elements, and move the positions after them, in place."""
         if self.fixed is None:
             out.data[at] = 2 * self.size
             at += 1

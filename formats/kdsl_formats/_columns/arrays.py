@@ -21,7 +21,7 @@ def bounds(strings: pa.Array) -> tuple[Indices, Indices]:
 
 
 def content(strings: pa.Array) -> npt.NDArray[np.uint8]:
-    """The bytes of all strings, one after the other."""
+    """A view of the bytes of all strings, one after the other."""
     data = strings.buffers()[2]
     if data is None or not len(strings):
         return np.zeros(0, dtype=np.uint8)

@@ -30,7 +30,7 @@ class FallbackRows:
 
     @classmethod
     def read(cls, messages: pa.BinaryArray, which: Indices, rows_of: Callable[[bytes], Iterable[Any]]) -> FallbackRows:
-        """Read some messages, none of them null; a `ValueError` of `rows_of` is the reason why a message is bad."""
+        """Read some messages, none of them null; a `ValueError` of `rows_of` makes a message bad, with its text."""
         rows: list[Any] = []
         owner: list[int] = []
         bad: list[BadRecord] = []

@@ -41,7 +41,7 @@ def _to_signed(words: Words, size: Indices) -> Integers:
 
 
 def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[Integers, Integers]:
-    """Change the number of digits after the decimal point, rounding half up.
+    """Change the number of digits after the decimal point, rounding half up; returns the new halves.
 
     Args:
         low: The lower halves.
@@ -85,7 +85,7 @@ def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: M
 
 
 def decimal_array(kind: pa.Decimal128Type, low: Integers, high: Integers, valid: pa.Buffer | None) -> pa.Array:
-    """An array of decimals, from the halves of their numbers."""
+    """An array of decimals from the halves of their numbers, with a validity bitmap (None: all are valid)."""
     halves = np.empty((len(low), 2), dtype=np.int64)
     halves[:, 0], halves[:, 1] = low, high
     return pa.Array.from_buffers(kind, len(low), [valid, pa.py_buffer(halves)])

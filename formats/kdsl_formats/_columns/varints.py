@@ -99,7 +99,7 @@ def spread_groups(numbers: Words) -> Words:
 
 
 def write_varints(target: Bytes, positions: Integers, numbers: Words, sizes: Integers) -> None:
-    """Write numbers as varints to a buffer that has no padding after them."""
+    """Write numbers as varints at positions of a buffer, which needs no padding after them."""
     longest = int(sizes.max()) if len(sizes) else 0
     if longest <= 1:
         target[positions] = numbers.astype(np.uint8)

@@ -86,7 +86,7 @@ class SchemaReadingDecoder:
         self._known: dict[bytes, _Reader | str] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode each message by its own schema; messages without a schema of rows are bad records."""
         bad: list[BadRecord] = []
         parts: list[Decoded] = []
         for reader, which in self._group(messages):
@@ -100,7 +100,7 @@ class SchemaReadingDecoder:
         return self._merge(parts, bad)
 
     def _merge(self, parts: list[Decoded], bad: list[BadRecord]) -> Decoded:
-        """The rows of several decoders in the order of their messages."""
+        """Merge what several decoders read, in the order of the messages, and more bad records; may be no decoders."""
         if not parts:
             empty = pa.array([], arrow_type(self._row))
             kinds = pa.array([], pa.int8())
@@ -141,11 +141,11 @@ class SchemaReadingDecoder:
         )
 
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
-        """What reads the messages of each schema, or why none does, and which these are; null messages in no group."""
+        """What reads the messages of each schema, or why none does, with a mask of these; never of null messages."""
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
             if rest.any():
-                yield from self._take(head, messages, rest)
+                yield from self._take_known(head, messages, rest)
         while rest.any():
             index = int(np.flatnonzero(rest)[0])
             message = messages[index].as_py()
@@ -156,17 +156,17 @@ class SchemaReadingDecoder:
                 alone[index] = True
                 yield self._reader(_schema_in(message)), alone
             else:
-                yield from self._take(learned, messages, rest)
+                yield from self._take_known(learned, messages, rest)
 
-    def _take(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
-        """The messages that begin with a known schema, which are taken out of the rest."""
+    def _take_known(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
+        """The messages in ``rest`` that begin with a known schema, as in `_group`, if any; clears them in ``rest``."""
         same = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if same.any():
             rest &= ~same
             yield self._known[head], same
 
     def _learn(self, message: bytes) -> bytes | None:
-        """What a message begins with, up to its payload, which is known then; None where it is not plain."""
+        """Remember what reads messages that begin like this one, and return that beginning; None as in `head_of`."""
         head = head_of(message)
         if head is None:
             return None
@@ -185,7 +185,7 @@ class SchemaReadingDecoder:
 
 
 def head_of(message: bytes) -> bytes | None:
-    """What a message begins with, up to its payload; None where the schema is not the first of two members."""
+    """What a message begins with, up to its payload; None unless the schema and the payload are its first members."""
     end = message.find(_BETWEEN)
     if end < 0 or not message.startswith(_BEFORE):
         return None
@@ -197,7 +197,7 @@ def head_of(message: bytes) -> bytes | None:
 
 
 def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None where the message has none."""
+    """The schema inside a message; None if it has none, or is not a JSON object."""
     try:
         document = orjson.loads(message)
     except ValueError:
@@ -223,7 +223,7 @@ class _Reader:
         self._decoder = make(t.Row(narrow), schema_types.modes)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read messages of the schema."""
+        """Decode messages of the schema, and widen their columns; integers that lose digits in a DOUBLE are counted."""
         decoded = self._decoder.decode(messages)
         if not self._widened:
             return decoded
@@ -244,7 +244,7 @@ def _count_lossy(integers: pa.Int64Array) -> int:
 
 
 def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
-    """The type by which values are read: that of the schema, unless the column reads them as well.
+    """The type by which values are read: `source` from the schema, unless it is None or the column reads them as well.
 
     What has the form of JSON is read into STRING columns as it is spelled.
     """

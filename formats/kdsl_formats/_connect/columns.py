@@ -69,7 +69,7 @@ class ReadColumn:
 
 
 def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
-    """A column whose values all need the fallback."""
+    """A column of NULLs, in which every value that was not NULL needs the fallback."""
     return ReadColumn(pa.nulls(len(column), kind), np.asarray(column.is_valid()))
 
 
@@ -82,7 +82,7 @@ def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
 
 
 def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of: pa.Array) -> ReadColumn:
-    """Decimals from the halves of their numbers; NULL where the original column is NULL."""
+    """Decimals from the halves of their numbers; too large ones need the fallback. NULL where `of` is NULL."""
     lost = exceeds_precision(low, high, kind.precision, fallback)
     if lost is not None:
         fallback = fallback | lost
@@ -92,7 +92,7 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 
 
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of the numbers in base64 strings, and which strings need the fallback."""
+    """The halves of the numbers in base64 strings, at least one, and which strings need the fallback."""
     start, end = bounds(strings)
     size = end - start
     longest = int(size.max())
@@ -138,7 +138,7 @@ def _join_letters(words: Words) -> Integers:
 
 
 def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """Like `_numbers_of_base64`, for strings of any length."""
+    """The halves of the numbers in base64 strings of any length, and which strings need the fallback."""
     decoded, fallback = reading.base64(strings)
     low, high, wrong = _numbers_of_bytes(decoded)
     return low, high, fallback | wrong
@@ -154,7 +154,7 @@ def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]
 
 
 def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from the JSON of Debezium's ``VariableScaleDecimal``, such as ``{"scale":2,"value":"Aeg="}``."""
+    """Decimals from JSON such as ``{"scale":2,"value":"Aeg="}`` (VariableScaleDecimal); others need the fallback."""
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
     start, end = bounds(strings)
@@ -170,7 +170,7 @@ def decimals_of_objects(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
     plain &= value <= end - 2
     scales, invalid = reading.integers(slices(data, first, first + scale_digits, plain, pa.string()), pa.int32())
     low, high, wrong = _numbers_of_base64(slices(data, value, np.maximum(end - 2, value), plain, pa.string()))
-    return _of_scales(scales, low, high, ~plain | invalid | wrong, kind, strings)
+    return _decimals_of_scales(scales, low, high, ~plain | invalid | wrong, kind, strings)
 
 
 def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
@@ -190,13 +190,16 @@ def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Dec
         of: The column that they come from.
     """
     low, high, wrong = _numbers_of_bytes(values)
-    return _of_scales(scales, low, high, wrong, kind, of)
+    return _decimals_of_scales(scales, low, high, wrong, kind, of)
 
 
-def _of_scales(
+def _decimals_of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
-    """Return decimals of several scales, converted to the column's; ``low`` and ``high`` are changed in place."""
+    """Decimals of several scales, converted to the column's; all need the fallback if the scales are too many.
+
+    `low` and `high`, the halves of their unscaled numbers, are changed in place.
+    """
     fallback = fallback | np.asarray(scales.is_null())
     each = np.asarray(scales.fill_null(kind.scale))
     different = np.unique(each)
@@ -211,15 +214,15 @@ def _of_scales(
 
 
 def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from strings of numbers."""
+    """Decimals from strings of numbers; infinite ones are NULL."""
     values, fallback = reading.decimals(strings, arrow_type(kind))
     fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
     return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
 
 
 def dates_of_numbers(days: pa.Array) -> ReadColumn:
-    """Dates from 32-bit or 64-bit numbers of days."""
-    numbers = _longs(days)
+    """Dates from 32-bit or 64-bit numbers of days; infinite ones are NULL, and those out of range need the fallback."""
+    numbers = _fill_longs(days)
     infinite = numbers < FIRST_DAY
     fallback = numbers > LAST_DAY
     if not pa.types.is_int32(days.type):
@@ -228,15 +231,15 @@ def dates_of_numbers(days: pa.Array) -> ReadColumn:
 
 
 def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
-    """Dates from strings such as ``2017-09-15Z``."""
+    """Dates from strings such as ``2017-09-15Z``; other spellings need the fallback."""
     days, fallback = _strip_zone(strings)
     values, more = reading.dates(days)
     return ReadColumn(values, fallback | more)
 
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
-    """Times of day from numbers of a unit, in nanoseconds."""
-    counts = _longs(numbers)
+    """Times of day from numbers, whose unit is given in nanoseconds; digits beyond the type's precision are cut off."""
+    counts = _fill_longs(numbers)
     fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
     nanos = np.where(fallback, 0, counts) * unit
     cut = time_unit(kind.precision)
@@ -244,11 +247,11 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
         nanos -= nanos % cut
     if bool((nanos == NANOS_PER_DAY).any()):
         nanos[nanos == NANOS_PER_DAY] = 0
-    return ReadColumn(_array(nanos, arrow_type(kind), numbers), fallback)
+    return ReadColumn(_build_array(nanos, arrow_type(kind), numbers), fallback)
 
 
 def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
-    """Times of day from strings such as ``04:05:11.789Z``."""
+    """Times of day from strings such as ``04:05:11.789Z``; digits beyond the type's precision are cut off."""
     plain, fallback = _strip_zone(strings)
     values, more = reading.times(plain)
     cut = time_unit(kind.precision)
@@ -256,8 +259,8 @@ def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
 
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
-    """Timestamps from numbers of a unit, in nanoseconds."""
-    counts = _longs(numbers)
+    """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL."""
+    counts = _fill_longs(numbers)
     positive, negative = infinite_of(unit)
     infinite = (counts == positive) | (counts == negative)
     fallback = np.zeros(len(counts), dtype=bool)
@@ -270,11 +273,11 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
         micros = (
             counts * factor if not (fallback | infinite).any() else np.where(fallback | infinite, 0, counts) * factor
         )
-    return _replace_infinite(_array(micros, arrow_type(kind), numbers), fallback, infinite)
+    return _replace_infinite(_build_array(micros, arrow_type(kind), numbers), fallback, infinite)
 
 
 def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
-    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``."""
+    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL."""
     timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
     column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)
     micros = np.asarray(timestamps.view(pa.int64()).fill_null(0))
@@ -283,7 +286,7 @@ def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColu
 
 
 def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
-    """Bytes from hexadecimal digits."""
+    """Bytes from hexadecimal digits; strings of another form need the fallback."""
     start, end = bounds(strings)
     data = content(strings)
     digits = _HEX.take(data)
@@ -309,7 +312,7 @@ def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
 
 
 def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Strings without their trailing ``Z``; strings without one need the fallback, as does NULL."""
+    """Strings without their trailing ``Z``, and which need the fallback because they do not have it; these are NULL."""
     start, end = bounds(strings)
     data = content(strings)
     present = np.asarray(strings.is_valid())
@@ -317,18 +320,18 @@ def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
     return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
 
 
-def _longs(numbers: pa.Array) -> Integers:
+def _fill_longs(numbers: pa.Array) -> Integers:
     """Numbers with zeros in place of NULL."""
     return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
 
 
-def _array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
+def _build_array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
     """An array of 64-bit values that is NULL where another array is."""
     return pa.Array.from_buffers(kind, len(values), [validity(of), pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadColumn:
-    """Values with NULL for infinite ones."""
+    """A column with NULL for infinite values."""
     if not infinite.any():
         return ReadColumn(values, fallback)
     return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)

@@ -46,7 +46,7 @@ class SchemaCheckingDecoder:
         self._known: dict[bytes, str] = {}  # the start of messages up to the payload, and its problem
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages; those whose schema contradicts the columns are bad records, or left out with `ignore`."""
         wrong = self._find_bad(messages)
         if not wrong:
             return self._inner.decode(messages)
@@ -79,7 +79,7 @@ class SchemaCheckingDecoder:
         return bad
 
     def _check_messages(self, head: bytes, messages: pa.BinaryArray, rest: Mask, bad: list[BadRecord]) -> None:
-        """Check the messages that begin with a known schema: they are bad if it contradicts the columns."""
+        """Check messages that begin with a known schema: add bad ones to ``bad``, and clear all in ``rest``."""
         same_schema = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if self._known[head]:
             bad += [BadRecord(index, self._known[head]) for index in np.flatnonzero(same_schema).tolist()]
@@ -115,7 +115,7 @@ class SchemaCheckingDecoder:
 
 
 def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None if the message has none."""
+    """The schema inside a message; None if it has none, or is not a JSON object."""
     try:
         document = orjson.loads(message)
     except ValueError:
@@ -124,10 +124,10 @@ def _schema_in(message: bytes) -> Any:
 
 
 def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:
-    """Find where values of a schema would be read as other values than were written.
+    """Find where values of a schema would be read as other values than were written; yields a sentence for each.
 
     Args:
-        schema: The schema of Kafka Connect.
+        schema: The schema of Kafka Connect; anything but an object contradicts nothing.
         kind: The column's type.
         modes: How values are read.
         path: The path of the column.

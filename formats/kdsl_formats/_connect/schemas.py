@@ -164,7 +164,7 @@ def _schema_names(schema: Any, depth: int = 0) -> list[str]:
 
 
 def _most_frequent_mode(names: list[str]) -> TimeMode | None:
-    """The setting under which most of the times were written."""
+    """The setting under which most of the times were written: ``adaptive`` if all fit, None if there are not any."""
     time_schemas = [TIME_SCHEMAS[name] for name in names if name in TIME_SCHEMAS]
     modes: list[TimeMode] = [time_schema.mode for time_schema in time_schemas if time_schema.mode is not None]
     if not modes:
@@ -180,11 +180,11 @@ class _SchemaReader:
         self.notes: list[str] = []
 
     def read_column(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """The column type of a schema."""
+        """The column type of a schema; adds to ``notes``. An invalid one raises KeyError, TypeError or ValueError."""
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """Read the column type of a schema, whether it is optional or not; remarks are added to ``notes``."""
+        """Read the column type of a schema, optional or not; adds to ``notes``, and raises as `read_column` does."""
         kind, name = schema["type"], schema.get("name")
         if name == VARIABLE:
             self.notes.append(

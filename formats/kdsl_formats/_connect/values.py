@@ -61,7 +61,7 @@ class UnwritableError(ValueError):
 
 
 def infinite_of(unit: int) -> tuple[int, int]:
-    """The numbers that represent infinite timestamps.
+    """The numbers that represent an infinite timestamp, the positive and the negative one.
 
     Args:
         unit: The unit of the numbers, in nanoseconds.
@@ -87,7 +87,7 @@ def decimal_of(unscaled: bytes, scale: int, kind: t.Decimal) -> Decimal:
 
 
 def to_unscaled(number: Decimal, scale: int) -> bytes:
-    """The unscaled number of a decimal in the shortest two's complement form, as in Java's ``BigInteger``."""
+    """The shortest two's complement of a decimal without its point, as in ``BigInteger``, cut to the scale."""
     digits = int(number.scaleb(scale, _EXACT))
     size = (digits ^ (digits >> 256)).bit_length() // 8 + 1  # one bit is the sign
     return digits.to_bytes(size, "big", signed=True)
@@ -159,6 +159,7 @@ def time_of_string(string: str, precision: int) -> int:
 
 
 def _truncate(nanos: int, precision: int) -> int:
+    """Bring nanoseconds into one day, and cut off the digits beyond a precision."""
     unit = temporal.time_unit(precision)
     return nanos % temporal.NANOS_PER_DAY // unit * unit
 

@@ -77,7 +77,7 @@ class Wire(ABC):
         """Read a value from a string; a wire that can be a string overrides this.
 
         Raises:
-            ValueError: The string is not such a value.
+            ValueError: The string is not a valid value.
         """
         raise ValueError(f"expected {self.expected}")
 
@@ -85,7 +85,7 @@ class Wire(ABC):
         """Read a value from a number, as it is spelled in JSON; a wire that can be a number overrides this.
 
         Raises:
-            ValueError: The number is not such a value.
+            ValueError: The number is not a valid value.
         """
         raise ValueError(f"expected {self.expected}")
 
@@ -93,20 +93,20 @@ class Wire(ABC):
         """Read a value from an object; a wire that can be an object overrides this.
 
         Raises:
-            ValueError: The object is not such a value.
+            ValueError: The object is not a valid value.
         """
         raise ValueError(f"expected {self.expected}")
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
-        """Read values from strings."""
+        """Read values from strings; unless a wire overrides this, all need the fallback."""
         return columns.all_fallback(strings, self.type)
 
     def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
-        """Read values from numbers, as they are spelled in JSON."""
+        """Read values from numbers as spelled in JSON; unless a wire overrides this, all need the fallback."""
         return columns.all_fallback(spelled, self.type)
 
     def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
-        """Read values from objects, as they are spelled in JSON."""
+        """Read values from objects as spelled in JSON; unless a wire overrides this, all need the fallback."""
         return columns.all_fallback(spelled, self.type)
 
     @abstractmethod
@@ -131,18 +131,14 @@ class _NumberWire(Wire):
 
     @abstractmethod
     def from_long(self, number: int) -> Any:
-        """Read a value from a number."""
+        """Read a value from a number; `ValueError` if it is not valid, or if values are strings."""
 
     @abstractmethod
     def read_longs(self, array: pa.Array) -> ReadColumn:
-        """Read values from 64-bit or 32-bit numbers."""
+        """Read values from 64-bit or 32-bit numbers; all need the fallback if values are strings."""
 
     def from_number(self, spelled: str) -> Any:
-        """Read a value from a number, as it is spelled in JSON.
-
-        Raises:
-            ValueError: The number is not such a value.
-        """
+        """Read a value from an integer, as it is spelled in JSON; `ValueError` if it is not a valid one."""
         if not _PLAIN_NUMBER.fullmatch(spelled):
             raise ValueError(f"expected {self.expected}")
         return self.from_long(numbers.parse_integer(spelled, 64))
@@ -171,10 +167,10 @@ class Decimals(Wire):
         self.quoted = mode != "double"
 
     def from_string(self, string: str) -> Decimal:
-        """Read a value from a string.
+        """Read a decimal from base64 in the mode ``precise``, otherwise as `from_number` does.
 
         Raises:
-            ValueError: The string is not such a value.
+            ValueError: The string is not a decimal of the type.
         """
         if self.mode != "precise":
             return self.from_number(string)
@@ -185,10 +181,10 @@ class Decimals(Wire):
         return values.decimal_of(unscaled, self.decimal.scale, self.decimal)
 
     def from_number(self, spelled: str) -> Decimal:
-        """Read a value from a number, as it is spelled in JSON.
+        """Read a decimal from its spelling, rounded to the scale.
 
         Raises:
-            ValueError: The number is not such a value.
+            ValueError: It is not a number, or has too many digits; `InfiniteError` if it is infinite.
         """
         if spelled in values.INFINITE_NUMBERS:
             raise values.InfiniteError
@@ -198,10 +194,10 @@ class Decimals(Wire):
         return number
 
     def from_object(self, members: Mapping[str, Any]) -> Decimal:
-        """Read a value from an object.
+        """Read a decimal from the scale and the base64 of an object.
 
         Raises:
-            ValueError: The object is not such a value.
+            ValueError: The object is not a decimal of the type, or the mode is not ``precise``.
         """
         scale, value = members.get("scale"), members.get("value")
         if self.mode != "precise" or not isinstance(scale, str) or type(value) is not str:
@@ -225,7 +221,7 @@ class Decimals(Wire):
         return super().read_objects(spelled)
 
     def write(self, value: Decimal) -> str:
-        """Write a value as JSON, without the quotes of a string."""
+        """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes."""
         if self.mode == "string":
             return numbers.format_decimal(value, plain=True)
         if self.mode == "double":
@@ -233,7 +229,7 @@ class Decimals(Wire):
         return base64.b64encode(values.to_unscaled(value, self.decimal.scale)).decode()
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings."""
+        """Write decimals by the mode, as `write` does; NULL stays NULL."""
         if self.mode == "string":
             return writing.decimals(array, plain=True)
         if self.mode == "double":
@@ -253,10 +249,10 @@ class Dates(_NumberWire):
         self.iso = self.quoted = iso
 
     def from_long(self, number: int) -> int:
-        """Read a value from a number.
+        """Read the days since 1970-01-01 from a number of days.
 
         Raises:
-            ValueError: Dates are strings on this wire.
+            ValueError: It is out of range, or dates are strings on this wire; `InfiniteError` if it is infinite.
         """
         if self.iso:
             raise ValueError(f"expected {self.expected}")
@@ -267,11 +263,7 @@ class Dates(_NumberWire):
         return columns.all_fallback(array, self.type) if self.iso else columns.dates_of_numbers(array)
 
     def from_string(self, string: str) -> int:
-        """Read a value from a string.
-
-        Raises:
-            ValueError: The string is not such a value.
-        """
+        """Read the days since 1970-01-01 from an ISO date; `ValueError` if it is not one, or if dates are numbers."""
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
@@ -304,11 +296,7 @@ class Times(_NumberWire):
         self.quoted = unit is None
 
     def from_long(self, number: int) -> int:
-        """Read a value from a number.
-
-        Raises:
-            ValueError: The number is not such a value.
-        """
+        """Read the nanoseconds of a time of day from a number; `ValueError` beyond a day, or if times are strings."""
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
         return values.time_of_number(number, self.unit, self.time.precision)
@@ -320,11 +308,7 @@ class Times(_NumberWire):
         return columns.times_of_numbers(array, self.unit, self.time)
 
     def from_string(self, string: str) -> int:
-        """Read a value from a string.
-
-        Raises:
-            ValueError: The string is not such a value.
-        """
+        """Read the nanoseconds of a time of day from an ISO time, in every mode; `ValueError` if it is not one."""
         return values.time_of_string(string, self.time.precision)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
@@ -362,10 +346,10 @@ class Timestamps(_NumberWire):
         self.quoted = self.zoned or unit is None
 
     def from_long(self, number: int) -> int:
-        """Read a value from a number.
+        """Read microseconds since 1970-01-01 from a number.
 
         Raises:
-            ValueError: The number is not such a value.
+            ValueError: It is out of range, or timestamps are strings on this wire; `InfiniteError` if it is infinite.
         """
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
@@ -378,10 +362,10 @@ class Timestamps(_NumberWire):
         return columns.timestamps_of_numbers(array, self.unit, self.kind)
 
     def from_string(self, string: str) -> int:
-        """Read a value from a string.
+        """Read microseconds since 1970-01-01 from an ISO timestamp, which needs a zone for TIMESTAMP_LTZ.
 
         Raises:
-            ValueError: The string is not such a value.
+            ValueError: It is not one, or timestamps are numbers on this wire; `InfiniteError` if it is infinite.
         """
         if self.unit is not None and not self.zoned:
             raise ValueError(f"expected {self.expected}")
@@ -419,7 +403,7 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire.
+        """Convert microseconds to the unit on the wire; finer digits are cut off.
 
         Raises:
             UnwritableError: A timestamp is beyond the years that nanoseconds reach.
@@ -443,11 +427,7 @@ class Binary(Wire):
         self.mode = mode
 
     def from_string(self, string: str) -> bytes:
-        """Read a value from a string.
-
-        Raises:
-            ValueError: The string is not such a value.
-        """
+        """Read bytes from a string of the mode; `ValueError` if it is not one."""
         if self.mode == "hex":
             if not _HEX.fullmatch(string):
                 raise ValueError(f"expected {self.expected}")

@@ -43,7 +43,7 @@ def deletes_need_row(row: t.Row, keyed: Sequence[str]) -> bool:
 
 
 def truncate_reason(identifier: str) -> str:
-    """The error of a message that empties the table.
+    """The text that says why a message that empties the table is bad.
 
     Args:
         identifier: The identifier of the format.

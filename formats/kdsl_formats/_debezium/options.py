@@ -44,7 +44,8 @@ class PlaceholderFormat(Format):
         Args:
             decoder: A decoder of messages without change events.
             row: The type of its rows.
-            use: The use of the format. In message keys there are no placeholders: they identify rows.
+            use: The use of the format. For message keys the decoder is returned unchanged: placeholders are not used
+                there.
         """
         if use.side == "key":
             return decoder
@@ -57,7 +58,7 @@ class _PlaceholderDecoder:
     finder: PlaceholderFinder
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages, and replace placeholders by NULL."""
         return self.finder.replace_placeholders(self.decoder.decode(messages))
 
 

@@ -63,7 +63,7 @@ class PlaceholderFinder:
         return attrs.evolve(decoded, rows=rows, unavailable=masks)
 
     def _find_placeholders(self, column: pa.Array, kind: t.DataType) -> Mask | None:
-        """Which values are placeholders; None if there are none."""
+        """Which values are placeholders; may be None if there are none."""
         if len(column) == 0:
             return None
         match kind:
@@ -81,7 +81,7 @@ class PlaceholderFinder:
                 return self._find_spelled_out(column)
 
     def _find_single(self, column: pa.Array, values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-        """Which lists (or maps) have one element (or key), which is a placeholder."""
+        """Which lists (or maps) have one element (or key), which is a placeholder; may be None if there are none."""
         start, size = _extents(column)
         index = np.flatnonzero(size == 1)
         if not index.size:
@@ -94,7 +94,7 @@ class PlaceholderFinder:
         return mask
 
     def _find_spelled_out(self, column: pa.Array) -> Mask | None:
-        """Which lists of numbers are the bytes of the placeholder."""
+        """Which lists of numbers are the bytes of the placeholder; None if none has their length."""
         start, size = _extents(column)
         index = np.flatnonzero(size == len(self._codes))
         if not index.size:
@@ -119,7 +119,7 @@ def _may_hold(kind: t.DataType) -> bool:
 
 
 def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-    """Which values are among some wanted ones; None if there are none, which their lengths alone often show."""
+    """Which values are among some wanted ones; None if no value has the length of one."""
     sizes = np.diff(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1])
     lengths = {len(text.encode() if isinstance(text, str) else text) for text in wanted}
     if not any((sizes == length).any() for length in lengths):

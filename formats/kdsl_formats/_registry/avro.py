@@ -34,7 +34,7 @@ def schema_text(schema: Json) -> str:
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the record of a schema, which may be a union of the record with null."""
+    """The full name of the record of a schema, which may be a union with it; the type of a schema without a record."""
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
     return records[0].name if records else kind.type_name
@@ -87,7 +87,7 @@ class FramedReader:
         self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
-        """Decode messages; a null message produces no row.
+        """Decode messages; a null message produces no row, and one without a readable schema is a bad record.
 
         Returns:
             The rows, and the schema id of each message.
@@ -122,6 +122,7 @@ class FramedReader:
 
         Raises:
             _UnreadableError: The registry does not have the schema, or it does not match the table's.
+            RegistryError: The registry does not answer, or refuses the request.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -164,7 +165,7 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
 
 
 def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """The error messages of steps that fail for every message."""
+    """Yield the errors of steps that fail for every message; a union does if all its branches but null do."""
     match step:
         case Fail(message=message):
             yield f"{path}: {message}" if path else message
@@ -180,7 +181,7 @@ def _find_misfits(step: Step, path: str) -> Iterator[str]:
 
 
 def _match_nullability(reader_schema: Json, writer_schema: Json) -> Json:
-    """The reader's schema, in a union with null if the writer's is: a null has no row, and resolution stays simple."""
+    """The reader's schema, in a union with null if the writer's is a union: a null has no row."""
     unions = isinstance(writer_schema, Sequence) and not isinstance(writer_schema, str)
     return ["null", reader_schema] if unions and isinstance(reader_schema, Mapping) else reader_schema
 
@@ -218,11 +219,13 @@ class FramedWriter:
         self._schema_id_and_writer: tuple[int, AvroEncoder] | None = None
 
     def write(self, rows: pa.StructArray) -> Encoded:
-        """Encode rows; the first call finds or registers the schema in the registry.
+        """Encode rows; the first call that has rows finds or registers the schema in the registry.
+
+        Rows that the schema does not allow are bad records.
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema.
-            KdslError: The latest schema of the subject cannot hold the rows.
+            KdslError: The schema, such as the latest one of the subject, cannot hold the rows.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
@@ -233,7 +236,7 @@ class FramedWriter:
         return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
-        """Find or register the schema; returns its id and an encoder for it."""
+        """Find or register the schema; returns its id and an encoder for it. The errors are those of `write`."""
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 
@@ -244,7 +247,7 @@ class FramedWriter:
             what = f"the version {latest.version} of the subject {subject!r} (id {latest.id}) in the registry"
             return latest.id, self._new_encoder(lambda: whole_schema(client, latest.schema), f"{what} {client.address}")
         writer = self._new_encoder(lambda: self._schema, "the schema of the table")
-        return self._find_schema_id(client, subject, RegisteredSchema(schema_text(self._schema))), writer
+        return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
         """An encoder for a schema; raises a `KdslError` if the schema cannot hold the rows."""
@@ -253,8 +256,8 @@ class FramedWriter:
         except AvroTypeError as e:
             raise KdslError(f"{what} cannot hold the rows of the table: {e}") from None
 
-    def _find_schema_id(self, client: RegistryClient, subject: str, schema: Any) -> int:
-        """Register a schema, or look it up; returns its id."""
+    def _register_or_look_up(self, client: RegistryClient, subject: str, schema: Any) -> int:
+        """Register a schema if the writer may, otherwise look it up; returns its id, or raises `RegistryError`."""
         if self._register:
             return client.register(subject, schema, normalize=self._normalize)
         return client.look_up(subject, schema, normalize=self._normalize).id

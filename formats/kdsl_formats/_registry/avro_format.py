@@ -50,7 +50,7 @@ class AvroRegistryFormat(RegistryFormat):
         return row
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
-        """The function that extracts the rows from decoded records."""
+        """The function that extracts the rows from decoded records; here the records are the rows."""
         return lambda decoded: decoded
 
     def has_rows(self, schema: Json) -> bool:
@@ -58,11 +58,11 @@ class AvroRegistryFormat(RegistryFormat):
         return True
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
-        """The columns of a writer's schema that a row type lacks, if they should be reported."""
+        """The columns of a writer's schema that a row type lacks, if they should be reported; here none."""
         return ()
 
     def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """The records that contain rows."""
+        """The records that contain rows; here the rows themselves."""
         return rows
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
@@ -101,7 +101,7 @@ class AvroRegistryFormat(RegistryFormat):
         return record_name(schema), RegisteredSchema(schema_text(schema))
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read or written with a registered schema; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema, or "" if they can; see `RegistryFormat`."""
         from kdsl_formats._registry.references import whole_schema
 
         try:
@@ -123,7 +123,8 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; schemas are fetched from the registry when they occur first.
 
-        See `kdsl.formats.Decoder`.
+        Raises:
+            KdslError: There is no registry, or it does not answer or refuses the request.
         """
         chosen = self._format
         if self._reader is None:  # created late, because a plan can be built without a registry
@@ -143,6 +144,7 @@ class _Decoder:
         return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
 
     def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
+        """The undeclared columns of a writer's schema; none if all rows are inserts and the use does not count them."""
         if self._format.insert_only and not self._use.count_undeclared:
             return ()
         return self._format.find_undeclared_columns(self._row, schema)
@@ -156,7 +158,8 @@ class _Encoder:
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Encode an array of rows; the first call finds or registers the schema in the registry.
 
-        See `kdsl.formats.Encoder`.
+        Raises:
+            KdslError: There is no registry, or as in `FramedWriter.write`.
         """
         chosen = self._format
         if self._writer is None:

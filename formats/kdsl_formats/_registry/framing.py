@@ -53,7 +53,7 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
 
 
 def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
-    """The bytes after the frames; null if there is no frame."""
+    """The bytes after the frames; null for messages without an id. The offsets are those of the messages in `data`."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])
@@ -77,7 +77,7 @@ def add_frames(id: int, bodies: pa.BinaryArray) -> pa.BinaryArray:  # noqa: A002
 
 
 def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
-    """Yield each id with the indices of its messages, ascending; None if all messages have the same id."""
+    """Yield each id with the ascending indices of its messages, None for all messages; `NO_ID` is left out."""
     if len(ids) and (ids == ids[0]).all():
         if ids[0] != NO_ID:
             yield int(ids[0]), None
@@ -90,7 +90,7 @@ def group_by_id(ids: Ids) -> Iterator[tuple[int, Indices | None]]:
 def merge_groups(
     parts: Sequence[tuple[Indices | None, Decoded]], bad: Sequence[BadRecord], count: int, kind: pa.DataType
 ) -> Decoded:
-    """Merge the results of decoding groups of messages, in the order of the messages.
+    """Merge the rows of groups of messages in the order of the messages, with bad records and infinite counts.
 
     Args:
         parts: For each group, the indices of its messages (None for all), and its result.
@@ -121,7 +121,7 @@ def merge_groups(
 
 
 def with_schema_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """Add the schema ids as metadata, if a use requests it."""
+    """Add the schema id of each row's message as metadata under each wanted key; unchanged if there are none."""
     keys = tuple(wanted)
     if not keys:
         return decoded

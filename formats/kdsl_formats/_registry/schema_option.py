@@ -41,7 +41,7 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
 
 
 def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
-    """Find how the columns of a schema differ from those of the table."""
+    """Find how the columns of a schema differ from those of the table; yields a sentence for each difference."""
     if schema.names != table.names:
         missing = [name for name in table.names if name not in schema.names]
         more = [name for name in schema.names if name not in table.names]

@@ -140,7 +140,7 @@ class Charset:
         return (codecs.BOM_UTF16_BE if self.name == "UTF-16" and text else b"") + self.bare(text)
 
     def bare(self, text: str) -> bytes:
-        """Encode a string that follows another one, without a byte order mark.
+        """Encode a string without a byte order mark, even in UTF-16.
 
         Raises:
             ValueError: The charset lacks a character.

@@ -47,6 +47,7 @@ def _digits(fraction: str | None) -> int:
 
 
 def _is_date(text: str) -> bool:
+    """Whether ``yyyy-MM-dd`` is a day of the calendar."""
     try:
         date.fromisoformat(text)
     except ValueError:
@@ -60,6 +61,9 @@ def parse_moment(text: str, *, zoned: bool) -> int:
     Args:
         text: ``yyyy-MM-dd``, or a timestamp of the forms SQL or ISO-8601.
         zoned: Whether it may end with ``Z``. Without it, it is taken as UTC.
+
+    Raises:
+        ValueError: The string has another form, or there is no such date or time.
     """
     if len(text) == _DAY:
         return temporal.parse_date(text) * temporal.MICROS_PER_DAY

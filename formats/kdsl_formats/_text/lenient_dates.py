@@ -46,6 +46,7 @@ def parse_jdbc_date(text: str) -> int:
 
 
 def _is_leap(year: int) -> bool:
+    """Whether a year is a leap year of the Gregorian calendar."""
     return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
 
 

@@ -34,7 +34,7 @@ _DAY_LENGTH = 10  # characters of yyyy-MM-dd
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Signed integers of any width; strings with ``+`` or blanks, and numbers out of range, need the fallback."""
+    """Read signed integers; also returns which need the fallback: those with ``+`` or blanks, or out of range."""
     some, fallback = _keep_with_bytes(strings, _INTEGER_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -50,7 +50,7 @@ def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask
 
 
 def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """32-bit and 64-bit floats, rounded once; names (NaN, Infinity) and Java's type suffixes need the fallback."""
+    """Read floats, rounded once; also returns which need the fallback: names (NaN, Infinity) and Java's suffixes."""
     some, fallback = _keep_with_bytes(strings, _FLOATING_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -61,7 +61,7 @@ def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
 
 
 def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
-    """Decimals, rounded half up to their scale; numbers with too many digits become NULL, without the fallback."""
+    """Read decimals, rounded half up to their scale, and return which need the fallback; too many digits give NULL."""
     start, end = bounds(strings)
     present = np.asarray(strings.is_valid())
     # Arrow does not detect an overflow if the digits of a number and the scale together exceed its precision.
@@ -86,19 +86,19 @@ def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array
 
 
 def dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Dates as ``yyyy-MM-dd``, in the years 0001 to 9999."""
+    """Read dates as ``yyyy-MM-dd``, in the years 0001 to 9999; also returns which strings need the fallback."""
     return _parse(strings, pa.date32(), f"^({_DAY})$")
 
 
 def times(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Times as ``HH:mm:ss`` with up to nine digits of a fraction, in nanoseconds of the day."""
+    """Read times as ``HH:mm:ss`` with up to nine digits of a fraction; also returns which strings need the fallback."""
     plain = _keep_matching(strings, rf"^{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?$")
     instants = pc.cast(pc.binary_join_element_wise("1970-01-01 ", plain, ""), pa.timestamp("ns"))
     return pc.cast(instants.view(pa.int64()), pa.time64("ns")), _unread(strings, plain)
 
 
 def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[pa.Array, Mask]:
-    """Timestamps as `temporal.parse_timestamp` reads them, in microseconds (finer digits are truncated).
+    """Read timestamps in microseconds, finer digits cut off; also returns which strings need the fallback.
 
     Args:
         strings: ``yyyy-MM-dd HH:mm:ss[.fraction]`` for SQL, ``yyyy-MM-ddTHH:mm[:ss[.fraction]]`` for ISO-8601.
@@ -134,7 +134,7 @@ def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[
 
 
 def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
-    """Dates and timestamps of either form as `inferred.parse_moment` reads them, to microseconds.
+    """Read dates and timestamps as `inferred.parse_moment` does; also returns which strings need the fallback.
 
     Args:
         strings: ``yyyy-MM-dd``, or a timestamp as in `timestamps`.
@@ -168,7 +168,7 @@ def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
 
 
 def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """The bytes whose values are the characters of strings; what is not ASCII, or has escapes, needs the fallback."""
+    """The bytes that the characters of strings stand for; which are not ASCII, or have escapes, need the fallback."""
     data = content(strings)
     fallback = np.zeros(len(strings), dtype=bool)
     others = np.flatnonzero((data >= 0x80) | (data == 92))
@@ -179,7 +179,7 @@ def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Bytes in base64 with padding and without blanks."""
+    """Decode base64 with padding and without blanks; also returns which strings need the fallback."""
     start, end = bounds(strings)
     length = end - start
     data = content(strings)
@@ -229,7 +229,7 @@ def _instants(strings: pa.StringArray, length: Indices, kind: pa.TimestampType) 
 
 
 def _parse(strings: pa.StringArray, kind: pa.DataType, pattern: str) -> tuple[pa.Array, Mask]:
-    """Cast strings; those that do not match a pattern need the fallback."""
+    """Cast strings; also returns which need the fallback, because they do not match a pattern."""
     try:
         return pc.cast(strings, kind), _no_fallback(strings)
     except pa.ArrowInvalid:
@@ -267,5 +267,5 @@ def _no_fallback(strings: pa.Array) -> Mask:
 
 
 def _unread(strings: pa.Array, values: pa.Array) -> Mask:
-    """Which strings have no value."""
+    """Which strings have no value, although they are not NULL."""
     return np.asarray(pc.and_(values.is_null(), strings.is_valid()))

@@ -165,7 +165,7 @@ def _write_one_by_one(values: pa.Array, indexes: Indices, write: Callable[[Any],
 
 
 def _replace_at(strings: pa.StringArray, indexes: Indices, make: Callable[[Indices], pa.StringArray]) -> pa.StringArray:
-    """Replace the strings at some indices."""
+    """Replace the strings at some indices by those that `make` returns for these indices."""
     if not indexes.size:
         return strings
     mask = np.zeros(len(strings), dtype=bool)
@@ -179,4 +179,5 @@ def _indexes_where(condition: pa.BooleanArray) -> Indices:
 
 
 def _no_strings() -> pa.StringArray:
+    """An empty array of strings."""
     return pa.array([], pa.string())

@@ -43,14 +43,14 @@ class JsonBodyDecoder:
         self._read = _reader_of(resolve(kind, kind, row, exact_units=exact_units), kind)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; a null message produces no row, and anything after the row is ignored."""
+        """Decode messages; null ones produce no row, unreadable ones are bad, and anything after the row is ignored."""
         held = np.flatnonzero(np.asarray(messages.is_valid()))
         fallback_rows = FallbackRows.read(messages, held, lambda message: [self._read(parse(message))])
         return fallback_rows.to_decoded(self.type, len(messages))
 
 
 def _reader_of(step: Step, kind: Type) -> ReadValue:
-    """The function that reads the JSON of a value; the type is that of the step on the wire."""
+    """The function that reads the JSON of a value, or raises `BodyError`; the type is that of the step on the wire."""
     match step:
         case Scalar():
             return _scalar_reader(step)
@@ -77,7 +77,7 @@ def _type_error(expected: str, value: Any) -> BodyError:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """The function that reads a value without parts."""
+    """The function that reads a value without parts, or raises `BodyError` for one that does not fit."""
     read_wire = _READERS[step.wire]
     if step.target == "string":
         return read_wire
@@ -106,7 +106,7 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _integer_reader(bits: int) -> ReadValue:
-    """The function that reads an integer of some bits."""
+    """The function that reads an integer of some bits, or raises `BodyError` for any other value."""
 
     def read(value: Any) -> int:
         if not isinstance(value, Integer | Fractional):
@@ -176,7 +176,7 @@ _READERS: dict[str, ReadValue] = {
 
 
 def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
-    """The function that reads null, or an object with the name of a type."""
+    """The function that reads null, or an object with the name of a type; `BodyError` for any other value."""
     names = {b.type_name: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
     nullable = len(names) < len(branches)
 
@@ -194,7 +194,7 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
 
 
 def _items_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads an array."""
+    """The function that reads an array; `BodyError` for any other value."""
 
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -212,7 +212,7 @@ def _items_reader(inner: ReadValue) -> ReadValue:
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads a map."""
+    """The function that reads a map, as a list of pairs; of equal keys the last one is kept."""
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
@@ -230,7 +230,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
-    """The function that reads a record, which must have exactly its fields."""
+    """The function that reads a record; `BodyError` if it is not an object with exactly the fields."""
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -34,14 +34,14 @@ class JsonBodyEncoder:
         self._write = _writer_of(target_of(schema_type(schema), row, exact_units=exact_units))
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows."""
+        """Encode rows, whatever their kinds; rows that the schema does not allow become bad records."""
         return write_fallback_rows(
             rows, None, np.ones(len(rows), dtype=bool), lambda value: self._write(value).encode()
         )
 
 
 def _writer_of(target: Target) -> WriteValue:
-    """The function that writes a column's values."""
+    """The function that writes a column's values, or raises `BodyError` for one that the schema does not allow."""
     match target:
         case Value():
             text = _WRITERS[target.wire]
@@ -74,6 +74,8 @@ _WRITERS: dict[str, WriteValue] = {
 
 
 def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteValue:
+    """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`."""
+
     def write(value: Any) -> str:
         if value is None and nullable:
             return "null"
@@ -83,6 +85,8 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
+    """The function that writes lists as arrays."""
+
     def write(value: Any) -> str:
         items = []
         for i, item in enumerate(require_value(value)):
@@ -97,6 +101,8 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
+    """The function that writes lists of pairs as objects, in the order of Java's HashMap."""
+
     def write(value: Any) -> str:
         entries = []
         for key, item in entries_in_order(value):
@@ -111,6 +117,8 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
+    """The function that writes dicts as objects, from the name of each field, its JSON and its writer."""
+
     def write(value: Any) -> str:
         require_value(value)
         fields_written = []

@@ -74,7 +74,10 @@ class ChangeDecoder:
         self._metadata = _MetadataReader(rules, fields, exact=exact, min_batch=min_batch)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; null and empty messages produce no rows."""
+        """Decode an array of messages; null and empty ones produce no rows, unreadable ones are bad records.
+
+        If parse errors are ignored, an unreadable message produces the rows before the error instead.
+        """
         self._truncates = ()
         decoded = self._decode(messages)
         infinite = decoded.infinite + self.reference.infinite.take()
@@ -98,7 +101,7 @@ class ChangeDecoder:
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages; counts the infinite values only in rows that are read by columns."""
+        """Decode by columns, or one by one if few messages allow it; counts infinite values only of the columns."""
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -124,9 +127,9 @@ class ChangeDecoder:
         )
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
-        """Read some messages with the reference decoder: kind, values and metadata of each row.
+        """Read the selected messages with the reference decoder: each row is a tuple of its kind, values and metadata.
 
-        Messages that empty the table are added to the truncates.
+        If the table applies truncates, messages that empty it have no row; their indices replace those in `_truncates`.
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
@@ -142,14 +145,17 @@ class ChangeDecoder:
         return FallbackRows([row for row, _ in remaining], [owner for _, owner in remaining], fallback_rows.bad)
 
     def _fallback_metadata(self, fallback_rows: FallbackRows) -> list[pa.Array]:
-        """The metadata columns of messages that were read one by one."""
+        """Return one array for each requested metadata field, with the values of the rows that were read one by one."""
         return [
             pa.array([values[i] for _, _, values in fallback_rows.rows], metadata_type(field))
             for i, field in enumerate(self.rules.metadata_fields)
         ]
 
     def _find(self, buffer: MessageBuffer, objects: Spans, owner: Indices, frame: Frame | None) -> _Changes:
-        """Locate the changes in objects; messages in an unusual form are left out."""
+        """Locate the changes in objects, or in the payloads of these; messages in an unusual form are left out.
+
+        `owner` has the message of each object. With a frame, the objects are payloads already.
+        """
         outside: list[ValueSpans] = []
         first = None
         if self.rules.payload and frame is None:
@@ -171,7 +177,7 @@ class ChangeDecoder:
         message_index: Indices,
         frame: Frame | None,
     ) -> Decoded:
-        """Read changes by columns, and the messages that need the fallback one by one.
+        """Decode messages: changes by columns, and the messages that need the fallback one by one.
 
         Args:
             messages: The messages.
@@ -213,7 +219,10 @@ class ChangeDecoder:
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages.
+
+        Of the located rows only those with `is_read` are used; the others are among the rows read one by one.
+        """
         rows = np.flatnonzero(is_read)
         order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)
         row_source: _Rows | _RowsWithOldValues | _RowsWithKeys = _Rows(images, locations, rows)
@@ -306,7 +315,7 @@ class _RowsWithOldValues:
         self._replacing = images.count + old_values.row_index[self._old]
 
     def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
-        """See `_Rows`."""
+        """Arrays of a column's values in images and old values, and each row's index in both concatenated."""
         index = self._index.copy()
         has = self._olds.has(column, self._old)
         index[self._which[has]] = self._replacing[has]
@@ -326,7 +335,10 @@ class _RowsWithKeys:
         self._key_index[self._before] += keys.row_index[old_index[self._before]]
 
     def column(self, column: int, name: str) -> tuple[list[pa.Array], Indices]:
-        """See `_Rows`."""
+        """Arrays of a column's values in images and in keys, and the index of each row's value in both concatenated.
+
+        For a column outside the key, the second array is a single NULL, which rows before a change use.
+        """
         values = self._images.columns[column]
         if name not in self._names:
             return [values, pa.nulls(1, values.type)], self._index
@@ -357,7 +369,10 @@ class _MetadataReader:
     def read(
         self, buffer: MessageBuffer, members: Mapping[str, ValueSpans], beside: list[ValueSpans], frame: Frame | None
     ) -> tuple[list[pa.Array], Mask]:
-        """The columns of the metadata fields, and which changes need the fallback."""
+        """Read the requested metadata fields: a column for each, and a mask of the changes that need the fallback.
+
+        `members` are those of the changes by name; `beside` those beside the payload, which a frame replaces.
+        """
         count = len(next(iter(members.values())).form)
         fallback = np.zeros(count, dtype=bool)
         member_arrays: dict[str, pa.Array] = {}
@@ -387,7 +402,7 @@ class _MetadataReader:
         return columns, fallback
 
     def _read_from_frame(self, field: MetadataField, frame: Frame, count: int) -> tuple[pa.Array, Mask]:
-        """The value of the frame, which is the same for all messages."""
+        """Repeat the frame's string of a field, or NULL; if it is not valid JSON, all changes need the fallback."""
         spelled = frame.beside.get(field.member)
         text, unreadable = (None, False) if spelled is None else self._as_string(spelled)
         array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, dtype=np.int32)), pa.array([text], pa.string()))
@@ -396,7 +411,10 @@ class _MetadataReader:
     def _read_beside_payload(
         self, buffer: MessageBuffer, field: MetadataField, beside: list[ValueSpans], count: int
     ) -> tuple[pa.Array, Mask]:
-        """A string beside the payload; it has few different values, so each is converted once."""
+        """Read a field beside the payload as strings; JSON strings and invalid values need the fallback.
+
+        All values are NULL if messages contain no schema. Each distinct value is converted once.
+        """
         if not self._payload:
             return pa.nulls(count, metadata_type(field)), np.zeros(count, dtype=bool)
         values = beside[self._beside.index(field.member)]
@@ -411,7 +429,7 @@ class _MetadataReader:
         return pa.array([text for text, _ in converted], pa.string()).take(coded.indices), fallback
 
     def _as_string(self, spelled: str) -> tuple[str | None, bool]:
-        """A value other than a string as a string, and whether it needs the fallback."""
+        """Convert JSON that is not a string to a string; or None and True if it is not valid."""
         try:
             orjson.loads(spelled)
             text: str | None = self._texts.read_object({"text": parse(spelled.encode())})["text"]

@@ -62,7 +62,7 @@ class Dialect:
 
 
 def _source_field(member: str, kind: t.DataType = t.STRING) -> MetadataField:
-    """A member of Debezium's object ``source``."""
+    """A member of Debezium's object ``source``: a number of milliseconds for `_MILLIS`, otherwise a string."""
     return MetadataField(kind, "source", STRINGS, "milliseconds" if kind is _MILLIS else "unchanged", within=member)
 
 

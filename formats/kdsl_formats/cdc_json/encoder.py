@@ -59,7 +59,10 @@ class ChangeEncoder:
         self._present_frame, self._deleted_frame = change_frames(dialect, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode a struct array of rows; without kinds, each is an insert."""
+        """Encode rows: inserts and rows after an update as inserted rows, all others as deleted ones.
+
+        Without kinds, all rows are inserts. Rows that cannot be written become null messages and bad records.
+        """
         encoded = self._rows.encode(rows)
         present = np.ones(len(rows), dtype=bool)
         if kinds is not None:

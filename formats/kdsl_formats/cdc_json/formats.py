@@ -36,7 +36,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
     dialect: ClassVar[Dialect]
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type; if columns were inferred, it also counts integers that lose digits."""
         decoder = ChangeDecoder(self.change_rules(row, use))
         if self.inferred_columns:
             return LossCountingDecoder(decoder, row, lambda of: ChangeDecoder(self.change_rules(of, use)))
@@ -59,11 +59,11 @@ class ChangeJson(InferenceOptions, JsonFormat):
         )
 
     def reading_observed(self) -> Self:
-        """The format with columns that are inferred."""
+        """A copy of the format with `inferred_columns` set."""
         return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
-        """An observer of changes."""
+        """An observer of changes; messages with errors are bad for it even if the options ignore parse errors."""
         rules = attrs.evolve(self.reading_observed().change_rules(t.Row(()), use), ignore_parse_errors=False)
         reader = ChangeReader(rules, self.type_declarations())
         reference = ReferenceObserver(reader, self.inference_rules(max_columns=max_columns), rules.value_rules)
@@ -108,7 +108,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type; inferred columns are read by the schemas in messages, if they have them."""
         if not (self.schema_include and self.inferred_columns):
             return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
@@ -173,7 +173,7 @@ class CanalJson(ChangeJson):
     )
 
     def type_declarations(self) -> DeclaredTypes | None:
-        """How messages say the types of columns."""
+        """How messages say the types of columns; None with the strategy AUTO, which infers them from values."""
         strategy = self.infer_strategy.upper()
         if strategy == "SQL_TYPE":
             return DeclaredTypes("sqlType", _type_of_code)
@@ -187,7 +187,7 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report what rules F-4 and F-13 forbid, and warn of options that the chosen strategy ignores."""
+        """Report map keys other than strings (F-4), invalid patterns (F-13), and options that the strategy ignores."""
         yield from super().check(row, direction)
         if direction == "write":
             return
@@ -207,7 +207,7 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
     def _options_without_effect(self) -> Iterable[Problem]:
-        """A warning of each option of the strategy MYSQL_TYPE that is set without it."""
+        """Warn of each option of the strategy MYSQL_TYPE that is false; the caller checks the strategy."""
         for name in ("mysql_timestamp_as_datetime", "mysql_tinyint1_as_boolean"):
             if getattr(self, name) is False:
                 key = next(a.metadata["key"] for a in self.declarations() if a.name == name)
@@ -217,7 +217,7 @@ class CanalJson(ChangeJson):
 
 
 def _type_of_code(value: Any) -> t.DataType | None:
-    """The type of one of JDBC's numbers."""
+    """The column type of a JDBC type number, STRING if it is unknown; None if the value is not an integer."""
     code = jdbc_code(value)
     return None if code is None else type_of_jdbc(code)
 

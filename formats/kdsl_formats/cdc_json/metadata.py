@@ -54,7 +54,10 @@ class MetadataField:
     beside_payload: bool = False
 
     def value(self, value: Any) -> Any:
-        """Convert the value of the member, as the reference decoder of JSON returns it.
+        """Convert the member to the field's value: None stays None, and times become microseconds.
+
+        Args:
+            value: The member, as `ReferenceDecoder` returns it.
 
         Raises:
             FieldError: The value is not a time, or is out of the range of timestamps.
@@ -69,7 +72,7 @@ class MetadataField:
             raise FieldError(str(e)).inside(f"{self.member}.{self.within}" if self.within else self.member) from None
 
     def column(self, array: pa.Array) -> tuple[pa.Array, Mask]:
-        """Convert the values of many messages; also returns which of them need the fallback.
+        """Convert the values of many messages, as `value` does one; also returns which of them need the fallback.
 
         Args:
             array: The values of the member; if `within` is set, the strings of that member of the object.
@@ -129,7 +132,10 @@ def _parse_clock(text: str) -> int:
 
 
 def _read_clocks(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Read the usual form, with a blank or a ``T`` and a fraction of up to six digits; others need the fallback."""
+    """Read dates and times as timestamps in UTC; return them and which strings need the fallback.
+
+    The usual form is read: with a blank or a ``T``, and a fraction of up to six digits.
+    """
     plain = pc.replace_substring_regex(strings, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
     timestamps, fallback = reading.timestamps(plain, "SQL", zoned=False)
     return timestamps.view(INSTANT), fallback

@@ -70,7 +70,10 @@ class _Statement:
     primary_key: tuple[str, ...]
 
     def is_held(self, growth: TableGrowth) -> bool:
-        """Whether a table has all of it already."""
+        """Whether a table already has this primary key, and columns that hold all declared types.
+
+        A statement without a primary key fits any table whose key was known before the batch.
+        """
         if self.primary_key != growth.primary_key and (self.primary_key or growth.primary_key != growth.known_key):
             return False
         return all(
@@ -109,7 +112,7 @@ class ChangeObserver:
         self._heads: dict[bytes, SchemaTypes] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch:
@@ -121,7 +124,7 @@ class ChangeObserver:
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
-        """Settle messages that hold their schema, the payloads of each schema together."""
+        """Settle messages that hold their schema, those of each schema together, and clear them in ``left``."""
         rest = left.copy()
         for head in tuple(self._heads):
             if rest.any():
@@ -138,7 +141,10 @@ class ChangeObserver:
                 self._observe_payloads(observation, messages, left, rest, learned)
 
     def _learn_head(self, message: bytes) -> bytes | None:
-        """What a message with its schema begins with; None where it is not plain."""
+        """Remember the types that the schema in a message says, and return the bytes before the message's payload.
+
+        None if the message is not JSON of a plain form, or its schema is not one of rows.
+        """
         head = head_of(message)
         assert self.reader.schemas is not None
         if head is None:
@@ -155,7 +161,7 @@ class ChangeObserver:
     def _observe_payloads(
         self, observation: Observation, messages: pa.BinaryArray, left: Mask, rest: Mask, head: bytes
     ) -> None:
-        """Settle the payloads of messages that begin with a schema; these are taken out of the rest."""
+        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``."""
         same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
         rest &= ~same
         start, end = bounds(messages)
@@ -176,16 +182,16 @@ class ChangeObserver:
         head: bytes,
         schema_types: SchemaTypes | None,
     ) -> None:
-        """Settle what can be settled without the reference, and take it out of what is left.
+        """Settle what can be settled without the reference, and clear it in ``left``.
 
         Args:
-            observation: What is found.
+            observation: What the batch shows; changed.
             messages: The messages.
             changes: The messages, or their payloads.
             left: Which messages are not settled; changed.
-            which: Which of them are looked at.
+            which: Which of `changes` may be settled now.
             head: What these begin with, where they hold their schema.
-            schema_types: What that schema says.
+            schema_types: What that schema says; None where messages do not hold their schema.
         """
         buffer = MessageBuffer.of(changes, self._scratch)
         spans, good = trim_documents(buffer, which)
@@ -198,7 +204,7 @@ class ChangeObserver:
         conditions = [(condition, members[condition.member]) for condition in self._rules.include]
         locations = locate_rows(buffer, self._rules, found_changes.columns, conditions)
         has_rows = np.bincount(locations.owner, minlength=len(places)) > 0
-        plain, parts = self._ids(buffer, members)
+        plain, parts = self._read_table_ids(buffer, members)
         without = ~locations.fallback & ~has_rows & plain
         for name in self._raw_members:
             values = members[name]
@@ -216,8 +222,8 @@ class ChangeObserver:
             if sum(len(group) for _, group in groups) >= self._min_batch:
                 self._settle_table(observation, messages, buffer, images, places, left, table, groups)
 
-    def _ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
-        """Which changes have a plain table id, and its parts; an absent schema is NULL."""
+    def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
+        """Which changes have a plain table id, and an array for each of its parts; an absent schema is NULL."""
         if not self._inner:
             columns = [members[name] for name in self._id_members]
         else:
@@ -251,7 +257,7 @@ class ChangeObserver:
         types: Mapping[str, t.DataType] | None
         primary_key: tuple[str, ...] = ()
         try:
-            table = self._table(key[:count])
+            table = self._join_table_id(key[:count])
             spelled = {
                 name: parse_only(text or b"null") for name, text in zip(self._raw_members, key[count:], strict=True)
             }
@@ -283,7 +289,10 @@ class ChangeObserver:
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
-        """Settle the changes of one table."""
+        """Settle the changes of one table: add them to the observation, and clear their messages in ``left``.
+
+        `places` has the message of each change, and `groups` each statement with the changes that make it.
+        """
         changes = np.concatenate([group for _, group in groups])
         number = np.repeat(np.arange(len(groups)), [len(group) for _, group in groups])
         order = np.argsort(changes)
@@ -312,7 +321,7 @@ class ChangeObserver:
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
-        """Which changes, that say the same about their table, show nothing that it does not have."""
+        """Which of some changes with one statement about their table show nothing that the table does not have."""
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True
@@ -324,13 +333,13 @@ class ChangeObserver:
         result: Mask = settled[changes]
         return result
 
-    def _table(self, parts: tuple[bytes | None, ...]) -> TableId:
-        """A table id of its parts."""
+    def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
+        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 
     def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
-        """What settles the rows of a table that say the same about its columns."""
+        """The lane for the rows of changes with a statement; created unless it is remembered from earlier."""
         key = (statement.table, statement.spelled, required)
         lane = self._lanes.pop(key, None)
         if lane is None:
@@ -348,7 +357,7 @@ class ChangeObserver:
 
 
 def _images_of(locations: RowLocations) -> tuple[_Images, ...]:
-    """The objects with rows, and those with parts of them."""
+    """The objects that are whole rows, and those that may lack members, each with the change of every object."""
     images = []
     for spans, first, index, whole in (
         (locations.images, locations.first, locations.index, True),

@@ -76,12 +76,12 @@ class ChangeReadingRules:
 
     @property
     def deletes_need_row(self) -> bool:
-        """See `events.deletes_need_row`."""
+        """Whether a delete needs the row, because the message key does not identify it (`events.deletes_need_row`)."""
         return events.deletes_need_row(self.row, self.keyed)
 
     @property
     def key_row(self) -> t.Row | None:
-        """See `events.key_row`; None also if changes do not contain a whole before-image."""
+        """The key columns that are read of a before-image; None if the whole one is, or if changes do not have one."""
         return events.key_row(self.row, self.keyed) if self.dialect.images == "before and after" else None
 
     @property
@@ -122,7 +122,7 @@ class ChangeReadingRules:
         )
 
     def fields_beside_payload(self) -> tuple[t.Field, ...]:
-        """The members beside the payload that are read."""
+        """The members beside the payload that are read; empty if messages do not have a payload."""
         return (
             tuple(t.Field(p.member, p.wire_type) for p in self.metadata_fields if p.beside_payload)
             if self.payload
@@ -180,6 +180,8 @@ class ReferenceChangeDecoder:
 
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
+
+        Messages that conditions leave out, of transactions, or of DDL have none. Undeclared members are counted.
 
         Raises:
             ValueError: The message cannot be read, with the reason.
@@ -244,7 +246,11 @@ class ReferenceChangeDecoder:
         return condition.pattern.fullmatch(_as_string(value)) is not None
 
     def _read_metadata(self, members: Row, change: Row) -> tuple[Any, ...]:
-        """The values of the metadata fields."""
+        """The values of the requested metadata fields; those beside the payload are None in messages without one.
+
+        Raises:
+            FieldError: A value cannot be converted.
+        """
         values = []
         for field in self.rules.metadata_fields:
             if field.beside_payload:
@@ -254,10 +260,12 @@ class ReferenceChangeDecoder:
         return tuple(values)
 
     def _read_rows(self, operation: str, change: Row, document: Row) -> Iterator[tuple[int, Row]]:
-        """Return the kind and values of each row of a change.
+        """Return the kind and values of each row of a change; none for a skipped operation.
+
+        A truncate that the table applies gives one pair of `TRUNCATE` and an empty row.
 
         Raises:
-            FieldError: The operation is unknown, or a TRUNCATE that is not allowed.
+            FieldError: The operation is unknown, is a TRUNCATE that is not allowed, or lacks a row that it needs.
         """
         dialect = self.dialect
         if operation in self.rules.skipped:
@@ -281,8 +289,10 @@ class ReferenceChangeDecoder:
     def _rows_before_and_after(self, operation: str, change: Row) -> Iterator[tuple[int, Row]]:
         """Return the rows of a change with a before- and an after-image.
 
+        If the table is read by key, an update needs no before-image, and columns that an image lacks are None.
+
         Raises:
-            FieldError: The before-image is missing.
+            FieldError: An image that the operation needs is null or absent.
         """
         before, after = change["before"], change["after"]
         if operation in self.dialect.inserts:
@@ -310,7 +320,13 @@ class ReferenceChangeDecoder:
     def _rows_of_data_and_old(
         self, operation: str, data: Row | None, old: Row | None, old_spelled: Any, data_at: str, old_at: str
     ) -> Iterator[tuple[int, Row]]:
-        """The rows of a change with the row and the old values of its changed members."""
+        """Return the rows of a change with the row and its old values; `old_spelled` shows which members changed.
+
+        `data_at` and `old_at` are the paths of the row and the old values in errors.
+
+        Raises:
+            FieldError: The row is null, or the old values of an update are and the table is not read by key.
+        """
         after = _require(data, data_at)
         if operation in self.dialect.inserts:
             yield INSERT, after
@@ -327,7 +343,7 @@ class ReferenceChangeDecoder:
         """Return the rows of a change with lists of rows and of their old values.
 
         Raises:
-            FieldError: The list of old values is shorter.
+            FieldError: A list that the operation needs is null or absent, or the list of old values is shorter.
         """
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update

@@ -48,7 +48,11 @@ class ChangeReader:
         self.schemas = SchemaReader(rules.dialect.members) if rules.payload else None
 
     def __call__(self, message: bytes) -> Shown | None:
-        """The rows of a message, before and after its changes."""
+        """Return the table of a message and its rows, before and after its changes; None if it has no rows.
+
+        Raises:
+            ValueError: The message cannot be read, or its table id, primary key or types are invalid.
+        """
         document = parse_only(message)
         if not list(self._structure.read_document(document)):
             return None
@@ -66,7 +70,7 @@ class ChangeReader:
         return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
-        """The rows of a change that are whole, and those that may have only some members."""
+        """The rows of a change that are whole, and those that may have only some members; nulls are left out."""
         dialect = self.rules.dialect
         first, second = (change.get(member) for member in dialect.members)
         match dialect.images:
@@ -79,7 +83,11 @@ class ChangeReader:
                 return list(_objects(first or [])), list(_objects(second or []))
 
     def table_of(self, change: Row) -> TableId:
-        """The table of a change."""
+        """The table id of a change, without a schema if the change has none.
+
+        Raises:
+            FieldError: Another part is absent, or a part is not a string or is empty.
+        """
         dialect = self.rules.dialect
         parts = []
         for path in dialect.table_id:
@@ -94,7 +102,11 @@ class ChangeReader:
         return tuple(parts[0].split(".")) if len(dialect.table_id) == 1 else tuple(parts)
 
     def primary_key_of(self, change: Row) -> tuple[str, ...]:
-        """The names of the primary key, where the change says them."""
+        """The names of the primary key; empty if the dialect or the change does not say them.
+
+        Raises:
+            FieldError: The member is not a list of strings.
+        """
         member = self.rules.dialect.primary_key
         names = None if member is None else change.get(member)
         if names is None:
@@ -104,7 +116,11 @@ class ChangeReader:
         return tuple(names)
 
     def read_types(self, change: Row, rows: list[Row]) -> Mapping[str, t.DataType] | None:
-        """The types that a change says: of the columns of its rows, and then of others; None where it need not."""
+        """The types that a change says, first those of the columns in its rows; None where values show the types.
+
+        Raises:
+            FieldError: The change does not say types, or says one that is not valid.
+        """
         types = self.types
         if types is None:
             return None
@@ -129,5 +145,5 @@ def _objects(values: list[Any]) -> Iterator[Row]:
 
 
 def jdbc_code(value: Any) -> int | None:
-    """A number of JDBC; None of anything else."""
+    """A JDBC type number; None if the value is not a JSON integer."""
     return int(value) if isinstance(value, Integer) else None

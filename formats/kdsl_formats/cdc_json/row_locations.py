@@ -109,13 +109,13 @@ def is_null(buffer: MessageBuffer, values: ValueSpans) -> Mask:
 
 
 def begins_with(buffer: MessageBuffer, values: ValueSpans, opening: int) -> Mask:
-    """Which values begin with a bracket."""
+    """Which values begin with the byte of a bracket; strings never do."""
     matches: Mask = (values.form == BARE) & (buffer.data[values.spans.start] == opening)
     return matches
 
 
 def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operations: ValueSpans) -> Codes:
-    """The operation of each change; unknown if it needs the fallback."""
+    """The code of each change's operation; `_UNKNOWN` if it needs the fallback, `_SKIP` for one without rows."""
     code = np.zeros(len(operations.form), dtype=np.int8)
     size, dialect = operations.spans.end - operations.spans.start, rules.dialect
     table = [(text, _INSERT) for text in dialect.inserts] + [(dialect.update, _UPDATE), (dialect.delete, _DELETE)]
@@ -126,7 +126,10 @@ def _operation_codes(buffer: MessageBuffer, rules: ChangeReadingRules, operation
 
 
 def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old: ValueSpans, opening: int) -> Mask:
-    """Whether changes have exactly the rows that their operations need."""
+    """Whether changes have exactly the rows that their operations need.
+
+    The data must begin with the bracket ``opening``, and so must the old values of an update; others must be null.
+    """
     old_values = np.where(code == _UPDATE, begins_with(buffer, old, opening), is_null(buffer, old))
     fits: Mask = (code != _UNKNOWN) & begins_with(buffer, data, opening) & old_values
     return fits
@@ -135,7 +138,7 @@ def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old:
 def _locate_before_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the before- and after-images of changes."""
+    """Locate the before- and after-images of changes; changes with other images need the fallback."""
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
     good &= np.where(has_before, begins_with(buffer, before, BRACE), is_null(buffer, before))
@@ -163,7 +166,7 @@ def _locate_before_and_after(
 def _locate_keys_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the keys of before-images, and the after-images."""
+    """Locate the keys of before-images, and the after-images; an update may lack the before-image."""
     with_before = begins_with(buffer, before, BRACE)
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)

@@ -59,7 +59,7 @@ class MySqlTypes:
         return self._other_type(word, size, scale)
 
     def _other_type(self, word: str, size: int | None, scale: int | None) -> t.DataType:
-        """The type of everything but integers."""
+        """The type of everything but integers; STRING if it is not known, or is a DECIMAL with too many digits."""
         match word:
             case "bit":
                 return t.Boolean() if size in (None, 1) else t.BigInt() if size <= _BITS else _UNSIGNED_BITS

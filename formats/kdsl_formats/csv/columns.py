@@ -30,7 +30,7 @@ class ColumnReader:
         self.dialect, self.ignore = dialect, ignore_parse_errors
 
     def reader(self, kind: t.DataType) -> Read:
-        """The function that reads a column of a type."""
+        """The function that reads strings as a column of a type, and marks rows for the fallback."""
         match kind:
             case t.Array():
                 return self._array_reader(kind)
@@ -40,7 +40,7 @@ class ColumnReader:
                 return self._scalar_reader(kind)
 
     def _scalar_reader(self, kind: t.DataType) -> Read:
-        """The function that reads a column of values without parts; null literals become NULL."""
+        """The function that reads strings as a column of values without parts; null literals become NULL."""
         read = _reader_of(kind)
         empty = self.dialect.empty_as_null or (self.ignore and not isinstance(kind, _KEEPS_EMPTY))
         nulls = {self.dialect.null_literal, "" if empty else None} - {None}
@@ -55,7 +55,10 @@ class ColumnReader:
         return convert
 
     def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
-        """The parts of all strings, and the number of parts of each string; a blank string has none."""
+        """Split all strings into parts; return these one string after the other, and how many each string has.
+
+        A blank string has no part.
+        """
         blank = np.asarray(pc.equal(pc.binary_length(_trim(strings)), 0))
         lists = pc.split_pattern(strings, self.dialect.array_delimiter)
         counts = np.asarray(pc.list_value_length(lists)).astype(np.int64)
@@ -66,7 +69,7 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """The function that reads a column of arrays."""
+        """The function that splits strings at the array delimiter, and reads a column of arrays."""
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -81,7 +84,7 @@ class ColumnReader:
         return convert
 
     def _row_reader(self, kind: t.Row) -> Read:
-        """The function that reads a column of rows."""
+        """The function that splits strings at the array delimiter, and reads a column of rows; blank ones are NULL."""
         members = [(arrow_field(f.name, f.type), self._scalar_reader(f.type)) for f in kind.fields]
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -105,11 +108,12 @@ class ColumnReader:
 
 
 def _trim(strings: pa.StringArray) -> pa.StringArray:
+    """Remove blanks and control characters at both ends."""
     return pc.ascii_trim(strings, characters=BLANKS)
 
 
 def _reader_of(kind: t.DataType) -> Read:
-    """The function that reads strings as values of a type."""
+    """The function that reads strings as values of a type, and marks those that need the fallback."""
     arrow = arrow_type(kind)
     match kind:
         case t.Char() | t.VarChar():
@@ -136,11 +140,12 @@ def _reader_of(kind: t.DataType) -> Read:
 
 
 def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+    """Read booleans: ``true`` in any letter case and with blanks is true, every other string false."""
     return pc.equal(pc.ascii_lower(_trim(strings)), "true"), _no_fallback(strings)
 
 
 def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Dates that are the same in both calendars."""
+    """Read dates that are the same in both calendars; also returns which strings need the fallback."""
     values, fallback = reading.dates(strings)
     days = np.asarray(values.view(pa.int32()).fill_null(0))
     return values, fallback | (days < FIRST_GREGORIAN_DAY)

@@ -33,9 +33,9 @@ class CsvDecoder:
         self._splitter = Splitter(dialect, len(row.fields))
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages; null ones produce no row, unreadable ones are bad, or left out if errors are ignored."""
         cells = self._splitter.split_messages(messages)
-        columns, sure = self._columns(cells)
+        columns, sure = self._read_columns(cells)
         if len(cells.index) == len(messages) and sure.all():
             return Decoded(pa.StructArray.from_arrays(columns, fields=self.fields))
         indexes = np.flatnonzero(sure)
@@ -47,8 +47,8 @@ class CsvDecoder:
             pa.StructArray.from_arrays(columns, fields=self.fields), indexes, index, fallback_rows, len(messages)
         )
 
-    def _columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
-        """The columns of the plain messages, and a mask of the rows without fallback values."""
+    def _read_columns(self, cells: Cells) -> tuple[list[pa.Array], Mask]:
+        """Read the columns of the plain messages; also returns a mask of the rows that do not need the fallback."""
         sure = np.ones(len(cells.index), dtype=bool)
         columns = []
         for i, read in enumerate(self._readers):
@@ -61,6 +61,6 @@ class CsvDecoder:
         return columns, sure
 
     def _read_by_reference(self, message: bytes) -> list[dict[str, Any]]:
-        """The row of one message, or an empty list."""
+        """Read one message as a list of its row, which is empty if the message is unreadable and errors are ignored."""
         values = self.reference.values(message)
         return [] if values is None else [dict(zip(self._names, values, strict=True))]

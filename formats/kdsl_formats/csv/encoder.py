@@ -33,7 +33,7 @@ class CsvEncoder:
         self._quoter = _Quoter(dialect)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode an array of rows, whatever their kinds; no row fails."""
         strings = [write(column) for write, column in zip(self._columns, rows.flatten(), strict=True)]
         return Encoded(self._join(strings, self.dialect.delimiter).cast(pa.binary()))
 
@@ -73,17 +73,17 @@ class CsvEncoder:
         np.cumsum(counts, out=offsets[1:])
         elements = inner(column.flatten()).fill_null(self.null)
         lists = pa.ListArray.from_arrays(pa.array(offsets), elements)
-        return _where(column, pc.binary_join(lists, self.dialect.array_delimiter))
+        return _put_nulls(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
     def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
         """Write a nested row: its members with the array delimiter between them."""
         if not members:
-            return _where(column, pa.array([""] * len(column), pa.string()))
+            return _put_nulls(column, pa.array([""] * len(column), pa.string()))
         strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
-        return _where(column, self._join(strings, self.dialect.array_delimiter))
+        return _put_nulls(column, self._join(strings, self.dialect.array_delimiter))
 
 
-def _where(column: pa.Array, strings: pa.StringArray) -> pa.StringArray:
+def _put_nulls(column: pa.Array, strings: pa.StringArray) -> pa.StringArray:
     """Set strings to NULL where the column is NULL."""
     if not column.null_count:
         return strings
@@ -119,7 +119,7 @@ class _Quoter:
         return inner if needed.all() else pc.if_else(pa.array(needed), inner, strings)
 
     def _find_needed(self, strings: pa.StringArray) -> Mask:
-        """Which strings need quotes."""
+        """Which strings need quotes: those with a special character, and long ones."""
         data = content(strings)
         start, end = bounds(strings)
         needed = self._has_special(strings, data, end)

@@ -75,7 +75,10 @@ def decode_message(message: bytes) -> str:
 
 
 def _java_utf8(data: bytes) -> str | None:
-    """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF."""
+    """Decode Java's modified UTF-8, which has two bytes for U+0000 and six for characters beyond U+FFFF.
+
+    None if the bytes are not valid in it.
+    """
     try:
         halves = data.replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
         return halves.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
@@ -90,7 +93,7 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
         At most as many values as there are columns.
 
     Raises:
-        ValueError: There is no row, or it is invalid, or it has too many values.
+        ValueError: There is no row, or it is invalid, has too many values, or lacks values that the dialect requires.
     """
     row = _RowReader(text, dialect)
     values: list[str] = []
@@ -153,7 +156,7 @@ class _RowReader:
         return False
 
     def value(self) -> str:
-        """Read a value, up to the delimiter or the end of the row."""
+        """Read a value, up to the delimiter or the end of the row; `ValueError` for a wrong quote or escape."""
         text, dialect = self.text, self.dialect
         if dialect.trim:
             self._skip_blanks()
@@ -200,7 +203,7 @@ class _RowReader:
         raise ValueError("a quoted value has no closing quote")
 
     def _read_escaped(self) -> str:
-        """Read an escape character and the character after it.
+        """Read an escape character and the character after it; returns what they stand for.
 
         Raises:
             ValueError: The message ends with the escape character.

@@ -30,10 +30,12 @@ class ReferenceDecoder:
         self._columns = [(f.name, self._column_converter(f.type)) for f in row.fields]
 
     def values(self, message: bytes) -> list[Any] | None:
-        """The values of a message's row; None if the message produces no row.
+        """The values of a message's row; None if it cannot be read and errors are ignored.
+
+        Bad and missing values are None then.
 
         Raises:
-            ValueError: The message cannot be read, with the reason.
+            ValueError: The message cannot be read, with the reason, and errors are not ignored.
         """
         try:
             values = split_row(decode_message(message), self.dialect, len(self._columns))
@@ -52,7 +54,7 @@ class ReferenceDecoder:
         return converted + [None] * (len(self._columns) - len(converted))
 
     def _column_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts the string of a column."""
+        """The function that converts a column's string; ValueError for a bad value, or None if errors are ignored."""
         match kind:
             case t.Array(element=element):
                 convert = self._scalar_converter(element)
@@ -70,7 +72,7 @@ class ReferenceDecoder:
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """The function that converts the string of a ROW."""
+        """The function that converts a ROW's string; a blank one is None, too few members an error unless ignored."""
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
@@ -92,7 +94,7 @@ class ReferenceDecoder:
         return convert
 
     def _scalar_converter(self, kind: t.DataType) -> Convert:
-        """The function that converts a string to a value without parts; null literals become NULL."""
+        """The function that converts a string to a value; null literals, and bad values if ignored, become None."""
         strict, spelling = _converter(kind), kind.spelling
         literal, empty_as_null = self.dialect.null_literal, self.dialect.empty_as_null
         article = "an" if spelling[0] in "AI" else "a"
@@ -155,6 +157,7 @@ def _converter(kind: t.DataType) -> Convert:
 
 
 def _time_converter(precision: int) -> Convert:
+    """The function that reads times as nanoseconds, cut to the precision and at most to milliseconds."""
     unit: int = 10 ** (9 - min(precision, 3))
 
     def convert(value: str) -> int:

@@ -43,7 +43,7 @@ class Cells:
     stand_ins: Mapping[str, str]
 
     def strings(self, column: int) -> pa.StringArray:
-        """The values of a column."""
+        """The values of a column, with quotes that were doubled and characters that were replaced as they should be."""
         strings = slices(self.data, self.start[:, column], self.end[:, column], None, pa.string())
         if self.doubled_quote:
             strings = pc.replace_substring(strings, self.doubled_quote * 2, self.doubled_quote)
@@ -68,17 +68,17 @@ class Splitter:
             for c in (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
         )
 
-    def _stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
-        """An unused control character for each character that is not ASCII; None if there are too few."""
+    def _choose_stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
+        """Choose an unused control character for each character that is not ASCII; None if there are too few."""
         free = _CONTROLS[np.bincount(content(messages), minlength=256)[_CONTROLS] == 0]
         used = (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
         left = [c for c in map(chr, free) if c not in used]
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split_messages(self, messages: pa.BinaryArray) -> Cells:
-        """The values of the plain messages."""
+        """Locate the values of the plain messages; all others are left out."""
         index = np.flatnonzero(np.asarray(messages.is_valid()))
-        stand_ins = self._stand_ins(messages) if self._wide else {}
+        stand_ins = self._choose_stand_ins(messages) if self._wide else {}
         if stand_ins is None:
             index, stand_ins = index[:0], {}
         self._use_characters(stand_ins)
@@ -117,7 +117,7 @@ class Splitter:
         return fallback
 
     def _locate_values(self, data: Bytes, start: Indices, end: Indices) -> tuple[Indices, Indices, Indices, bool]:
-        """The plain rows, the positions of their values, and whether any quotes are doubled."""
+        """The plain rows, the start and end of each of their values, and whether any quotes are doubled."""
         edges = np.append(start, end[-1:])
         end = _without_line_end(data, start, end)
         plain = end > start
@@ -152,7 +152,7 @@ class Splitter:
         return rows, starts, ends, doubled
 
     def _select_rows(self, plain: Mask, positions: Indices, edges: Indices, end: Indices) -> tuple[Indices, Indices]:
-        """The plain rows with the right number of delimiters, and the positions of the delimiters by row."""
+        """The plain rows with the right number of delimiters, and these by row; other rows are cleared in ``plain``."""
         wanted = self.columns - 1
         if len(positions) == wanted * len(end) and plain.all():
             grid = positions.reshape(len(end), wanted)
@@ -165,10 +165,10 @@ class Splitter:
     def _outside_quotes(
         self, data: Bytes, positions: Indices, edges: Indices, end: Indices
     ) -> tuple[Indices, Indices, bool]:
-        """The positions of special characters other than quotes, outside quotes.
+        """The positions of special characters outside quotes, of wrong quotes, and whether any quotes are doubled.
 
-        Also the positions of quotes that neither open nor close a value and are not doubled (for a message whose last
-        quote is never closed: its last special position), and whether any quotes are doubled.
+        A quote is wrong if it neither opens nor closes a value and is not doubled; a message whose last quote is never
+        closed has its last special position among them.
         """
         is_quote = data[positions] == self.quote
         rank = np.zeros(len(positions) + 1, dtype=np.int64)

@@ -56,6 +56,8 @@ def extract_rows(
 ) -> Decoded:
     """Extract the rows of envelopes: one of each, or two of an update with a before-image.
 
+    Envelopes with an unknown operation, or without an image that it needs, become bad records.
+
     Args:
         decoded: The envelopes.
         row: The type of the rows.
@@ -86,7 +88,7 @@ def extract_rows(
     last[ends[counts > 0] - 1] = True
     kinds = np.where(last, _KINDS[codes[envelope_indexes]], np.int8(_BEFORE)).astype(np.int8)
     is_before = (kinds == _BEFORE) | (kinds == _DELETE)
-    rows = _rows(before, after, arrow_type(row), is_before, envelope_indexes)
+    rows = _select_images(before, after, arrow_type(row), is_before, envelope_indexes)
     failed = tuple(sorted((*decoded.bad, *bad), key=lambda record: record.index))
     emptied = np.flatnonzero(pc.fill_null(pc.equal(operations, TRUNCATE), False)) if truncates else ()
     return attrs.evolve(
@@ -99,7 +101,7 @@ def extract_rows(
     )
 
 
-def _rows(
+def _select_images(
     before: pa.StructArray, after: pa.StructArray, kind: pa.StructType, is_before: Mask, envelope_indexes: Indices
 ) -> pa.StructArray:
     """Select the before-image or the after-image of envelopes.
@@ -127,7 +129,7 @@ def _rows(
 
 
 def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> str:
-    """Why an envelope is bad."""
+    """Why an envelope with this operation (`code` is its index in `_OPERATIONS`, or -1) is bad, in words."""
     if operation == TRUNCATE:
         return truncate_reason("debezium-avro-confluent")
     if code < 0:
@@ -146,7 +148,8 @@ def _reason(code: int, operation: str | None, has_before: bool, keyed: bool) -> 
 def wrap_in_envelopes(row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
     """Wrap rows in envelopes: an inserted row as a create, a deleted row as a delete.
 
-    An update becomes two messages, a delete of the before-image and a create of the after-image, as in Flink.
+    An update becomes two messages, a delete of the before-image and a create of the after-image, as in Flink. Without
+    kinds, all rows are inserted.
     """
     codes: npt.NDArray[Any] = np.zeros(len(rows), np.int8) if kinds is None else np.asarray(kinds)
     gone = (codes == _BEFORE) | (codes == _DELETE)

@@ -49,7 +49,7 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         return envelope(row, key)
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
-        """The function that extracts the rows of envelopes: one of each, or two of an update with a before-image."""
+        """The function that extracts the rows of envelopes (`extract_rows`), with NULL for placeholders."""
         unavailable = PlaceholderFinder(row, self.unavailable_value_placeholder)
         apply = self.truncate == "apply" and bool(use.keyed)
         skipped = (*SKIPPED, TRUNCATE) if self.truncate == "skip" or apply else SKIPPED

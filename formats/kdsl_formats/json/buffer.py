@@ -47,7 +47,7 @@ class Scratch:
         self._memory: dict[str, npt.NDArray[Any]] = {}
 
     def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an uninitialized array of at least a size, which is valid until the same name is taken again."""
+        """Return an uninitialized array, valid until the same name is taken again; `kind` is for a new one only."""
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
             memory = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
@@ -92,7 +92,7 @@ class MessageBuffer:
 
     @classmethod
     def of(cls, messages: pa.BinaryArray, scratch: Scratch) -> MessageBuffer:
-        """The messages of an array; a null message may still have bytes."""
+        """Copy the messages of an array to a buffer; a null message may still have bytes."""
         return cls(content(messages), Spans(*bounds(messages)), scratch)
 
     def copy(self, spans: Spans) -> MessageBuffer:
@@ -102,7 +102,7 @@ class MessageBuffer:
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """Copy the strings of some columns into the space after the messages.
+        """Copy the strings of some columns behind the messages, or all to a new array if the space is too small.
 
         Return the bytes, and the spans of the strings of each column.
         """
@@ -178,7 +178,7 @@ class MessageBuffer:
         return np.searchsorted(self.backslashes, spans.start) < np.searchsorted(self.backslashes, spans.end)
 
     def starts_with(self, start: Indices, text: bytes) -> Mask:
-        """Which positions, none of them after the last message, are the start of a string."""
+        """At which positions, none of them after the last message, the buffer continues with `text`."""
         size = len(text)
         if size < 8:
             mask = np.uint64((1 << 8 * size) - 1)
@@ -204,7 +204,10 @@ class MessageBuffer:
         return position
 
     def skip_blanks_before(self, position: Indices, limit: Indices) -> Indices:
-        """The last position up to the given one that has no blank before it, at least the limit; stops likewise."""
+        """The last position up to the given one without a blank before it, at least the limit.
+
+        After very many blanks it stops behind a blank, which no caller accepts.
+        """
         for _ in range(_MOST_BLANKS):
             blank = BLANK[self.data[position - 1]] & (position > limit)
             if not blank.any():

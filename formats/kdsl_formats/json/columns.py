@@ -57,7 +57,7 @@ class ColumnReader:
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
-        """Read the column of values, and mark which of them need the fallback; infinite values are counted."""
+        """Read the column of values, and mark which of them need the fallback; sets `infinite`."""
         spans, text, bare = values.spans, values.form == TEXT, values.form == BARE
         if bare.any():
             bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
@@ -88,9 +88,9 @@ class ColumnReader:
     def read_rows(
         self, buffer: MessageBuffer, spans: Spans, present: Mask, first: Indices | None = None
     ) -> tuple[pa.Array, Mask]:
-        """Read a struct column of objects, and mark which of them need the fallback.
+        """Read a struct column of objects, and mark which of them need the fallback; sets `infinite`.
 
-        Objects that are not present are NULL.
+        Objects that are not present are NULL. `first` is that of `ObjectFinder.find`.
         """
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
@@ -114,7 +114,10 @@ class ColumnReader:
     def read_members(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None
     ) -> tuple[FoundMembers, list[pa.Array], Mask]:
-        """Read the members of objects; return where they are, their columns, and which objects need the fallback."""
+        """Read the members of objects; return where they are, their columns, and which objects need the fallback.
+
+        The columns have only the objects in `FoundMembers.which`. Sets `infinite` for all objects.
+        """
         found_members = self.finder.find(buffer, objects, first)
         fallback = np.zeros(len(objects), dtype=bool)
         fallback[found_members.fallback] = True
@@ -129,17 +132,14 @@ class ColumnReader:
         return found_members, columns, fallback
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
-        """Add infinite values inside parts to the count of the value that each part belongs to."""
+        """Add to `infinite`, for each of `count` values, the infinite values inside its members or elements."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts
 
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Read values in the form that Debezium and Kafka Connect write.
-
-        Return the column, and which values need the fallback.
-        """
+        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`."""
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -164,7 +164,7 @@ class ColumnReader:
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
     def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as values of a type that is a string in JSON."""
+        """Read strings as values of a type that is a string in JSON; return the column, and which need the fallback."""
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
@@ -181,7 +181,7 @@ class ColumnReader:
                 return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        """Read booleans; other values need the fallback."""
+        """Read booleans, and also 0 and 1 as Canal writes them; return which other values need the fallback."""
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
@@ -224,7 +224,7 @@ class ColumnReader:
         return values, fallback
 
     def _read_strings(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read strings; return the column, and which values need the fallback."""
+        """Read strings, and other values by their spelling; return the column, and which values need the fallback."""
         strings = _slice_strings(buffer, spans, text | bare)
         fallback = np.zeros(len(text), dtype=bool)
         indexes = np.flatnonzero(text & buffer.find_escaped(spans)) if buffer.backslashes.size else fallback[:0]
@@ -279,7 +279,10 @@ class ColumnReader:
     def _build_nested(
         self, parts: Parts, present: Mask, values: pa.Array, inner: Mask, reader: ColumnReader
     ) -> tuple[pa.Array, Mask]:
-        """A list or map column of parts, whose values were read by a reader; lists that are not present are NULL."""
+        """Build a list or map column of parts that a reader read; also returns which values need the fallback.
+
+        Lists that are not present are NULL.
+        """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
         fallback = np.zeros(len(present), dtype=bool)

@@ -69,7 +69,10 @@ class JsonDecoder:
             self.reference.undeclared, self._finder.undeclared = Counter(), Counter()
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; null and empty messages produce no row."""
+        """Decode an array of messages; null and empty messages produce no row.
+
+        Messages that cannot be read are bad records, or produce no row if parse errors are ignored.
+        """
         decoded = self._decode(messages)
         undeclared = self._take_undeclared()
         return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
@@ -87,7 +90,7 @@ class JsonDecoder:
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages with the fast lane, and those that need it with the reference decoder."""
+        """Decode messages by columns; the reference decoder reads what needs the fallback, or all if they are few."""
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -103,7 +106,7 @@ class JsonDecoder:
         return attrs.evolve(fallback_rows.to_decoded(self.type, len(messages)), infinite=self.reference.infinite.take())
 
     def _find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[MessageBuffer, _Objects]:
-        """A buffer, and the objects in it that contain rows."""
+        """Copy the messages, or their payloads, to a buffer; return it and the objects in it that contain rows."""
         framed = self._frames.find(messages, present_messages) if self._payload else None
         if framed is not None:
             frame, present_messages = framed

@@ -86,7 +86,7 @@ def parse_only(message: bytes) -> Any:
 
 
 def check_surrogates(value: Any) -> None:
-    """Raise an error where a string inside a document has half of a surrogate pair."""
+    """Raise `ValueError` if a string inside a document, or a key, has half of a surrogate pair."""
     for text in _strings_in(value):
         try:
             text.encode()
@@ -109,7 +109,12 @@ def _strings_in(value: Any) -> Iterator[str]:
 
 
 def _parse(message: bytes) -> tuple[Any, str, int]:
-    """The first document of a message, the whole text, and where in it the document ends."""
+    """Return the first document of a message, the whole text, and the position in the text after the document.
+
+    Raises:
+        Empty: The message is empty or blank.
+        ValueError: The message is not JSON, with the reason.
+    """
     text, broken = _decode_text(message)
     start = 0
     while text[start : start + 1] and text[start] in _BLANKS:
@@ -130,10 +135,10 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
 
 
 def _decode_text(message: bytes) -> tuple[str, str]:
-    """Decode a message; also returns the problem of its encoding. Invalid bytes become surrogates.
+    """Decode a message; also returns why it is not UTF-8, otherwise "". Bytes that are not UTF-8 become surrogates.
 
     Raises:
-        ValueError: The bytes are not valid in UTF-16 or UTF-32.
+        ValueError: The bytes are UTF-16 or UTF-32 by their start, but not valid.
     """
     encoding, skipped = ("utf-8", 0) if message[:1] == b"{" and message[1:2] != b"\0" else _detect_encoding(message)
     data = message[skipped:]
@@ -189,7 +194,7 @@ def _check_depth(text: str, start: int) -> None:
 
 
 def _scan_deep(text: str, start: int) -> tuple[Any, int]:
-    """Parse a deeply nested document."""
+    """Parse a deeply nested document with a raised recursion limit; `ValueError` if it is deeper than `MAX_DEPTH`."""
     _check_depth(text, start)
     with Recursion():
         return _scan(text, start)

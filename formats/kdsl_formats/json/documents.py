@@ -10,7 +10,7 @@ from kdsl_formats.json.buffer import BRACE, MessageBuffer, Spans
 
 
 def trim_documents(buffer: MessageBuffer, present_messages: Mask) -> tuple[Spans, Mask]:
-    """All messages without the blanks around them, and which of the present ones are UTF-8 and not empty."""
+    """All messages without the blanks around them, and a mask of the present ones that are UTF-8 and not blank."""
     spans = _trim(buffer, buffer.messages)
     return spans, present_messages & (spans.end > spans.start) & _are_utf8(buffer, spans)
 
@@ -39,6 +39,7 @@ def _are_utf8(buffer: MessageBuffer, spans: Spans) -> Mask:
 
 
 def _is_utf8(data: Bytes) -> bool:
+    """Whether bytes are UTF-8 as a whole."""
     offsets = pa.py_buffer(np.array([0, len(data)], dtype=np.int64))
     text = pa.Array.from_buffers(pa.large_string(), 1, [None, offsets, pa.py_buffer(data)])
     try:

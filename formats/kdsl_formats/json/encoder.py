@@ -40,7 +40,7 @@ class JsonEncoder:
         self.writer = ColumnWriter(row, rules, self.reference)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode a struct array of rows."""
+        """Encode rows, whatever their kinds; those that cannot be written become null messages and bad records."""
         if len(rows) >= self.min_batch:
             try:
                 return Encoded(self.writer.write_column(rows).view(pa.binary()))
@@ -69,7 +69,7 @@ class SchemaJsonEncoder:
         self._before = b'{"schema":' + schema + b',"payload":'
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode a struct array of rows."""
+        """Encode rows, whatever their kinds; those that cannot be written become null messages and bad records."""
         encoded = self._write_rows.encode(rows, kinds)
         before, after, between = (pa.scalar(text, pa.binary()) for text in (self._before, b"}", b""))
         return Encoded(pc.binary_join_element_wise(before, encoded.messages, after, between), encoded.bad)
@@ -90,12 +90,12 @@ class ColumnWriter:
         self.inner = tuple(ColumnWriter(child, rules, reference) for child in inner)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """The JSON of each value; NULL stays NULL."""
+        """The JSON of each value; NULL stays NULL. `UnwritableError` if a value cannot be written."""
         strings = self.write_unquoted(array)
         return pc.binary_join_element_wise('"', strings, '"', "") if self.quoted else strings
 
     def write_unquoted(self, array: pa.Array) -> pa.StringArray:
-        """The JSON of each value, without quotes if all values of the type have them."""
+        """The JSON of each value like `write_column`, without quotes if all values of the type have them."""
         if self.wire is not None:
             return self.wire.write_column(array)
         match self.kind:
@@ -127,7 +127,7 @@ class ColumnWriter:
         raise AssertionError(self.kind)
 
     def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
-        """The members of each row; the result for a NULL row is meaningless."""
+        """The JSON object of each row; the result for a NULL row is meaningless."""
         assert isinstance(self.kind, t.Row)
         columns = array.flatten()
         omit = self.rules.ignore_null_fields
@@ -155,7 +155,7 @@ class ColumnWriter:
         return _remove_first_comma(objects) if omit and columns[0].null_count else objects
 
     def _write_elements(self, array: pa.ListArray) -> pa.StringArray:
-        """The JSON of all elements of lists."""
+        """The JSON of the elements of all lists, one list after the other; NULL is written as ``null``."""
         return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
     def _write_maps(self, array: pa.MapArray) -> pa.StringArray:

@@ -12,7 +12,7 @@ class FieldError(ValueError):
         self.path = ""
 
     def inside(self, step: str) -> FieldError:
-        """Return this error with a step in front of its path."""
+        """Put a step in front of this error's path, in place, and return the error."""
         self.path = step + (self.path if self.path.startswith("[") or not self.path else f".{self.path}")
         return self
 

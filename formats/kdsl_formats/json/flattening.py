@@ -87,7 +87,7 @@ class FlatFinder:
         self._finder.undeclared = counter
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
-        """Where each column's value is in each object; see `ObjectFinder.find`."""
+        """Locate each column's value in each object, as `ObjectFinder.find` does."""
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)
         good = np.ones(count, dtype=bool)

@@ -76,7 +76,7 @@ class JsonFormat(Format):
         return True
 
     def alternatives(self) -> Iterable[Format]:
-        """The same format with the other timestamp format."""
+        """The same format with the other timestamp standard."""
         yield attrs.evolve(self, timestamp_format="SQL" if self.timestamp_format == "ISO-8601" else "ISO-8601")  # type: ignore[misc]
 
     def writing_rules(self) -> WritingRules:
@@ -128,7 +128,7 @@ class ValueModesJson(JsonFormat):
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with the other timestamp format, and with Debezium's values."""
+        """Formats with the other timestamp standard, and with the values that Debezium writes."""
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
@@ -170,7 +170,7 @@ class ConnectJson(ValueModesJson):
         yield from super().alternatives()
 
     def check_schemas_of(self, decoder: Decoder, row: t.Row, members: tuple[str, ...] = ()) -> Decoder:
-        """A decoder that checks the schemas inside messages, if messages have schemas and the options need it.
+        """Wrap a decoder to check the schemas inside messages; the decoder itself if the options do not need that.
 
         Args:
             decoder: Decodes the messages.
@@ -274,7 +274,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return not self.fail_on_missing_field
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which checks or reads the schemas in messages as the options require."""
         rules = self.reading_rules()
 
         def make(of: t.Row, modes: Modes) -> Decoder:
@@ -307,11 +307,11 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         )
 
     def reading_observed(self) -> Self:
-        """The format with columns that are inferred."""
+        """A copy of the format with `inferred_columns` set."""
         return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
-        """An observer of rows."""
+        """An observer of rows; messages with errors are bad for it even if the options ignore parse errors."""
         inference = self.inference_rules(max_columns=max_columns)
         if use.side == "value" and self.table_id_fields:
             inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))

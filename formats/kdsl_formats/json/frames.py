@@ -71,9 +71,9 @@ class FrameFinder:
         self._frames: list[Frame] = []
 
     def find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[Frame, Mask] | None:
-        """Find the frame of nearly all present messages, and which of them have it; None if there is no such frame.
+        """Find the frame of nearly all present messages; None if there is no such frame, or if the messages are few.
 
-        Frames are remembered for the next batch.
+        Return it with a mask of the messages that have it. A frame that is new is remembered for the next batch.
         """
         indexes = np.flatnonzero(present_messages)
         allowed = max(self._min_batch, len(indexes) // _RARE)

@@ -35,10 +35,10 @@ class InferenceRules:
 
 
 def parse_fixed_types(text: str | None) -> dict[str, t.DataType]:
-    """The types of columns, as in ``id BIGINT, name VARCHAR(10)``.
+    """Parse types of columns by name, as in ``id BIGINT, name VARCHAR(10)``; empty for None and a blank string.
 
     Raises:
-        ValueError: The text is not such a list.
+        ValueError: The text is not such a list, or names a column twice.
     """
     if not text or not text.strip():
         return {}
@@ -53,11 +53,12 @@ def parse_fixed_types(text: str | None) -> dict[str, t.DataType]:
 
 
 def split_id_fields(text: str | None) -> tuple[str, ...]:
-    """The names of members, separated by commas."""
+    """The names of members, separated by commas and without blanks around them; empty for None and an empty string."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def _check_fixed_types(text: str | None) -> str | None:
+    """Return what is wrong with the option ``infer-schema.fixed-types``, and the fix; None if it is valid."""
     try:
         parse_fixed_types(text)
     except ValueError as e:
@@ -66,6 +67,7 @@ def _check_fixed_types(text: str | None) -> str | None:
 
 
 def _check_id_fields(text: str | None) -> str | None:
+    """Return what is wrong with the option ``decode.parser-table-id.fields``; None if it is valid or not set."""
     names = split_id_fields(text)
     if text is not None and (not all(names) or not 1 <= len(names) <= MAX_ID_FIELDS):
         return f"name one to {MAX_ID_FIELDS} members, separated by commas, such as 'app,event'"

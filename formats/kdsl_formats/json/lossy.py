@@ -33,7 +33,7 @@ class LossCountingDecoder:
         self._spellings: dict[str, Decoder] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages with the inner decoder, and add the counts of integers that lost digits (`Decoded.lossy`)."""
         decoded = self._inner.decode(messages)
         lossy: dict[str, int] = {}
         for i, name in self._columns:
@@ -45,7 +45,7 @@ class LossCountingDecoder:
         return attrs.evolve(decoded, lossy=lossy) if lossy else decoded
 
     def _count(self, messages: pa.BinaryArray, name: str) -> int:
-        """How many integers of a column in some messages lose digits."""
+        """Read a column of some messages again as strings, and count the integers that a double does not hold."""
         if name not in self._spellings:
             self._spellings[name] = self._make(t.Row((t.Field(name, t.STRING),)))
         texts = self._spellings[name].decode(messages).rows.field(0)
@@ -54,6 +54,6 @@ class LossCountingDecoder:
 
 
 def _messages_of(decoded: Decoded, rows: Indices) -> Indices:
-    """The messages of some rows, each once."""
+    """The indices of the messages that some rows belong to, ascending and each once."""
     owners = rows if decoded.messages is None else np.asarray(decoded.messages)[rows]
     return np.unique(owners).astype(np.int64)

@@ -36,7 +36,7 @@ class Parts:
 
 
 def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
-    """Split objects into their members."""
+    """Split objects into members, which are not checked to be JSON; objects without a plain outline are not `valid`."""
     valid, quotes, depths, brackets = find_outline(buffer, objects, b"{")
     sound_indexes = np.flatnonzero(valid)
     count = count_inside(buffer.quotes, objects.pick(sound_indexes))[1]
@@ -88,7 +88,7 @@ def split_objects(buffer: MessageBuffer, objects: Spans) -> Parts:
 
 
 def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
-    """Split arrays into their elements."""
+    """Split arrays into elements, which are not checked to be JSON; arrays without a plain outline are not `valid`."""
     valid, quotes, depths, brackets = find_outline(buffer, arrays, b"[")
     sound_indexes = np.flatnonzero(valid)
     some = arrays.pick(sound_indexes)

@@ -104,12 +104,14 @@ class ObjectFinder:
         self._layouts: list[ShapeLayout] = []
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
-        """Locate each column's value in each object.
+        """Locate each column's value in each object; objects that are few, or are not plain JSON, need the fallback.
+
+        Shapes of objects are remembered for the next batch, and undeclared members are counted in `undeclared`.
 
         Args:
             buffer: The buffer.
             objects: The objects, in ascending order.
-            first: The index of the first quote of each object, if that is known.
+            first: The index of the first quote of each object; None if that is unknown.
         """
         search = _Search(buffer, objects, first)
         if self._find_by_shapes(search):
@@ -132,7 +134,7 @@ class ObjectFinder:
         return are_json(buffer, objects, BARE, left)
 
     def _find_by_shapes(self, search: _Search) -> bool:
-        """Locate members by shapes; returns whether enough objects are left that splitting them is worthwhile."""
+        """Add objects of known and newly learned shapes to the search; returns whether to split those that are left."""
         buffer, objects = search.buffer, search.objects
         enough = max(self.min_batch, len(objects) // _RARE)
         for layout in tuple(self._layouts):
@@ -148,7 +150,7 @@ class ObjectFinder:
         return len(search.left) >= enough
 
     def _learn_layout(self, message: bytes) -> ShapeLayout | None:
-        """The shape of one object; None if it is already known, or useless."""
+        """Learn the shape of one object; None if it is known, cannot repeat, or has a column twice or not as needed."""
         shape = learn_shape(message)
         if shape is None or any(known.shape == shape for known in self._layouts):
             return None
@@ -166,7 +168,10 @@ class ObjectFinder:
         return ShapeLayout(shape, columns, undeclared, inner)
 
     def _try_shape(self, layout: ShapeLayout, search: _Search) -> int:
-        """Match a shape with the remaining objects, and remember it if any matches; returns how many match."""
+        """Add the objects that match a shape to the search, and remember it if any does; returns how many match.
+
+        The undeclared members of a matching object must be JSON; they are counted if `undeclared` is set.
+        """
         same = search.have_quotes(layout.shape.quotes)
         if np.count_nonzero(same) < self.min_batch:
             return 0
@@ -201,7 +206,7 @@ class ObjectFinder:
         return match_count
 
     def _split_objects(self, search: _Search) -> None:
-        """Split the remaining objects into their members."""
+        """Split the remaining objects into their members, and add those that are plain JSON to the search."""
         objects = search.objects.pick(search.left)
         count = len(objects)
         small = count * _RARE < len(search.objects) * _SMALL
@@ -283,14 +288,14 @@ class _Search:
         return mask
 
     def add(self, member_indexes: Indices, columns: list[ValueSpans]) -> None:
-        """Store the values of some of the remaining objects, given by their indices."""
+        """Store values of some remaining objects, given by their indices in `left`, and remove these from `left`."""
         self._groups.append((self.left[member_indexes], columns))
         left = np.ones(len(self.left), dtype=bool)
         left[member_indexes] = False
         self.left = self.left[left]
 
     def collect(self, columns: int) -> FoundMembers:
-        """All results, in the order of the objects."""
+        """All results, in the order of the objects, for a number of columns; what is left needs the fallback."""
         if len(self._groups) == 1:
             which, values = self._groups[0]
             return FoundMembers(which, values, self.left)

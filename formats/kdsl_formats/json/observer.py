@@ -54,6 +54,7 @@ class ObjectLevel:
         self._inner: dict[str, ObjectLevel] = {}
 
     def _new_finder(self) -> ObjectFinder:
+        """Create a finder of the known names, which counts members with other names."""
         finder = ObjectFinder(self._names, all_needed=False, min_batch=self._min_batch)
         finder.undeclared = Counter()
         return finder
@@ -65,13 +66,15 @@ class ObjectLevel:
         first: Indices | None,
         check: Callable[[str, ValueSpans], Mask],
     ) -> Mask:
-        """Which objects have only values that pass a check.
+        """Which objects have only values that pass a check; none if they have too many members.
+
+        Members that were not met before are learned. Objects that need the fallback do not pass.
 
         Args:
             buffer: The buffer.
             objects: The objects, in ascending order.
             first: See `ObjectFinder.find`.
-            check: Checks the values of a column.
+            check: Returns which values of a column, given by its full name, pass.
         """
         settled = np.zeros(len(objects), dtype=bool)
         found_members = self._finder.find(buffer, objects, first)
@@ -88,7 +91,7 @@ class ObjectLevel:
     def _settle_member(
         self, buffer: MessageBuffer, name: str, values: ValueSpans, check: Callable[[str, ValueSpans], Mask]
     ) -> Mask:
-        """Which values of a member pass the check, with those inside them."""
+        """Which values of a member pass the check; objects that are flattened pass if all values inside them do."""
         column = self._prefix + name
         if self._flat is None or column in self._flat:
             return check(column, values)
@@ -111,7 +114,10 @@ class ObjectLevel:
         return good
 
     def _learn_names(self) -> bool:
-        """Look for the members that objects had and that were not looked for; returns whether there are any."""
+        """Add the members that the last search met but did not look for, with a new finder for them all.
+
+        Returns whether to search again: there are such members, and not too many in all.
+        """
         undeclared = self._finder.undeclared
         if not undeclared:
             return False
@@ -189,7 +195,7 @@ class TableLane:
         return settled
 
     def _are_held(self, buffer: MessageBuffer, values: ValueSpans, column: str, growth: TableGrowth) -> Mask:
-        """Which values change nothing."""
+        """Which values of a column certainly show nothing that the table does not have; most often also null ones."""
         kind, coerced = growth.types.get(column), False
         if column in self._fixed or self._declared is not None:
             coerced = True
@@ -224,7 +230,7 @@ class JsonObserver:
         self._ids = ObjectFinder(names, all_needed=True, min_batch=min_batch) if names else None
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:
@@ -237,14 +243,14 @@ class JsonObserver:
     def _observe_together(
         self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
     ) -> None:
-        """Settle what can be settled without the reference, and take it out of what is left.
+        """Settle what can be settled without the reference, and clear it in ``left``.
 
         Args:
-            observation: What is found.
-            some: The messages that are looked at.
+            observation: What the batch shows; changed.
+            some: The messages that may be settled now.
             messages: All messages.
-            left: Which of all are not settled; changed.
-            begin: The place of the first of `some` among all.
+            left: Which of all messages are not settled; changed.
+            begin: The index of the first of `some` among all messages.
         """
         buffer = MessageBuffer.of(some, self._scratch)
         spans, good = trim_documents(buffer, left[begin : begin + len(some)])
@@ -265,7 +271,7 @@ class JsonObserver:
             settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _lane(self, table: TableId) -> TableLane:
-        """What settles the messages of a table."""
+        """The lane that settles the messages of a table; it is created unless an earlier one is remembered."""
         lane = self._lanes.pop(table, None)
         if lane is None:
             lane = TableLane(self.reference, min_batch=self._min_batch)
@@ -275,7 +281,7 @@ class JsonObserver:
         return lane
 
     def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
-        """The messages of each table, where its id is spelled plainly."""
+        """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages."""
         assert self._ids is not None
         if len(indexes) < self._min_batch:
             return []
@@ -304,7 +310,7 @@ def present_messages(messages: pa.BinaryArray) -> Mask:
 def look_at_each(
     reference: ReferenceObserver, observation: Observation, messages: pa.BinaryArray, indexes: Indices
 ) -> None:
-    """Let the reference look at some messages."""
+    """Let the reference look at some messages, and add what they show to the observation."""
     for index in indexes.tolist():
         reference.look_at(observation, index, messages[index].as_py())
 
@@ -323,13 +329,13 @@ def settle_in_rounds(
 
     Args:
         reference: Looks at single messages.
-        observation: What is found.
+        observation: What the batch shows; changed.
         messages: All messages of the batch.
         table: The table.
         group: The messages of the table, ascending.
-        settle: Which of some of the group, by their places in it, show nothing new.
-        left: Which messages are not settled; changed.
-        min_batch: So few are not worth another round.
+        settle: Returns which of some messages, given by their indices in `group`, show nothing that a table lacks.
+        left: Which messages are neither settled nor seen by the reference; changed.
+        min_batch: As few messages as this are not worth another round.
     """
     growth = observation.growth(table)
     places: Indices = np.arange(len(group))
@@ -353,7 +359,10 @@ def _settle_once(
     left: Mask,
     places: Indices,
 ) -> Indices:
-    """Settle some messages of a table, by their places; returns those that are left."""
+    """Settle messages of a table, given by their indices in `group`, and return the indices of those that are left.
+
+    The settled ones are assigned to the table in the observation, and cleared in ``left``.
+    """
     if not len(places):
         return places
     settled = settle(places, observation.growth(table))
@@ -365,7 +374,7 @@ def _settle_once(
 
 
 def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Indices]]:
-    """The distinct rows of some columns, and for each the places of those asked for that have it, ascending."""
+    """Group the selected rows of some columns: each distinct row, with None for NULL, and its ascending indices."""
     code = np.zeros(len(which), dtype=np.int64)
     values: list[list[Any]] = []
     for column in columns:

@@ -101,10 +101,12 @@ class ReferenceDecoder:
         self._convert = convert if flat is None else lambda value: convert(flatten_members(value, flat, names))
 
     def read_rows(self, message: bytes) -> list[dict[str, Any]]:
-        """The rows of a message.
+        """Return the rows of a message; none if it is empty, or if it cannot be read and errors are ignored.
+
+        A blank message has no rows with the tree reader.
 
         Raises:
-            ValueError: The message cannot be read, with the reason.
+            ValueError: The message cannot be read, and errors are not ignored.
         """
         if not message:
             return []
@@ -120,10 +122,10 @@ class ReferenceDecoder:
             return []
 
     def read_object(self, document: Any) -> dict[str, Any]:
-        """The row of a document that is an object.
+        """Return the row of a document that is an object; undeclared members are not counted.
 
         Raises:
-            FieldError: The document is not an object, or a value cannot be read.
+            FieldError: The document is not an object, or a value cannot be read and errors are not ignored.
         """
         if not isinstance(document, dict):
             raise FieldError(f"the message is {_KINDS[type(document)]}, not an object")
@@ -131,7 +133,9 @@ class ReferenceDecoder:
         return row
 
     def read_document(self, document: Any) -> list[dict[str, Any]]:
-        """Return the rows of a document, which may be an array of objects.
+        """Return the rows of a document: an object, an array of objects, or an object with the row in `PAYLOAD`.
+
+        Null elements have no row, nor bad elements if errors are ignored.
 
         Raises:
             FieldError: It holds something else, or a value cannot be read.
@@ -155,7 +159,11 @@ class ReferenceDecoder:
         return rows
 
     def _payload_row(self, document: Any) -> list[dict[str, Any]]:
-        """The row of a message with its schema, or none."""
+        """Return the row of a message with its schema as a list; an empty list if the payload is null.
+
+        Raises:
+            FieldError: The message does not have a payload, or it cannot be read.
+        """
         if not isinstance(document, dict) or PAYLOAD not in document:
             raise missing_payload()
         payload = document[PAYLOAD]
@@ -167,24 +175,24 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows.
+        """Convert an element of an array of rows, or a payload.
 
         Raises:
-            FieldError: It is not an object.
+            FieldError: It is not an object, or a value cannot be read.
         """
         if not isinstance(value, dict):
             raise FieldError(f"the element is {_KINDS[type(value)]}, not an object")
         return self._convert_row(value)
 
     def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Convert an object to a row; its members that are not declared are counted."""
+        """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set."""
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
             self.undeclared.update(document.keys() - self._names)
         return row
 
     def _member_converter(self, kind: t.DataType) -> Convert:
-        """A converter that returns NULL for a bad value if the options ignore errors."""
+        """Return a converter that accepts null (None), and returns None for a bad value if errors are ignored."""
         convert = self.converter(kind)
         if not self.rules.ignore_parse_errors:
             return lambda value: None if value is None else convert(value)
@@ -198,7 +206,7 @@ class ReferenceDecoder:
         return lenient
 
     def converter(self, kind: t.DataType) -> Convert:
-        """The function that converts JSON values to a type; it raises `FieldError` for an invalid one."""
+        """Return the function that converts JSON values other than null to a type, or raises `FieldError`."""
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
             return self._wire_converter(wire)
@@ -246,7 +254,7 @@ class ReferenceDecoder:
         raise AssertionError(kind)
 
     def _scalar_converter(self, kind: t.DataType, read: Callable[[str], Any]) -> Convert:
-        """A converter of strings and numbers."""
+        """Return a converter that applies `read` to strings and numbers; its `ValueError` becomes a `FieldError`."""
         name = kind.spelling
 
         def convert(value: Any) -> Any:
@@ -262,7 +270,10 @@ class ReferenceDecoder:
         return convert
 
     def _wire_converter(self, wire: Wire) -> Convert:
-        """A converter of values in the form that Debezium and Kafka Connect write."""
+        """Return a converter of Debezium's and Kafka Connect's values, which counts infinite ones and returns None.
+
+        For a type that is not nullable, an infinite value is a `FieldError`, like any invalid one.
+        """
         name = wire.kind.spelling
 
         def read(value: Any) -> Any:
@@ -289,17 +300,20 @@ class ReferenceDecoder:
         return convert
 
     def _parse_float(self, value: str) -> float:
+        """Parse a string or number; the tree reader rounds a number to a double first. Raises `ValueError`."""
         if type(value) is str or self.rules.streaming:
             return numbers.parse_float(value)
         return numbers.to_float(self._parse_double(value))
 
     def _parse_double(self, value: str) -> float:
+        """Parse a string or number; `ValueError` if it is neither. The tree reader reads some numbers without -0.0."""
         number = numbers.parse_double(value)
         if self.rules.streaming or type(value) is str or not (self._exact or type(value) is Integer):
             return number
         return number + 0.0  # the tree reader uses integers and decimals, which have no -0.0
 
     def _parse_decimal(self, value: str, precision: int, scale: int) -> Decimal | None:
+        """Parse a decimal, rounded to the scale; None for too many digits, `ValueError` if it is not a number."""
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
@@ -334,6 +348,7 @@ class ReferenceDecoder:
                 return f"{{{','.join(members)}}}"
 
     def _number_to_string(self, value: str) -> str:
+        """The string of a number in a STRING column: as it is spelled or, with the tree reader, as Java writes it."""
         if self.rules.streaming or self.rules.inferred:
             return str.__str__(value)
         if isinstance(value, Integer):
@@ -343,6 +358,7 @@ class ReferenceDecoder:
         return numbers.format_double(float(value))
 
     def _bytes_converter(self, kind: t.DataType) -> Convert:
+        """Return a converter of strings to bytes; other values are a `FieldError`, or None with the tree reader."""
         name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
@@ -358,6 +374,7 @@ class ReferenceDecoder:
         return convert
 
     def _array_converter(self, kind: t.Array) -> Convert:
+        """Return a converter of JSON arrays to lists; it raises `FieldError` for other values and bad elements."""
         convert, name = self._member_converter(kind.element), kind.spelling
 
         def elements(value: Any) -> list[Any]:
@@ -373,6 +390,10 @@ class ReferenceDecoder:
         return elements
 
     def _map_converter(self, kind: t.DataType, convert: Convert) -> Convert:
+        """Return a converter of objects to pairs, without those whose value `convert` turns into `_ABSENT`.
+
+        Other JSON values are a `FieldError`, or no pairs with the tree reader.
+        """
         name = kind.spelling
 
         def entries(value: Any) -> list[tuple[str, Any]]:
@@ -393,7 +414,7 @@ class ReferenceDecoder:
         return entries
 
     def _count_converter(self) -> Convert:
-        """A converter of the counts of a multiset; if errors are ignored, invalid ones are dropped."""
+        """Return a converter of a multiset's counts; it returns `_ABSENT` for invalid ones if errors are ignored."""
         convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
@@ -407,7 +428,7 @@ class ReferenceDecoder:
         return count
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """Return the function that converts objects to rows of a type."""
+        """Return a converter of objects to rows: an absent member is None, or a `FieldError` if it is needed."""
         members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
@@ -442,18 +463,19 @@ def _require_string(value: str) -> str:
 
 
 def _read_boolean(value: Any) -> bool:
+    """Read a boolean or the string ``true``, in any case; every other value is False."""
     if isinstance(value, bool):
         return value
     return type(value) is str and numbers.trim(value).isascii() and numbers.trim(value).lower() == "true"
 
 
 def _read_flag(value: Any) -> bool:
-    """A boolean that may be spelled as a number."""
+    """Read a boolean as `_read_boolean` does, but 1 and the string ``1`` are true, too."""
     return _read_boolean(value) or value == "1"
 
 
 def _latin_bytes(text: str) -> bytes:
-    """The bytes whose values are the characters of a string."""
+    """The bytes whose values are the characters of a string; `ValueError` if one is beyond U+00FF."""
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
@@ -475,7 +497,7 @@ def _parse_whole(value: str, bits: int) -> int:
 
 
 def _mismatch_error(value: Any, name: str, reason: str = "") -> FieldError:
-    """The error of a value that does not fit a type."""
+    """Create the error of a value that is not of the type with this name."""
     match value:
         case Integer() | Fractional():
             shown = str.__str__(value)

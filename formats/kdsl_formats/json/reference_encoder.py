@@ -71,7 +71,7 @@ class ReferenceEncoder:
         return self._write(values).encode()
 
     def writer_of(self, kind: t.DataType) -> WriteValue:
-        """The function that writes values of a type, as `python_values` returns them."""
+        """Return the function that writes values of a type, as `python_values` returns them, and None as ``null``."""
         write = self._writer(kind)
         return lambda value: "null" if value is None else write(value)
 
@@ -114,6 +114,8 @@ class ReferenceEncoder:
         raise AssertionError(kind)
 
     def _array_writer(self, write: WriteValue) -> WriteValue:
+        """Return a function that writes lists, with `write` for the elements."""
+
         def elements(values: list[Any]) -> str:
             parts: list[str] = []
             try:
@@ -125,6 +127,7 @@ class ReferenceEncoder:
         return elements
 
     def _map_writer(self, write: WriteValue) -> WriteValue:
+        """Return a function that writes pairs as objects; a None key is treated as the rules say, or a `FieldError`."""
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 
         def members(entries: list[tuple[str | None, Any]]) -> str:
@@ -149,6 +152,7 @@ class ReferenceEncoder:
         return members
 
     def _row_writer(self, kind: t.Row) -> WriteValue:
+        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields."""
         fields = [(f.name, escape(f.name), self.writer_of(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 
@@ -167,7 +171,7 @@ class ReferenceEncoder:
 
 
 def _wire_writer(wire: Wire) -> WriteValue:
-    """A writer of values in the form of Debezium and Kafka Connect."""
+    """Return a function that writes values in the form of Debezium and Kafka Connect; it raises `FieldError`."""
 
     def write(value: Any) -> str:
         try:
@@ -180,7 +184,7 @@ def _wire_writer(wire: Wire) -> WriteValue:
 
 
 def escape(text: str) -> str:
-    """JSON as it is written in a message: characters beyond U+FFFF are escaped, other non-ASCII characters are not."""
+    """Quote a string as JSON: characters beyond U+FFFF are escaped, other non-ASCII characters are not."""
     shown = quote(text)
     return shown if shown.isascii() else _ASTRAL.sub(_escape_surrogates, shown)
 
@@ -218,11 +222,12 @@ def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
 
 
 def _map_entries(array: pa.MapArray, key: t.DataType, value: t.DataType) -> list[tuple[Any, Any]]:
+    """The entries of all maps of an array as pairs of Python values, one map after the other."""
     return list(zip(python_values(array.keys, key), python_values(array.items, value), strict=True))
 
 
 def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
-    """The elements of each list."""
+    """The elements of each list or map of an array; None where the array is null."""
     offsets = array.offsets.to_pylist()
     rows = [elements[start:end] for start, end in pairwise(offsets)]
     return _put_nulls(array, rows)

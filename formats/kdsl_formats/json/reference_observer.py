@@ -86,7 +86,13 @@ class TableGrowth:
         return () if self.known is None else self.known.primary_key
 
     def widen(self, index: int, shown: Mapping[str, t.DataType], primary_key: tuple[str, ...]) -> None:
-        """Add the columns of one message."""
+        """Add what one message shows, in place; types that the known columns hold change nothing.
+
+        Args:
+            index: The index of the message.
+            shown: The types that it shows, by column.
+            primary_key: The names of the key columns that it says; empty if it does not.
+        """
         if self.first and primary_key != self.primary_key and self.primary_key != self.known_key:
             self.in_any_order = False
         if self.first and primary_key and not self.primary_key:
@@ -105,7 +111,7 @@ class TableGrowth:
             self.first[name] = min(self.first.get(name, (index, place)), (index, place))
 
     def delta(self, table: TableId) -> SchemaDelta | None:
-        """What is beyond the known schema; None where nothing is."""
+        """The schema of the table with all that is new; None where nothing goes beyond the known schema."""
         if not self.first and self.primary_key == self.known_key:
             return None
         fields = {} if self.known is None else {f.name: f for f in self.known.columns}
@@ -132,11 +138,11 @@ class Observation:
         self.bad: list[BadRecord] = []
 
     def code(self, table: TableId) -> int:
-        """The number of a table."""
+        """The number of a table in `tables`, which is assigned on first use."""
         return self.codes.setdefault(table, len(self.codes))
 
     def growth(self, table: TableId) -> TableGrowth:
-        """The columns of a table."""
+        """The columns of a table as they grow; created from its known schema on first use."""
         growth = self.growths.get(table)
         if growth is None:
             growth = self.growths[table] = TableGrowth(self.known.get(table))
@@ -152,7 +158,7 @@ class Observation:
         return all(growth.in_any_order for growth in self.growths.values())
 
     def result(self) -> Observed:
-        """All of it, with the tables in the order of their first messages."""
+        """The result of the batch, with the tables in the order of their first messages."""
         ids = list(self.codes)
         places = np.flatnonzero(self.tables >= 0)
         codes, first = np.unique(self.tables[places], return_index=True)
@@ -186,14 +192,14 @@ class ReferenceObserver:
         self._converters: dict[tuple[t.DataType, Modes], Callable[[Any], Any]] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """See `kdsl.formats.Observer`."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
         observation = Observation(known, len(messages))
         for index, message in enumerate(messages.to_pylist()):
             self.look_at(observation, index, message)
         return observation.result()
 
     def look_at(self, observation: Observation, index: int, message: bytes | None) -> None:
-        """Add what one message shows to an observation."""
+        """Add what a message shows, or why it is bad, to an observation; empty messages show nothing."""
         if not message:
             return
         try:
@@ -209,7 +215,7 @@ class ReferenceObserver:
         observation.tables[index] = observation.code(shown.table)
 
     def _types_shown(self, shown: Shown, growth: TableGrowth) -> dict[str, t.DataType]:
-        """The types of a message's columns that the known ones do not hold.
+        """Return the types that a message shows beyond the known ones; may clear `in_any_order` of the table's growth.
 
         Raises:
             FieldError: A value fits no type, or not the one that is fixed, or the message contradicts the table.
@@ -237,7 +243,7 @@ class ReferenceObserver:
         return types
 
     def _too_many(self, name: str) -> str:
-        """Why a table cannot have another column."""
+        """The error text for a column that a table cannot have because it would have too many."""
         if self.inference.flatten and "." in name:
             outer, inner = name.split(".", 1)
             fix = f"if the names of the members of {outer!r} are data, such as {inner!r}, keep it whole: "
@@ -249,7 +255,11 @@ class ReferenceObserver:
         )
 
     def _check_key(self, shown: Shown, growth: TableGrowth) -> None:
-        """Raise an error where a message's primary key is another than the table's, or a row has none."""
+        """Check a message's primary key; `growth.in_any_order` is cleared where the order of the messages decides.
+
+        Raises:
+            FieldError: The key is not that of the table, or is null or absent in a row that must have it.
+        """
         key = shown.primary_key
         if not key and growth.primary_key != growth.known_key:
             growth.in_any_order = False
@@ -264,11 +274,15 @@ class ReferenceObserver:
                     raise FieldError("it is in the primary key, but null or absent").inside(name)
 
     def type_declaration(self, kind: t.DataType) -> t.DataType:
-        """The type of a column that a message declares."""
+        """The type of a column for which a message declares a type: STRING if scalars are inferred as strings."""
         return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
 
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
-        """The type of a value; None where the known one holds it."""
+        """The type of a value that is not null; None where the known type of its column holds it.
+
+        Raises:
+            FieldError: The value does not fit its fixed or declared type, is not declared, or cannot be read.
+        """
         fixed = self.inference.fixed.get(name)
         if shown.modes is not None:
             return self._type_of_schema(shown, fixed, name, value)
@@ -290,7 +304,11 @@ class ReferenceObserver:
         return kind
 
     def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
-        """The type of a value in a message that is read by its schema."""
+        """The type of a value in a message that is read by its schema: the fixed type, if there is one.
+
+        Raises:
+            FieldError: The schema lacks the column, the value does not fit, or the fixed type does not hold its type.
+        """
         kind = (shown.types or {}).get(name)
         if kind is None:
             raise FieldError("the schema in the message does not have it")
@@ -336,7 +354,7 @@ class ReferenceObserver:
                 return False
 
     def _is_float(self, value: str, kind: t.Float) -> bool:
-        """Whether a number is exactly one of 32 bits."""
+        """Whether a number equals a 32-bit float exactly."""
         return self._fits(value, kind) and numbers.parse_exact(value) == Decimal(self._convert(value, kind))
 
     def _fits(self, value: Any, kind: t.DataType) -> bool:
@@ -348,7 +366,11 @@ class ReferenceObserver:
         return True
 
     def _check_fits(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> None:
-        """Raise an error where the decoder does not read a value as a type, or loses a part of it."""
+        """Check that the decoder reads a value as a type, without losing a part of it.
+
+        Raises:
+            FieldError: It does not.
+        """
         read = self._convert(value, kind, modes)
         if wire_of(kind, modes) is not None:
             return
@@ -375,7 +397,7 @@ class ReferenceObserver:
             raise FieldError(f"{shown} does not fit the type {kind.spelling}")
 
     def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
-        """A value as the decoder reads it.
+        """A value as the decoder reads it; with `NO_MODES`, the modes of the rules are used.
 
         Raises:
             FieldError: It does not read it.
@@ -389,7 +411,7 @@ class ReferenceObserver:
 
 
 def _type_of_integer(spelled: Integer) -> t.DataType:
-    """The type of an integer."""
+    """The type of an integer: BIGINT, DECIMAL(38, 0), or STRING if it has more digits."""
     if len(spelled) > t.MAX_DECIMAL + 1:
         return t.STRING
     number = int(spelled)
@@ -418,7 +440,7 @@ class SchemaReader:
         self._known: dict[bytes, SchemaTypes] = {}
 
     def read(self, message: bytes, document: Any) -> SchemaTypes:
-        """The types that a message says.
+        """The types that a message, parsed as `document`, says; they are cached by the bytes before its payload.
 
         Raises:
             ValueError: It has no schema of rows.
@@ -452,7 +474,11 @@ class RowReader:
         self._schemas = SchemaReader()
 
     def __call__(self, message: bytes) -> Shown | None:
-        """The rows of a message."""
+        """Return the rows of a message and their table; None if it has no rows.
+
+        Raises:
+            ValueError: The message cannot be read, has rows of several tables, or its table id is invalid.
+        """
         try:
             document = parse_only(message)
         except Empty:
@@ -479,12 +505,16 @@ class RowReader:
         return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
 
     def table_of(self, row: Mapping[str, Any]) -> TableId:
-        """The table id of a row; empty where the topic is the table."""
+        """The table id of a row, empty where the topic is the table; `FieldError` as in `_id_part`."""
         return tuple(_id_part(row, name) for name in self._inference.id_fields)
 
 
 def _id_part(row: Mapping[str, Any], name: str) -> str:
-    """One part of a table id: a member, or one inside objects (``a.b``)."""
+    """One part of a table id as a string: a member, or one inside objects (``a.b``).
+
+    Raises:
+        FieldError: It is absent, null, empty, an object or an array.
+    """
     value: Any = row.get(name, _ABSENT)
     if value is _ABSENT and "." in name:
         value = row

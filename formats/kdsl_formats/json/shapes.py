@@ -59,7 +59,7 @@ class Shape:
 
 
 def learn_shape(message: bytes) -> Shape | None:
-    """The shape of an object; None if it has no shape that can repeat."""
+    """The shape of an object, whose values are not checked; None if it is empty, large, or not plain in its keys."""
     members: list[ShapeMember] = []
     opening = _BLANKS.match(message, 1)
     if message[:1] != b"{" or opening is None or len(message) > LONGEST_MESSAGE:
@@ -84,12 +84,13 @@ def learn_shape(message: bytes) -> Shape | None:
 
 
 def _skip_blanks(message: bytes, position: int) -> int:
+    """The first position from the given one that is not a blank."""
     match = _BLANKS.match(message, position)
     return match.end() if match else position
 
 
 def _value_end(message: bytes, position: int) -> tuple[int, int]:
-    """The end of a value and its number of quotes; the position itself if there is no value."""
+    """The end of the value at a position, and its number of quotes; the position itself and 0 if there is no value."""
     first = message[position : position + 1]
     if first == b'"':
         text = _TEXT.match(message, position)

@@ -88,7 +88,7 @@ def _are_digits(words: npt.NDArray[np.uint64]) -> Mask:
 
 
 def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
-    """Which values, all of them readable as numbers, are numbers in JSON."""
+    """Which values, all readable as numbers, are numbers in JSON and not very long; `strings` has the same values."""
     data = buffer.data
     first, last = data[spans.start], data[spans.end - 1]
     good: Mask = (first - 49 <= 8) & (last - 48 <= 9) & (spans.end - spans.start <= LONGEST_NUMBER)
@@ -108,7 +108,7 @@ def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) ->
 
 
 def _find_valid(buffer: MessageBuffer, spans: Spans, template: bytes) -> list[bool]:
-    """Which values are JSON: checked all at once if possible, otherwise one by one."""
+    """Which values, inserted for ``%b`` in the template, are JSON: checked all at once if possible, or one by one."""
     around, _, after = template.partition(b"%b")
     strings = _slice_values(buffer, spans)
     whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
@@ -119,7 +119,7 @@ def _find_valid(buffer: MessageBuffer, spans: Spans, template: bytes) -> list[bo
 
 
 def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
-    """Which of some long values are known to be JSON, if few different ones repeat: each of these is parsed once."""
+    """Which of some long values are JSON, each distinct one parsed once; all False if few values repeat."""
     none = np.zeros(len(spans), dtype=bool)
     sample = spans.pick(np.linspace(0, len(spans) - 1, _SAMPLE).astype(np.int64))
     if len(_slice_values(buffer, sample).unique()) > _SAMPLE // 2:
@@ -133,6 +133,7 @@ def _find_valid_repeated(buffer: MessageBuffer, spans: Spans) -> Mask:
 
 
 def _slice_values(buffer: MessageBuffer, spans: Spans) -> pa.BinaryArray:
+    """The bytes of some spans as an array."""
     return slices(buffer.data, spans.start, spans.end, None, pa.binary())
 
 
@@ -151,6 +152,7 @@ def _are_all_valid(buffer: MessageBuffer, spans: Spans) -> bool:
 
 
 def _is_json(text: bytes) -> bool:
+    """Whether bytes are exactly one JSON document."""
     try:
         orjson.loads(text)
     except orjson.JSONDecodeError:

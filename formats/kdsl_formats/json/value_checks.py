@@ -79,15 +79,17 @@ def are_held(
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
             right = bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _SURE_DIGITS[type(kind)], fraction=False)
-            return _add(buffer, values, held, lambda some: _are_in_range(buffer, some, kind), right)
+            return _check_rest(buffer, values, held, lambda some: _are_in_range(buffer, some, kind), right)
         case t.Double() | t.Float() if coerced or isinstance(kind, t.Double):
             right = text if isinstance(kind, t.Float) else bare | text if coerced else bare
             held = _are_plain_numbers(buffer, spans, right, _WIDEST, fraction=True)
-            return _add(buffer, values, held, lambda some: _are_finite(buffer, some, coerced=coerced), right)
+            return _check_rest(buffer, values, held, lambda some: _are_finite(buffer, some, coerced=coerced), right)
         case t.Decimal(precision=precision, scale=scale):
             right = bare | text if coerced else bare
             none = np.zeros(len(text), dtype=bool)
-            return _add(buffer, values, none, lambda some: _are_decimals(buffer, some, precision - scale, scale), right)
+            return _check_rest(
+                buffer, values, none, lambda some: _are_decimals(buffer, some, precision - scale, scale), right
+            )
         case t.Date() | t.Time() | t.Timestamp() | t.TimestampLtz():
             held = _are_moments(buffer, spans, text, kind)
             return held if held.all() else held | are_null(buffer, values)
@@ -99,8 +101,10 @@ def are_held(
             return are_null(buffer, values)
 
 
-def _add(buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[[Spans], Mask], which: Mask) -> Mask:
-    """The values that are held, with null ones and those among the rest that a slower check finds."""
+def _check_rest(
+    buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[[Spans], Mask], which: Mask
+) -> Mask:
+    """Which values are held: those in ``held``, null ones, and the others of ``which`` that pass a slower check."""
     if held.all():
         return held
     held = held | are_null(buffer, values)
@@ -111,7 +115,7 @@ def _add(buffer: MessageBuffer, values: ValueSpans, held: Mask, check: Callable[
 
 
 def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Mask) -> Mask:
-    """Which values a STRING holds: all that are JSON."""
+    """Which values a STRING holds: of the selected strings and other values all that are JSON, and absent ones."""
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
         return np.asarray(held | (values.form == ABSENT))
@@ -119,14 +123,14 @@ def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Ma
 
 
 def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits: int, *, fraction: bool) -> Mask:
-    """Which values are numbers in JSON's spelling, without an exponent and of so few digits that any is good.
+    """Which values are numbers in JSON's spelling, without an exponent and too short to be out of range.
 
     Args:
         buffer: The buffer.
         spans: The values.
-        which: Those that are asked for.
+        which: The values to be checked; others are False.
         digits: The most bytes without the sign, at most `_WIDEST`.
-        fraction: Whether a point may be among them, which the bytes count.
+        fraction: Whether a point may be among them; it counts as one of the bytes.
     """
     start, size = spans.start, spans.end - spans.start
     words = buffer.words[start]
@@ -184,7 +188,7 @@ def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
-    """Which values are numbers with at most some digits before and after the point."""
+    """Which values are plain numbers with at most `whole` digits before the point and `scale` digits after it."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
     leading = "0" if whole == 0 else rf"(0|[1-9][0-9]{{0,{whole - 1}}})"
@@ -227,7 +231,7 @@ _CLOCK_DIGITS, _CLOCK_MARKS = np.uint64(0xFFFF00FFFF00FFFF), np.uint64(0x00003A0
 
 
 def _digit_mask(words: Words, digits: np.uint64) -> Mask:
-    """Which words have digits in the bytes of a mask."""
+    """Which words have ASCII digits in all bytes that the mask ``digits`` selects."""
     picked = (words & digits) | (_ZEROS & ~digits)
     good: Mask = (picked & _HIGH == _ZEROS) & ((picked + _SIXES) & _HIGH == _ZEROS)
     return good

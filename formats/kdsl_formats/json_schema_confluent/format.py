@@ -70,6 +70,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def _schema_problems(self, text: str, row: t.Row, direction: Direction) -> Iterator[Problem]:
+        """Report an option ``schema`` that is not a JSON Schema, lacks a needed title, or does not match the table."""
         try:
             schema = parse_schema(text)
         except SchemaError as e:
@@ -113,7 +114,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         return _TITLE, RegisteredSchema(text, JSON_SCHEMA)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read, or written, with a registered schema; see `RegistryFormat`."""
+        """Why rows cannot be read, or written, with a registered schema, or "" if they can; see `RegistryFormat`."""
         if schema.kind != JSON_SCHEMA:
             return f"it is a schema of the type {schema.kind}, and not a JSON Schema"
         try:
@@ -132,7 +133,10 @@ class _Decoder:
         self._decoder = JsonDecoder(row, chosen.reading_rules())
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Read an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages, whatever schema they name; null ones produce no row.
+
+        Messages without a frame, or with nothing after it, are bad, or left out if errors are ignored.
+        """
         ids, bodies, unframed = split_frames(messages)
         decoded = self._decoder.decode(bodies)
         if not self._ignore:
@@ -154,7 +158,7 @@ class _Encoder:
         self._schema_id: int | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Write an array of rows; see `kdsl.formats.Encoder`."""
+        """Encode rows; the first call that has rows finds or registers the schema (see `_find_schema_id`)."""
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
         if self._schema_id is None:
@@ -167,7 +171,7 @@ class _Encoder:
 
         Raises:
             RegistryError: The registry does not answer, refuses, or does not accept the schema.
-            KdslError: The latest schema of the subject does not allow the rows.
+            KdslError: There is no registry or no subject, or its latest schema does not allow the rows.
         """
         from kdsl.registry import registry_client
 

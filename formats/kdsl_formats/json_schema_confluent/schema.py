@@ -49,7 +49,7 @@ def derive_schema(row: t.Row, rules: WritingRules, title: str) -> dict[str, Any]
 
 
 def _schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
-    """The schema of a type."""
+    """The schema of a type; a choice of null and the type if it is nullable."""
     schema = _not_null_schema(kind, rules)
     return {"oneOf": [{"type": "null"}, schema]} if kind.nullable else schema
 
@@ -141,6 +141,7 @@ def find_misfits(
 
 
 def _spell_types(types: frozenset[str]) -> str:
+    """JSON types as a phrase."""
     return " or ".join(sorted(types)) or "no value at all"
 
 
@@ -151,7 +152,7 @@ class _Comparison:
         self.documents, self.rules, self.writing = documents, rules, writing
 
     def branches(self, schema: Any, document: str, depth: int) -> Iterator[tuple[Mapping[str, Any] | None, str]]:
-        """The schemas that a value may have by choice, references resolved; None for one that allows anything."""
+        """The schemas that a value may have by choice, each with its document; None for one that allows anything."""
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             yield None, document
             return
@@ -173,7 +174,7 @@ class _Comparison:
         yield schema, document
 
     def find(self, reference: str, document: str) -> tuple[Any, str]:
-        """The schema of a reference, and its document; None where it is not known."""
+        """The schema of a reference, None if it is not known, and the document that the reference leads to."""
         name, _, inside = reference.partition("#")
         of = name or document
         schema = self.documents.get(of)
@@ -189,7 +190,10 @@ class _Comparison:
         return frozenset(types)
 
     def compare_rows(self, schema: Any, document: str, row: t.Row, path: str, depth: int) -> Iterator[str]:
-        """The differences between the members of objects and the fields of rows."""
+        """The differences between the members of objects and the fields of rows, as sentences.
+
+        A schema that allows several kinds of objects is not compared.
+        """
         objects = [
             (b, d) for b, d in self.branches(schema, document, depth) if b is not None and "object" in _own_types(b)
         ]
@@ -214,7 +218,7 @@ class _Comparison:
                     yield f"it requires a member '{path}{member}', which the table does not have"
 
     def compare(self, schema: Any, document: str, kind: t.DataType, name: str, depth: int) -> Iterator[str]:
-        """The differences between a schema and a type."""
+        """The differences between a schema and a type, as sentences."""
         allowed = self.types(schema, document, depth)
         if self.writing:
             written = _type_to_write(kind, self.rules)

@@ -56,7 +56,7 @@ class RowReader:
         }
 
     def read(self, buffer: MessageBuffer, start: Integers, end: Integers) -> tuple[list[pa.Array], Mask]:
-        """The columns of the row, and which messages need the fallback."""
+        """Read messages: the columns of the row, without hidden fields, and which messages need the fallback."""
         values_found, fallback = walk(buffer, start, end, self._formats, min_batch=self._min_batch)
         columns = []
         for i, reader in enumerate(self.readers):
@@ -70,7 +70,7 @@ class RowReader:
     def read_structs(
         self, buffer: MessageBuffer, start: Integers, end: Integers, fallback: Mask, owner: Integers | None
     ) -> pa.Array:
-        """A struct for each message; messages that need the fallback are marked by their owners."""
+        """Read messages inside others as structs; in ``fallback``, the owners of those that need it are marked."""
         columns, wrong = self.read(buffer, start, end)
         mark_fallback(fallback, owner, wrong)
         fields = [pa.field(f.name, c.type) for f, c in zip(self.type, columns, strict=True)]
@@ -102,11 +102,11 @@ class MemberReader:
     def read(
         self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask, *, is_column: bool
     ) -> pa.Array | None:
-        """The column; None if the field is not a column.
+        """Read the column; None if the field is not a column, which may still mark messages for the fallback.
 
         Args:
             buffer: The bytes.
-            values_found: The values.
+            values_found: Where the values of the field are.
             count: The number of messages.
             fallback: The messages that need the fallback; more are added.
             is_column: Whether the field is a column.
@@ -135,7 +135,7 @@ class MemberReader:
     def _place_values(
         self, buffer: MessageBuffer, values: pa.Array, owner: Integers, count: int, fallback: Mask
     ) -> pa.Array:
-        """The values at the indices of their messages, with the absent value elsewhere."""
+        """The values at the indices of their messages; elsewhere NULL, or the default if the field has no NULL."""
         index = np.zeros(count, dtype=np.int32)
         if self._null:
             absent = np.ones(count, dtype=bool)
@@ -178,7 +178,7 @@ class MemberReader:
         fallback: Mask,
         owner: Integers | None,
     ) -> pa.Array:
-        """The values of spans, one for each span."""
+        """Read one value for each span; the messages (``owner``) of unusual values are marked for the fallback."""
         member, kind = self.member, self.field.type
         if self.inside is not None:
             return self._convert_struct(self.inside.read_structs(buffer, start, end, fallback, owner), fallback, owner)
@@ -200,29 +200,29 @@ class MemberReader:
         return self._convert_numbers(numbers, start)
 
     def _convert_numbers(self, numbers: Words, start: Integers) -> pa.Array:
-        """Numbers of any wire type as the column's type; of fixed-width numbers, the lower bytes."""
+        """Convert raw numbers to an array of the column's type; of fixed-width numbers, the lower bytes are used."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:
             return pa.array(numbers != 0)
         if kind in (_F.TYPE_SINT32, _F.TYPE_SINT64):
             numbers = unzigzag(numbers & np.uint64(0xFFFFFFFF) if kind == _F.TYPE_SINT32 else numbers)
         if kind == _F.TYPE_DOUBLE:
-            return _array(numbers.view(np.float64), self.one)
+            return _build_array(numbers.view(np.float64), self.one)
         if kind == _F.TYPE_FLOAT:
-            return _array(numbers.astype(np.uint32).view(np.float32), self.one)
+            return _build_array(numbers.astype(np.uint32).view(np.float32), self.one)
         match self.member.kind:
             case t.Int():
-                return _array(numbers.astype(np.uint32).view(np.int32), self.one)
+                return _build_array(numbers.astype(np.uint32).view(np.int32), self.one)
             case t.BigInt() if self.field.cpp_type == _F.CPPTYPE_UINT32:
-                return _array(numbers.astype(np.uint32).astype(np.int64), self.one)
+                return _build_array(numbers.astype(np.uint32).astype(np.int64), self.one)
             case t.BigInt():
-                return _array(numbers.view(np.int64), self.one)
+                return _build_array(numbers.view(np.int64), self.one)
         wide = np.zeros((len(numbers), 2), dtype=np.uint64)  # an unsigned 128-bit decimal
         wide[:, 0] = numbers
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
     def _read_enums(self, numbers: Words, fallback: Mask, owner: Integers | None) -> pa.Array:
-        """The values of enums as names or numbers."""
+        """Convert enum numbers to names, or keep them; unknown ones are `UNRECOGNIZED`, or need the fallback."""
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
         index = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)
@@ -232,11 +232,11 @@ class MemberReader:
                 mark_fallback(fallback, owner, unknown)
             index = np.where(unknown, len(self._numbers), index)
         if not member.by_name:
-            return _array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
+            return _build_array(values.astype(np.int64 if isinstance(member.kind, t.BigInt) else np.int32), self.one)
         return self._enum_names.take(pa.array(index))
 
     def _convert_struct(self, structs: pa.Array, fallback: Mask, owner: Integers | None) -> pa.Array:
-        """A struct converted to the column's type."""
+        """Convert structs to the column's type; timestamps out of range are marked for the fallback."""
         match self.member.form:
             case "timestamp":
                 seconds, nanos = (np.asarray(structs.field(i).fill_null(0)) for i in (0, 1))
@@ -244,7 +244,7 @@ class MemberReader:
                 if wrong.any():
                     mark_fallback(fallback, owner, wrong)
                     seconds = np.where(wrong, 0, seconds)
-                return _array(seconds * 1_000_000 + nanos // 1000, self.one)
+                return _build_array(seconds * 1_000_000 + nanos // 1000, self.one)
             case "wrapper":
                 return structs.field(0)
             case _:
@@ -253,7 +253,7 @@ class MemberReader:
     def _read_repeated(
         self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask
     ) -> pa.Array:
-        """The column of a repeated field or map."""
+        """Read the column of a repeated field or map; an empty one is NULL, unless absent values become defaults."""
         owner, start, end, numbers = join_repeated_values(buffer, values_found, count, wire_of(self.field), fallback)
         if not len(owner) and not self._defaults:
             return pa.nulls(count, self.type)
@@ -292,6 +292,7 @@ def _value_type(member: Member) -> pa.DataType:
 
 
 def _list_type(kind: pa.DataType, inside: pa.DataType) -> pa.DataType:
+    """The type of a list column, or of a map column, whose elements have the type `inside`."""
     if pa.types.is_map(kind):
         return pa.map_(inside.field(0).type, inside.field(1).type)
     return pa.list_(pa.field("element", inside))
@@ -303,11 +304,13 @@ def _enum_numbers(member: Member) -> tuple[npt.NDArray[np.int32], pa.Array]:
     return np.array(numbers, dtype=np.int32), pa.array([*(member.names[n] for n in numbers), UNRECOGNIZED], pa.string())
 
 
-def _array(values: Numbers, kind: pa.DataType) -> pa.Array:
+def _build_array(values: Numbers, kind: pa.DataType) -> pa.Array:
+    """View numbers as an Arrow array without NULL."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(np.ascontiguousarray(values))])
 
 
 def _to_signed(value: int, bits: int) -> int:
+    """The signed number with the same bits as an unsigned one."""
     return value - (1 << bits) if value >= 1 << (bits - 1) else value
 
 

@@ -51,7 +51,10 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report columns without a field in the message that the options name, and a sink whose message is unknown."""
+        """Report columns that do not fit the message that the options name, and options that contradict each other.
+
+        Of a sink, also report that its message is unknown.
+        """
         if self._has_own_message:
             yield from super().check(row, direction)
         elif direction == "write" and not self.use_latest_version:
@@ -104,7 +107,7 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return schema.name, file_to_register(client, schema, normalize=self.normalize)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read or written with a registered schema; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema, or "" if they can; see `RegistryFormat`."""
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
         own = self.own_schema()
@@ -136,7 +139,10 @@ class _Decoder:
         self._decoders: dict[tuple[int, Path], ProtobufDecoder | SchemaError] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; see `kdsl.formats.Decoder`."""
+        """Decode messages with the schemas that they name, which are fetched once; null messages produce no row.
+
+        Messages without a frame, or whose schema does not match the table, are bad, or left out if errors are ignored.
+        """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
         parts = []
@@ -164,6 +170,7 @@ class _Decoder:
 
         Raises:
             SchemaError: The registry does not have the schema, or it does not match the table.
+            RegistryError: The registry does not answer.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -219,9 +226,9 @@ class _Encoder:
         self._id_and_encoder: tuple[int, bytes, ProtobufEncoder] | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows; the first call finds or registers the schema in the registry.
+        """Encode an array of rows; rows that cannot be written become bad records.
 
-        See `kdsl.formats.Encoder`.
+        The first call that has rows finds or registers the schema in the registry, and raises the errors of `_prepare`.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
@@ -238,7 +245,8 @@ class _Encoder:
         """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
 
         Raises:
-            KdslError: The subject has no such message, or the message cannot hold the rows of the table.
+            KdslError: The registry refuses the schema or does not answer, its subject does not have the message, or the
+                message cannot hold the rows of the table.
         """
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema

@@ -86,7 +86,7 @@ def _read_indexes(buffer: MessageBuffer, start: Integers, end: Integers) -> tupl
 
 
 def _group_by_path(levels: Integers, which: Integers) -> Iterator[tuple[Path, Integers]]:
-    """Group bodies by path: yields each path with its bodies."""
+    """Group some bodies by path: yields each path with the indices of its bodies."""
     kinds, kind = np.unique(levels[which], axis=0, return_inverse=True)
     for i, path in enumerate(kinds.tolist()):
         yield tuple(n for n in path if n >= 0), which[kind.reshape(-1) == i]
@@ -105,7 +105,7 @@ def encode_path(path: Sequence[int]) -> bytes:
 
 
 def path_of(file: FileDescriptorProto, name: str) -> Path:
-    """The path of a message in its file."""
+    """The path of a message, given by its full name, in the file that contains it."""
     return next(path for full, path in message_paths(file) if full == name)
 
 
@@ -154,4 +154,5 @@ def message_paths_in_text(text: str) -> dict[Path, str]:
 
 
 def _begins_statement(words: list[str], i: int) -> bool:
+    """Whether a statement begins with the word at an index."""
     return i == 0 or words[i - 1] in ("{", "}", ";")

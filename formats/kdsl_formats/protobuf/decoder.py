@@ -38,7 +38,10 @@ class ProtobufDecoder:
         self._rules = rules
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode an array of messages; an empty one is a message in which no field is set."""
+        """Decode an array of messages; an empty one is a message in which no field is set.
+
+        Null messages are bad if the rules say so, otherwise they have no row. If errors are ignored, nothing is bad.
+        """
         present_messages = (
             np.ones(len(messages), dtype=bool) if not messages.null_count else np.asarray(messages.is_valid())
         )

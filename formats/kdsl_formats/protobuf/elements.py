@@ -32,7 +32,10 @@ def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
 
 
 def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integers, Integers, Words | None]:
-    """The values of a field that occurs once."""
+    """Join the parts of a field that occurs once: return the messages of its values, their start, end and numbers.
+
+    The messages are None if each message has one value, the numbers None if they are not varints.
+    """
     none = np.zeros(0, dtype=np.int64)
     if not parts:
         return None, none, none, None
@@ -45,6 +48,7 @@ def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integ
 
 
 def _numbers_of(part: FieldValues) -> Words:
+    """The numbers of varints, which the part must have."""
     assert part.numbers is not None
     return part.numbers
 
@@ -52,7 +56,11 @@ def _numbers_of(part: FieldValues) -> Words:
 def join_repeated_values(
     buffer: MessageBuffer, parts_found: list[FieldValues], count: int, wire: int, fallback: Mask
 ) -> tuple[Integers, Integers, Integers, Words | None]:
-    """The values of a repeated field, ordered by message and position."""
+    """Join the parts of a repeated field, ordered by message and position; packed numbers are unpacked.
+
+    Return the message, start and end of each value, and the numbers of varints, otherwise None. Messages with invalid
+    packed numbers are marked in ``fallback``.
+    """
     none = np.zeros(0, dtype=np.int64)
     parts = []
     for part in parts_found:
@@ -76,7 +84,10 @@ def join_repeated_values(
 def _unpack(
     buffer: MessageBuffer, packed: FieldValues, owner: Integers, wire: int, fallback: Mask
 ) -> tuple[Integers, Integers, Words | None]:
-    """The numbers in packed spans: their messages, their positions, and the values of varints."""
+    """The numbers in packed spans: their messages, their positions, and the values of varints, otherwise None.
+
+    Messages with incomplete or invalid numbers are marked in ``fallback``.
+    """
     size = packed.end - packed.start
     if wire != VARINT:
         width = 8 if wire == FIXED64 else 4

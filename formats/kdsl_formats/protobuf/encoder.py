@@ -46,7 +46,7 @@ class ProtobufEncoder:
         self.writer = RowWriter(layout, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows."""
+        """Encode an array of rows, whatever their kinds; rows that cannot be written become bad records."""
         fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None if fallback.all() else self.writer.write_messages(rows.flatten(), len(rows), fallback)
         return write_fallback_rows(rows, messages, fallback, self.reference.write_message)
@@ -95,7 +95,10 @@ class MemberWriter:
     def write_pieces(
         self, column: pa.Array, later: Sequence[pa.Array], fallback: Mask
     ) -> list[TagPiece | pa.BinaryArray]:
-        """The pieces of the field in each row; of the columns of one oneof, the last one wins."""
+        """The pieces of the field in each row; rows that need the fallback are marked in ``fallback``.
+
+        A row has none where the column is NULL, a later column of its oneof is not, or a default need not be written.
+        """
         present = _valid_mask(column)
         if self.field.is_required and present is not None:
             fallback |= ~present
@@ -117,7 +120,7 @@ class MemberWriter:
         return self._add_tag(values, present)
 
     def _add_tag(self, values: FieldData, present: Mask | None) -> list[TagPiece | pa.BinaryArray]:
-        """Put the tag of the field before values."""
+        """Put the tag of the field (and the length of byte strings) before the values of present rows."""
         if values.data is None:
             wire = VARINT if values.fixed is None else FIXED64 if values.fixed.shape[1] == 8 else FIXED32
             return [TagPiece(encode_tag(self.field, wire), present, values.numbers, values.fixed)]
@@ -132,7 +135,10 @@ class MemberWriter:
     def _to_field_data(
         self, array: pa.Array, fallback: Mask, owner: Integers | None, present: Mask | None
     ) -> FieldData:
-        """Convert values to the form in which they are written; NULL becomes any value if nothing is present."""
+        """Convert values to the form in which they are written; NULL becomes a value that the caller leaves out.
+
+        Values that need the fallback mark their rows (``owner``) in ``fallback``, if they are present.
+        """
         kind = self.field.type
         if self.inside is not None:
             wrong = np.zeros(len(array), dtype=bool)
@@ -151,7 +157,7 @@ class MemberWriter:
         return FieldData(numbers=numbers)
 
     def _to_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """Convert numbers to the bits that are written; also returns which of them need the fallback."""
+        """Convert numbers to the bits that are written; also returns which need the fallback (None: none of them)."""
         member, kind = self.member, self.field.type
         if member.form == "enum":
             return self._enum_bits(array)
@@ -175,7 +181,7 @@ class MemberWriter:
         return numbers.view(np.uint64), None
 
     def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """The numbers of enum values; unknown values become the first one, or need the fallback."""
+        """The numbers of enum values, the first one for unknown values, and which need the fallback (None: none)."""
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
@@ -195,7 +201,7 @@ class MemberWriter:
     def _write_repeated(
         self, column: pa.Array, present: Mask | None, fallback: Mask
     ) -> list[TagPiece | pa.BinaryArray]:
-        """The pieces of a repeated field or map."""
+        """The pieces of a repeated field or map; rows without elements have none."""
         count = len(column)
         flat, sizes = _flatten(column)
         if present is not None:  # NULL, or replaced by another member of its oneof: neither has elements
@@ -211,7 +217,7 @@ class MemberWriter:
         return [regroup(join_pieces(self._add_tag(values, None), len(flat)), ends)]
 
     def _write_elements(self, flat: pa.Array, fallback: Mask, owner: Integers) -> FieldData:
-        """The elements of arrays or entries of maps, with defaults instead of NULL."""
+        """The elements of arrays or entries of maps, with defaults instead of NULL; marks rows for the fallback."""
         if self.member.shape == "map":
             assert self.inside is not None
             wrong = np.zeros(len(flat), dtype=bool)
@@ -224,7 +230,7 @@ class MemberWriter:
         return self._to_field_data(self.fill_nulls(flat), fallback, owner, None)
 
     def fill_nulls(self, array: pa.Array) -> pa.Array:
-        """Replace NULL by the default, as inside arrays and maps."""
+        """Replace NULL by the default, as inside arrays and maps; timestamps and wrapped values stay NULL."""
         if not array.null_count:
             return array
         member = self.member
@@ -267,7 +273,7 @@ def _message_columns(member: Member, array: pa.Array) -> list[pa.Array]:
 
 
 def _is_default(values: FieldData) -> Mask | None:
-    """Which values are omitted by a field without presence."""
+    """Which values are the default, and omitted by a field without presence; None if there are none."""
     if values.data is not None:
         start, end = bounds(values.data)
         zero: Any = start == end
@@ -279,7 +285,7 @@ def _is_default(values: FieldData) -> Mask | None:
 
 
 def _to_unsigned(array: pa.Array) -> tuple[Words, Mask]:
-    """Convert decimals without a fraction to unsigned numbers."""
+    """Convert decimals without a fraction to 64-bit numbers, and return which do not fit; NULL becomes 0."""
     wide = np.frombuffer(array.buffers()[1], dtype=np.uint64).reshape(-1, 2)[array.offset : array.offset + len(array)]
     valid = _present_mask(array)
     return np.where(valid, wide[:, 0], np.uint64(0)), (wide[:, 1] != 0) & valid
@@ -294,8 +300,10 @@ def _flatten(column: pa.Array) -> tuple[pa.Array, Integers]:
 
 
 def _valid_mask(array: pa.Array) -> Mask | None:
+    """Which elements are not NULL; None if all are."""
     return np.asarray(array.is_valid()) if array.null_count else None
 
 
 def _present_mask(array: pa.Array) -> Mask:
+    """Which elements are not NULL."""
     return np.asarray(array.is_valid())

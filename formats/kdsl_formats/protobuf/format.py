@@ -144,7 +144,7 @@ class MessageFormat(Format):
         return True
 
     def portable(self) -> Self:
-        """The format with the message's name and descriptors instead of their source."""
+        """The format with the message's name and descriptors instead of their source; `SchemaError` without them."""
         schema = self.schema()
         if (self.message_class_name, self.descriptor_set) == (schema.name, schema.text):
             return self
@@ -196,7 +196,7 @@ class Protobuf(MessageFormat):
 
 
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
-    """Replace a class in the options by its name and descriptors, so that it is not imported again."""
+    """Replace a class in the options, if there is one, by its name and descriptors, so that it is not imported."""
     kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
         schema = schema_of_class(kind)

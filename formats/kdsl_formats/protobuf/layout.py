@@ -148,12 +148,12 @@ def _field_problems(
                 entry.fields_by_name["value"], kind.value, f"{path_to_field}.value", writing=writing
             )
         else:
-            yield _misfit(field, kind, path_to_field)
+            yield _misfit_problem(field, kind, path_to_field)
     elif field.is_repeated:
         if isinstance(kind, t.Array):
             yield from _single_problems(field, kind.element, f"{path_to_field}.element", writing=writing)
         else:
-            yield _misfit(field, kind, path_to_field)
+            yield _misfit_problem(field, kind, path_to_field)
     else:
         yield from _single_problems(field, kind, path_to_field, writing=writing)
 
@@ -166,7 +166,7 @@ def _single_problems(
     if inner is not None and isinstance(kind, t.Row):
         yield from _find_problems(inner, kind, f"{path_to_field}.", writing=writing)
     elif not any(_can_hold(kind, one) for one in _column_types(field)):
-        yield _misfit(field, kind, path_to_field)
+        yield _misfit_problem(field, kind, path_to_field)
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
@@ -200,7 +200,7 @@ def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
     return [SCALARS[field.cpp_type]]
 
 
-def _misfit(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
+def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str) -> Problem:
     """Create the problem of a column type that cannot represent a field."""
     spelled = field_type_name(field)
     if is_map(field):
@@ -255,13 +255,15 @@ class _LayoutBuilder:
         self._count = self._depth = 0
 
     def layout(self, row: t.Row) -> Layout:
-        """The layout of the message for a row."""
+        """Build the layout of the message for a row; `SchemaError` as in `layout_of`."""
         name = self._copy(self._message, row)
         pool = pool_of(self._files)
         return _bind_layout(pool.FindMessageTypeByName(name), self._message, row)
 
     def _copy(self, message: Descriptor, row: t.Row) -> str:
-        """Add a copy of a message with the fields of a row; returns its full name.
+        """Add a copy of a message with the fields that a row needs to its container; returns its full name.
+
+        These are the row's columns, required fields, and the other members of the columns' oneofs.
 
         Raises:
             SchemaError: Messages in required fields are too many, or nested too deeply.
@@ -304,7 +306,10 @@ class _LayoutBuilder:
     def _refer_to_copy(
         self, copied_field: FieldDescriptorProto, field: FieldDescriptor, kind: t.DataType | None
     ) -> None:
-        """Set the type of a copied field to what its column needs: a copy of its message, or plain bytes."""
+        """Set the type of a copied field, in place, to what its column needs: a copy of its message, or plain bytes.
+
+        `kind` is the column's type; None for a field that is not a column.
+        """
         inner = field.message_type
         assert inner is not None
         if isinstance(kind, t.Map):
@@ -319,7 +324,7 @@ class _LayoutBuilder:
             copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
     def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
-        """Always write both fields of a map's entry; the readers check closed enums."""
+        """Let a map's entry always have both fields, in place; closed enums become numbers, which readers check."""
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
             enum = message.fields_by_name[field.name].enum_type
@@ -347,11 +352,12 @@ def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[Descript
 
 
 def _prefix(file: FileDescriptorProto) -> str:
+    """What the full names of a file's messages begin with."""
     return f"{file.package}." if file.package else ""
 
 
 def _drop_empty_oneofs(message: DescriptorProto) -> None:
-    """Remove the oneofs that have no field left, and renumber the others."""
+    """Remove the oneofs that have no field left from a message, in place, and renumber the others."""
     used = sorted({f.oneof_index for f in message.field if f.HasField("oneof_index")})
     used_oneofs = [message.oneof_decl[i] for i in used]
     for field in message.field:
@@ -362,7 +368,7 @@ def _drop_empty_oneofs(message: DescriptorProto) -> None:
 
 
 def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
-    """The layout of a copied message."""
+    """The layout of a copied message, with the original message for what the copy lacks."""
     members = tuple(
         _bind_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields
     )

@@ -46,6 +46,7 @@ def outer_class(file: FileDescriptorProto) -> str:
 
 
 def _names_in(messages: Iterable[DescriptorProto]) -> Iterator[str]:
+    """The short names of all messages and enums, also of those inside messages."""
     for message in messages:
         yield message.name
         yield from (enum.name for enum in message.enum_type)
@@ -53,6 +54,7 @@ def _names_in(messages: Iterable[DescriptorProto]) -> Iterator[str]:
 
 
 def _message_names(messages: Iterable[DescriptorProto], prefix: str = "") -> Iterator[str]:
+    """The names of messages and those inside them, with a prefix and without the entries of maps."""
     for message in messages:
         if not message.options.map_entry:
             yield prefix + message.name

@@ -76,7 +76,7 @@ def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.B
 
 
 def regroup(array: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
-    """Join neighbors: element n consists of the elements up to the n-th end."""
+    """Join neighbors, without a copy of their bytes: element n has the elements up to the n-th end."""
     _, end = bounds(array)
     base = int(np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset])
     offsets = np.zeros(len(ends) + 1, dtype=np.int32)
@@ -87,7 +87,7 @@ def regroup(array: pa.BinaryArray, ends: Integers) -> pa.BinaryArray:
 
 
 def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
-    """Encode tags and numbers as bytes."""
+    """Encode tags, and the numbers after them, as the bytes of each row."""
     sizes = []
     numbers: list[Integers | None] = []
     total = np.zeros(count, dtype=np.int64)
@@ -122,7 +122,7 @@ def _write_tags(parts: Sequence[TagPiece], count: int) -> pa.BinaryArray:
 
 
 def encode_tag(field: FieldDescriptor, wire: int) -> bytes:
-    """Encode the tag of a field with a wire type."""
+    """Encode the tag of a field, its number and wire type, as a varint."""
     number = field.number << 3 | wire
     head = b""
     while number > 0x7F:

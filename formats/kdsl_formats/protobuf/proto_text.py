@@ -48,30 +48,31 @@ class _FileWriter:
             yield f"import {kind}{json.dumps(name)};"
         yield from (f"option {option};" for option in _options(file.options))
         for enum in file.enum_type:
-            yield from self._enum(enum, "")
+            yield from self._write_enum(enum, "")
         for message in file.message_type:
-            yield from self._message(message, "", _join_name("", file.package))
-        yield from self._extensions(file.extension, "", _join_name("", file.package), {})
+            yield from self._write_message(message, "", _join_name("", file.package))
+        yield from self._write_extensions(file.extension, "", _join_name("", file.package), {})
 
-    def _message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+    def _write_message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+        """Write a message, line by line; `scope` is the full name of what contains it."""
         yield f"{indent}message {message.name} {{"
-        yield from self._body(message, f"{indent}  ", _join_name(scope, message.name))
+        yield from self._write_body(message, f"{indent}  ", _join_name(scope, message.name))
         yield f"{indent}}}"
 
-    def _body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
+    def _write_body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
         """Write the body of a message, line by line."""
         inside = {_join_name(scope, one.name): one for one in message.nested_type}
         declared = set()  # messages that a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
         for enum in message.enum_type:
-            yield from self._enum(enum, indent)
+            yield from self._write_enum(enum, indent)
         synthetic = {f.oneof_index for f in message.field if f.proto3_optional}
         opened_oneofs: set[int] = set()
         for field in message.field:
             if field.type == _F.TYPE_GROUP or (field.type_name in inside and inside[field.type_name].options.map_entry):
                 declared.add(field.type_name)
             if not field.HasField("oneof_index") or field.oneof_index in synthetic:
-                yield from self._field(field, indent, inside)
+                yield from self._write_field(field, indent, inside)
             elif field.oneof_index not in opened_oneofs:
                 opened_oneofs.add(field.oneof_index)
                 oneof = message.oneof_decl[field.oneof_index]
@@ -79,32 +80,33 @@ class _FileWriter:
                 yield from (f"{indent}  option {option};" for option in _options(oneof.options))
                 for member in message.field:
                     if member.HasField("oneof_index") and member.oneof_index == field.oneof_index:
-                        yield from self._field(member, f"{indent}  ", inside, label=False)
+                        yield from self._write_field(member, f"{indent}  ", inside, label=False)
                 yield f"{indent}}}"
         for extension in message.extension:
             if extension.type == _F.TYPE_GROUP:
                 declared.add(extension.type_name)
         for name, one in inside.items():
             if name not in declared:
-                yield from self._message(one, indent, scope)
-        yield from self._extensions(message.extension, indent, scope, inside)
+                yield from self._write_message(one, indent, scope)
+        yield from self._write_extensions(message.extension, indent, scope, inside)
         for span in message.extension_range:
-            yield f"{indent}extensions {_span(span.start, span.end - 1, _LAST_FIELD)};"
-        yield from self._lines_of_reserved(
-            [_span(one.start, one.end - 1, _LAST_FIELD) for one in message.reserved_range],
+            yield f"{indent}extensions {_spell_span(span.start, span.end - 1, _LAST_FIELD)};"
+        yield from self._write_reserved(
+            [_spell_span(one.start, one.end - 1, _LAST_FIELD) for one in message.reserved_range],
             message.reserved_name,
             indent,
         )
 
-    def _extensions(
+    def _write_extensions(
         self, fields: Sequence[FieldDescriptorProto], indent: str, scope: str, inside: dict[str, DescriptorProto]
     ) -> Iterator[str]:
+        """Write extensions, line by line."""
         for field in fields:
             yield f"{indent}extend {field.extendee} {{"
-            yield from self._field(field, f"{indent}  ", inside)
+            yield from self._write_field(field, f"{indent}  ", inside)
             yield f"{indent}}}"
 
-    def _field(
+    def _write_field(
         self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
     ) -> Iterator[str]:
         """Write a field, line by line."""
@@ -112,36 +114,38 @@ class _FileWriter:
         options = _field_options(field)
         shown = f" [{', '.join(options)}]" if options else ""
         if entry is not None and entry.options.map_entry:
-            key, value = (_type(one) for one in entry.field)
+            key, value = (_spell_type(one) for one in entry.field)
             yield f"{indent}map<{key}, {value}> {field.name} = {field.number}{shown};"
             return
         before = self._label(field) if label else ""
         if field.type == _F.TYPE_GROUP and entry is not None:
             yield f"{indent}{before}group {entry.name} = {field.number}{shown} {{"
-            yield from self._body(entry, f"{indent}  ", field.type_name)
+            yield from self._write_body(entry, f"{indent}  ", field.type_name)
             yield f"{indent}}}"
             return
-        yield f"{indent}{before}{_type(field)} {field.name} = {field.number}{shown};"
+        yield f"{indent}{before}{_spell_type(field)} {field.name} = {field.number}{shown};"
 
     def _label(self, field: FieldDescriptorProto) -> str:
+        """The label of a field with a blank after it; empty if the syntax needs none."""
         if field.label == _F.LABEL_REPEATED:
             return "repeated "
         if field.label == _F.LABEL_REQUIRED:
             return "required "
         return "optional " if self._plain or field.proto3_optional else ""
 
-    def _enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
+    def _write_enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
         """Write an enum, line by line."""
         yield f"{indent}enum {enum.name} {{"
         yield from (f"{indent}  option {option};" for option in _options(enum.options))
         for value in enum.value:
             options = ", ".join(_options(value.options))
             yield f"{indent}  {value.name} = {value.number}{f' [{options}]' if options else ''};"
-        spans = [_span(one.start, one.end, _LAST_ENUM) for one in enum.reserved_range]
-        yield from self._lines_of_reserved(spans, enum.reserved_name, f"{indent}  ")
+        spans = [_spell_span(one.start, one.end, _LAST_ENUM) for one in enum.reserved_range]
+        yield from self._write_reserved(spans, enum.reserved_name, f"{indent}  ")
         yield f"{indent}}}"
 
-    def _lines_of_reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
+    def _write_reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
+        """Write the reserved numbers and names, if there are any."""
         if spans:
             yield f"{indent}reserved {', '.join(spans)};"
         if names:
@@ -150,20 +154,24 @@ class _FileWriter:
 
 
 def _join_name(scope: str, name: str) -> str:
+    """A name inside a scope; the scope itself if the name is empty."""
     return f"{scope}.{name}" if name else scope
 
 
-def _span(first: int, last: int, end: int) -> str:
+def _spell_span(first: int, last: int, end: int) -> str:
+    """A range of numbers, both included; the number `end` is written as ``max``."""
     if first == last:
         return str(first)
     return f"{first} to {'max' if last == end else last}"
 
 
-def _type(field: FieldDescriptorProto) -> str:
+def _spell_type(field: FieldDescriptorProto) -> str:
+    """The name of a field's type."""
     return field.type_name or _F.Type.Name(field.type).removeprefix("TYPE_").lower()
 
 
 def _field_options(field: FieldDescriptorProto) -> list[str]:
+    """The options of a field as ``name = value``, with its default and a JSON name other than the usual one."""
     options = []
     if field.HasField("default_value"):
         text = field.default_value
@@ -178,11 +186,13 @@ def _field_options(field: FieldDescriptorProto) -> list[str]:
 
 
 def _json_name(name: str) -> str:
+    """The JSON name that Protobuf derives from a field's name."""
     first, *others = name.split("_")
     return first + "".join(part[:1].upper() + part[1:] for part in others)
 
 
 def _escape(data: bytes) -> str:
+    """Bytes as the inside of a string: all but plain ASCII as octal escapes."""
     return "".join(chr(b) if 32 <= b < 127 and b not in (34, 92) else f"\\{b:03o}" for b in data)
 
 
@@ -196,10 +206,11 @@ def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "")
             if field.message_type is not None:
                 yield from _options(one, prefix=f"{name}.")
             else:
-                yield f"{name} = {_value(field, one)}"
+                yield f"{name} = {_spell_value(field, one)}"
 
 
-def _value(field: FieldDescriptor, value: Any) -> str:
+def _spell_value(field: FieldDescriptor, value: Any) -> str:
+    """The value of an option as it is written in the file."""
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
     if isinstance(value, bool):

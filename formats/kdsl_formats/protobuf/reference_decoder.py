@@ -77,7 +77,7 @@ class ReferenceDecoder:
         return {m.name: self._read_value(m, message) for m in layout.members}
 
     def _read_value(self, member: Member, message: Message) -> Any:
-        """The value of a field, which may be repeated."""
+        """The value of a field, or its values; None if there are none, unless the rules read defaults."""
         if member.shape == "one":
             if member.presence and not self._defaults and not message.HasField(member.name):
                 return None
@@ -90,7 +90,10 @@ class ReferenceDecoder:
         return self._read_entries(member, values)
 
     def _read_entries(self, member: Member, entries: Any) -> list[tuple[Any, Any]]:
-        """A map's entries; of equal keys the last one wins, at the index of the first."""
+        """A map's entries; of equal keys the last one wins, at the index of the first.
+
+        An entry with a number that a closed enum lacks is left out.
+        """
         assert member.inside is not None
         key, value = member.inside.members
         pairs: dict[Any, Any] = {}
@@ -104,7 +107,7 @@ class ReferenceDecoder:
         return list(pairs.items())
 
     def _read_single(self, member: Member, value: Any) -> Any:
-        """One value of a field."""
+        """Convert one value of a field; `BadMessageError` if it cannot be represented."""
         match member.form:
             case "scalar":
                 return _convert_scalar(member.kind, value)

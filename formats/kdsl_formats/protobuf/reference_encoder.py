@@ -54,7 +54,11 @@ class ReferenceEncoder:
             raise BadMessageError(str(e)) from e
 
     def _fill(self, layout: Layout, message: Message, row: dict[str, Any]) -> None:
-        """Set the fields of a message from a row."""
+        """Set the fields of a message from a row, in place; None leaves a field unset.
+
+        Raises:
+            BadMessageError: A value cannot be written.
+        """
         for member in layout.members:
             value = row[member.name]
             if value is None:
@@ -67,7 +71,7 @@ class ReferenceEncoder:
                 self._add_entries(member, getattr(message, member.name), value)
 
     def _set_value(self, member: Member, message: Message, value: Any) -> None:
-        """Set a field to one value."""
+        """Set a field of a message to one value, in place; `BadMessageError` if it cannot be written."""
         if member.inside is None:
             setattr(message, member.name, self._convert_scalar(member, value))
             return
@@ -76,7 +80,7 @@ class ReferenceEncoder:
         self._fill_message(member, inner, value)
 
     def _add_elements(self, member: Member, target: Any, values: list[Any]) -> None:
-        """Add the elements of an array to a repeated field."""
+        """Add the elements of an array to a repeated field, in place; NULL becomes a default or an empty message."""
         for value in values:
             if member.inside is None:
                 target.append(self._convert_element(member, value))
@@ -86,7 +90,7 @@ class ReferenceEncoder:
                     self._fill_message(member, inner, value)
 
     def _add_entries(self, member: Member, target: Any, pairs: list[tuple[Any, Any]]) -> None:
-        """Add the entries of a map."""
+        """Add the entries of a map to a repeated field, in place; NULL becomes a default or an empty message."""
         assert member.inside is not None
         for pair in pairs:
             entry = target.add()
@@ -121,7 +125,7 @@ class ReferenceEncoder:
                 self._fill(member.inside, message, value)
 
     def _convert_element(self, member: Member, value: Any) -> Any:
-        """Convert a value inside an ARRAY or a MAP, where Protobuf has no NULL."""
+        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, or empty."""
         if value is not None:
             return self._convert_scalar(member, value)
         if member.form == "enum":

@@ -42,7 +42,7 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
         name: The message's full name.
 
     Raises:
-        SchemaError: The schema is not a Protobuf schema, or there is no compiler.
+        SchemaError: The schema is not a Protobuf schema, does not have the message, or cannot be compiled.
         RegistryError: An imported file cannot be fetched.
     """
     return schema_of(name, load_files(client, schema))
@@ -52,7 +52,7 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
     """The files of a registered schema, its own file last; with comments if it was registered as a ``.proto`` file.
 
     Raises:
-        SchemaError: The schema is not a Protobuf schema, or there is no compiler.
+        SchemaError: The schema is not a Protobuf schema, has invalid imports, or cannot be compiled.
         RegistryError: An imported file cannot be fetched.
     """
     _check_kind(schema)
@@ -87,7 +87,7 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
 
 
 def register_schema(client: RegistryClient, subject: str, schema: Schema, *, register: bool, normalize: bool) -> int:
-    """Find or register a message's file under a subject; imported files have their own names as subjects.
+    """Find or register a message's file, and return its id; imported files have their own names as subjects.
 
     Args:
         client: The client of the registry.
@@ -118,7 +118,9 @@ def register_schema(client: RegistryClient, subject: str, schema: Schema, *, reg
 def file_to_register(
     client: RegistryClient, schema: Schema, *, register: bool = False, normalize: bool = False
 ) -> RegisteredSchema:
-    """The registered form of a message's file, with the versions of the files that it imports; see `register_schema`.
+    """The registered form of a message's file, with the versions of the files that it imports.
+
+    These must be registered already, unless `register` is set; then they are registered here, but the file is not.
 
     Raises:
         RegistryError: As for `register_schema`, for the imported files.

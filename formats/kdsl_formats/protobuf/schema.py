@@ -1,6 +1,6 @@
 """Derives row types from message types, as a table of such messages would declare them.
 
-Only code generation uses this module; reading and writing do not.
+Only code generation derives types; for reading and writing, `layout` uses the constants and helpers of this module.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class _RowTypes:
         return t.Row(tuple(self._field(field, inside) for field in message.fields))
 
     def _field(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.Field:
-        """Derive the field of a row from a field of a message."""
+        """Derive the field of a row from a field of a message; `SchemaError` as in `row_type`."""
         return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
 
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
@@ -128,6 +128,7 @@ class _RowTypes:
         return self._value_type(field, outer).as_nullable(self._nullable or not always)
 
     def _value_type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
+        """Derive the type of one value of a field; a message inside itself is BYTES."""
         if field.message_type is None:
             if field.cpp_type == _F.CPPTYPE_STRING:
                 return t.BYTES if field.type == _F.TYPE_BYTES else t.STRING
@@ -169,6 +170,7 @@ def _names_of(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]
 def _names_inside(
     message: DescriptorProto, path: tuple[int, ...], prefix: str
 ) -> Iterator[tuple[tuple[int, ...], str]]:
+    """A message and the declarations inside it, as in `_names_of`."""
     name = prefix + message.name
     yield path, name
     yield from (((*path, 2, i), f"{name}.{field.name}") for i, field in enumerate(message.field))

@@ -80,6 +80,7 @@ class Schema:
 
 @lru_cache(maxsize=64)
 def _descriptor(name: str, files: bytes) -> Descriptor:
+    """The descriptor of a message in serialized files; cached, because each call builds a pool of them."""
     return pool_of(FileDescriptorSet.FromString(files)).FindMessageTypeByName(name)
 
 
@@ -87,7 +88,7 @@ def schema_of_class(kind: Any) -> Schema:
     """The schema of a generated message class.
 
     Raises:
-        SchemaError: It is not a class of Protobuf messages.
+        SchemaError: It is not a class of Protobuf messages, or its descriptors do not fit together.
     """
     descriptor = getattr(kind, "DESCRIPTOR", None)
     if not isinstance(descriptor, Descriptor):
@@ -123,10 +124,12 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
 
 
 def import_schema(name: str) -> Schema | None:
-    """The schema of a generated class by its Python name: ``shop_pb2:Order`` or ``shop_pb2.Order``; None if missing.
+    """Import a generated class by its Python name, ``shop_pb2:Order`` or ``shop_pb2.Order``, and return its schema.
+
+    The full name of a message that is imported already is found, too. None if there is no such class or message.
 
     Raises:
-        SchemaError: The name is a Python name (``module:Class``), but cannot be imported or is not a message class.
+        SchemaError: The name has a colon, but cannot be imported or is not a message class.
     """
     module, colon, inside = name.partition(":")
     parts = name.split(".")
@@ -240,7 +243,7 @@ def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescripto
     """Compile the content of a ``.proto`` file (see `compile_files`).
 
     Raises:
-        SchemaError: There is no compiler, or it fails.
+        SchemaError: The content is invalid, or there is no compiler.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-proto-") as folder:
         path = Path(folder, TEXT_NAME)

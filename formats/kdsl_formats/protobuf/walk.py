@@ -99,20 +99,20 @@ class _Walk:
         self._chosen: dict[int, Mask] = {}
 
     def find_fields(self) -> tuple[dict[int, list[FieldValues]], Mask]:
-        """Read one field number after the other until all messages end, or only a few are left."""
+        """Read one field number after the other until all messages end, or only a few are left; returns as `walk`."""
         if not len(self._cursor):
             return {}, self._fallback
         self._read_tags(None)
         while (tag := int(self._tags.min())) != _END:
             is_here = self._tags == tag
             which = None if is_here.all() else np.flatnonzero(is_here)
-            if which is not None and len(which) < self._min_batch and self._is_tail():
+            if which is not None and len(which) < self._min_batch and self._mark_tail():
                 break
             self._read_field(tag >> 3, tag & 7, which)
         return self._values, self._fallback
 
-    def _is_tail(self) -> bool:
-        """Return whether only few messages have fields left; if so, these are marked for the fallback."""
+    def _mark_tail(self) -> bool:
+        """Mark the messages that have fields left for the fallback if they are few; returns whether they are."""
         left = np.flatnonzero(self._tags != _END)
         if len(left) >= self._min_batch:
             return False
@@ -120,7 +120,10 @@ class _Walk:
         return True
 
     def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
-        """Read and store the values of one field in the messages whose next tag it is, and move after them."""
+        """Read and store the values of one field in the messages ``which`` (None: all), and read their next tags.
+
+        Messages with an unusual encoding are marked for the fallback.
+        """
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
         end = self._end if which is None else self._end[which]
@@ -168,7 +171,7 @@ class _Walk:
         self._read_tags(which)
 
     def _note_seen(self, number: int, format_: FieldFormat, which: Integers | None) -> bool:
-        """Record that messages have a field.
+        """Record that messages have a field that is not repeated; returns False if all messages already had it.
 
         Those that already had it, or another of its oneof, are marked for the fallback.
         """
@@ -187,7 +190,7 @@ class _Walk:
         return True
 
     def _add_seen(self, before: Mask | None, which: Integers | None) -> Mask | None:
-        """Add messages to those that have a field; None, which means all, if ``which`` is None."""
+        """Add messages to those that have a field, in place; returns None, which means all, if ``which`` is None."""
         if which is None:
             return None
         noted = np.zeros(len(self._cursor), dtype=bool) if before is None else before
@@ -195,7 +198,7 @@ class _Walk:
         return noted
 
     def _mark_seen(self, seen: Mask | None, which: Integers | None) -> None:
-        """Mark messages that already had a field for the fallback."""
+        """Mark those of ``which`` (None: all) that are in ``seen`` (None: all) for the fallback."""
         if seen is None:
             self._fallback[slice(None) if which is None else which] = True
         elif which is None:
@@ -213,9 +216,9 @@ class _Walk:
             self._fallback[chosen] |= bad
 
     def _read_tags(self, which: Integers | None) -> None:
-        """Read the tags at the cursors, and move the cursors after them.
+        """Read the tags at the cursors, and store them with the positions after them; ended messages have `_END`.
 
-        Messages with invalid tags are marked for the fallback.
+        Messages with invalid tags end here, and are marked for the fallback.
         """
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]
