@@ -23,7 +23,7 @@ def watermark_delay(column: str, text: str) -> str:
         text: The expression.
 
     Raises:
-        UntranslatableError: It is another expression.
+        UntranslatableError: It is neither the column nor the column minus an interval of fixed length.
     """
 
     def wrong(node: n.Node, name: str, reason: str, fix: str = _FIX) -> NoReturn:
@@ -52,6 +52,7 @@ def watermark_delay(column: str, text: str) -> str:
 
 
 def _format_delay(length: timedelta) -> str:
+    """Format a delay as Spark writes it, such as ``5 seconds``."""
     text = duration_text(length)
     number, _, unit = text.partition(" ")
     return f"{number} {_LONG[unit]}{'' if number == '1' else 's'}" if unit else text

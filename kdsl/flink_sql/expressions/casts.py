@@ -155,6 +155,7 @@ def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool
 
 
 def _cast_member(text: str, have: t.DataType, want: t.DataType) -> str:
+    """Write the cast of a member (``text``) of an array, map or row; raise NoCastError if there is none."""
     return _cast_sql(TypedSql(text, have), have, want, trying=False)
 
 
@@ -197,6 +198,7 @@ def cast_to_string(value: TypedSql) -> str:
 
 
 def _string_or_null(value: TypedSql) -> str:
+    """Write the SQL of a value as a string, ``'NULL'`` for NULL; raise NoCastError as `cast_to_string` does."""
     return f"coalesce({cast_to_string(value)}, 'NULL')"
 
 
@@ -213,7 +215,7 @@ def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def _fit_bytes(text: str, want: t.DataType) -> str:
-    """Cut or pad bytes to the length of the type."""
+    """Write the SQL of bytes cut to VARBINARY(n), or cut and padded with zeros to BINARY(n)."""
     assert isinstance(want, t.Binary | t.VarBinary)
     if want.length == t.MAX_LENGTH:
         return text

@@ -51,7 +51,8 @@ def match_columns(
         constants: The columns of ``PARTITION (name = value)``.
 
     Returns:
-        The columns of the sink in order, and the problems.
+        The columns of the sink in order, NULL for those that nothing is written to; empty if names are wrong or the
+        numbers of columns differ. And the problems, among them types that do not match.
     """
     sink = sink_columns(table)
     by_name = {c.name: c for c in sink}
