@@ -49,6 +49,7 @@ def _some_text(value: str | None) -> str | None:
 
 
 def _some_count(value: int) -> str | None:
+    """Return what to do about a number below -1; None if it is right."""
     return None if value >= NO_LIMIT else "use a number from 0 on, or -1 for any number"
 
 

@@ -60,7 +60,7 @@ class _Document(YamlDocument):
         super().__init__(text, file, _is_option)
 
     def tables(self) -> list[TableDef]:
-        """Return the definitions of the tables; errors in the structure are recorded as problems."""
+        """Return the definitions of the tables; none, and problems, if the document has a wrong structure."""
         if self.problems:
             return []
         if not isinstance(self.value, dict):
@@ -107,12 +107,12 @@ class _ShapeError(TypeError):
 
 
 def _kind(value: Any) -> str:
-    """Describe a value of a document for a message."""
+    """Describe a value for a message: its kind in words, or the value itself if it is a number or boolean."""
     return {list: "a list", dict: "a mapping", str: "a string", type(None): "nothing"}.get(type(value), repr(value))
 
 
 def _option(value: Any, _: Any) -> Any:
-    """Return the value of an option.
+    """Return the value of an option as it is.
 
     Raises:
         _ShapeError: It is neither a string, a number nor a boolean.
@@ -124,7 +124,7 @@ def _option(value: Any, _: Any) -> Any:
 
 
 def _text(value: Any, _: Any) -> str:
-    """Return a string.
+    """Return a string as it is; the second argument of a structure hook, the type, is ignored.
 
     Raises:
         _ShapeError: It is not a string.
@@ -135,29 +135,24 @@ def _text(value: Any, _: Any) -> str:
 
 
 def _flag(value: Any, _: Any) -> bool:
-    """Return a boolean.
-
-    Raises:
-        _ShapeError: It is not a boolean.
-    """
+    """Return a boolean as it is; raise `_ShapeError` for anything else."""
     if isinstance(value, bool):
         return value
     raise _ShapeError("expected true or false", value)
 
 
 def _key_or_flag(value: Any, _: Any) -> str | bool:
-    """Return a metadata key or a boolean.
-
-    Raises:
-        _ShapeError: It is neither.
-    """
+    """Return a metadata key or a boolean as it is; raise `_ShapeError` for anything else, and an empty key."""
     if isinstance(value, bool) or (isinstance(value, str) and value):
         return value
     raise _ShapeError("expected a metadata key or true", value)
 
 
 def _of(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A structure hook that checks the type first, because cattrs would accept a string as a list of letters."""
+    """Return a structure hook that first checks the type of a value, as cattrs accepts a string as a list of letters.
+
+    It raises `_ShapeError` for a value that is not a ``shape``; ``wanted`` describes what is expected.
+    """
 
     def hook(value: Any, kind: Any) -> Any:
         if not isinstance(value, shape):
@@ -168,10 +163,12 @@ def _of(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -> Calla
 
 
 def _register(converter: cattrs.Converter, kind: Any, hook: Callable[[Any, Any], Any]) -> None:
+    """Make a converter use a hook for exactly this type."""
     converter.register_structure_hook_func(lambda other: other == kind, hook)
 
 
 def _register_class(converter: cattrs.Converter, cls: type[attrs.AttrsInstance]) -> None:
+    """Make a converter read a mapping as a class, and raise `_ShapeError` for anything else."""
     wanted = f"a mapping of {', '.join(a.name for a in attrs.fields(cls))}"
     _register(converter, cls, _of(dict, wanted, make_dict_structure_fn(cls, converter)))
 
@@ -198,7 +195,7 @@ _CONVERTER = _converter()
 
 
 def _errors(error: cattrs.BaseValidationError, root: str) -> Iterator[tuple[str, str, str]]:
-    """Path, message and fix of each error in a document that was structured from the path ``root`` on."""
+    """Yield path, message and fix of each error in a document that was structured from the path ``root`` on."""
 
     def describe(e: BaseException, kind: type | None) -> str:
         if isinstance(e, cattrs.ForbiddenExtraKeysError):

@@ -54,7 +54,7 @@ class WithClause:
 
 
 def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
-    """Divide Flink's options into those of the connector, the formats and the client.
+    """Divide Flink's options into those of the connector, the formats and the client; mistakes are its ``problems``.
 
     Args:
         options: The options by Flink's keys.
@@ -113,9 +113,11 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
     def _connector(self) -> bool:
-        """Choose the connector; return whether its other options are those of a topic.
+        """Choose the connector, and return whether the other options are those of a topic.
 
-        A missing or unknown connector is recorded as a problem.
+        A missing, unknown or unsupported connector is recorded as a problem; a missing one counts as ``kafka``, a
+        misspelled
+        one as the connector with the nearest name.
         """
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:
@@ -139,7 +141,7 @@ class _Reader:
         return known is None or known.use == "topic"
 
     def _unread(self, properties: Mapping[str, str]) -> WithClause:
-        """The clause of a connector whose tables are not topics; its other options are not checked."""
+        """Return the clause of a connector whose tables are not topics; its other options are not checked."""
         return WithClause(
             options=KafkaOptions(),
             key_format=None,
@@ -151,7 +153,10 @@ class _Reader:
         )
 
     def _value_key(self) -> str:
-        """Return the option that names the value format; if both do and differ, add a problem and drop the long one."""
+        """Return the option that names the value format: ``format`` or ``value.format``.
+
+        If both are set, the other one is dropped, and a problem is recorded if they differ.
+        """
         short, long = self.options.get("format"), self.options.get("value.format")
         if short is not None and long is not None:
             del self.rest["value.format" if short != long else "format"]
@@ -163,9 +168,9 @@ class _Reader:
         return "format" if short is not None else "value.format"
 
     def _format(self, option: str) -> Format | None:
-        """Take the format that an option names, with its own options, from the unread ones.
+        """Take the format that an option names, with its own options, from the options that are left.
 
-        Add a problem if there is none.
+        None if the option is missing, or names an unknown format, which is recorded as a problem.
         """
         name = self.rest.pop(option, None)
         if name is None:
@@ -184,7 +189,7 @@ class _Reader:
         return chosen.from_strings(own)
 
     def _unknown(self, key: str, known: set[str]) -> None:
-        """Drop and report an unread option: it belongs to another format or connector, or does not exist."""
+        """Remove an option that nothing has taken, and record why: another format or connector has it, or none."""
         del self.rest[key]
         for prefix, chosen in self.spaces.items():
             name = f"{chosen.identifier}."
@@ -218,5 +223,6 @@ class _Reader:
         self._problem("option-unknown", key, message, fix)
 
     def _format_keys(self) -> Iterator[str]:
+        """Yield the keys of all options of the table's formats."""
         for prefix, chosen in self.spaces.items():
             yield from (prefix + a.metadata["key"] for a in attrs.fields(chosen))

@@ -46,7 +46,7 @@ def parse_source(source: str | Path) -> Script:
 
 
 def script_tables(script: Script) -> list[DeclaredTable]:
-    """Declare the tables of a script, and raise its problems.
+    """Declare the tables of a script.
 
     Args:
         script: The script.
@@ -73,7 +73,7 @@ def script_definitions(source: str | Path) -> list[TableDef]:
 
 
 def table_definitions(script: Script) -> list[TableDef]:
-    """The definitions of the tables of a parsed script; see `script_definitions`.
+    """The definitions of the tables of a parsed script, except those whose connector is only for scripts.
 
     Args:
         script: The script.
@@ -86,13 +86,13 @@ def table_definitions(script: Script) -> list[TableDef]:
 
 
 def statement_definition(text: str) -> TableDef:
-    """Return the definition of the one table that a string declares.
+    """Return the definition of the one table that a string declares; problems of its options are in the definition.
 
     Args:
         text: A ``CREATE TABLE`` statement.
 
     Raises:
-        ResolveError: The statement has mistakes, or there is not exactly one such statement.
+        ResolveError: The statement has mistakes, there is not exactly one, or its connector is only for scripts.
     """
     script = read_script(text)
     what = "write one CREATE TABLE statement; kdsl.load_sql reads scripts, and `kdsl run` runs them"

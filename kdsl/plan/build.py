@@ -108,7 +108,11 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
-    """Return the names of the columns to read, all by default, without those that a changelog always has.
+    """Return the names of the columns to read as the keys of a dict, without those that a changelog always has.
+
+    Args:
+        table: The table.
+        columns: The wanted columns, in order; None means all.
 
     Raises:
         UnknownColumnError: The table does not have one of them.
@@ -138,7 +142,10 @@ def _decides_rows(resolved: ResolvedTable) -> bool:
 
 
 def _prune(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:
-    """The part without the columns that are not needed, if its format allows that; None if nothing is needed."""
+    """Return a part without the columns that are not in ``names``, if its format can skip columns.
+
+    None if there is no part, or no column of it is wanted and ``always`` is false.
+    """
     if part is None or not (always or any(name in names for name in part.columns)):
         return None
     if not part.format.prunable():
@@ -150,7 +157,7 @@ def _prune(part: Part | None, names: Collection[str], *, always: bool = False) -
 
 
 def write_plan(resolved: ResolvedTable) -> WritePlan:
-    """What a write to a table does.
+    """The plan of a write, without computed and virtual columns.
 
     Args:
         resolved: The table, resolved for ``"write"``.
@@ -180,6 +187,7 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
 
 
 def _upsert_write(table: TableDef) -> UpsertWrite | None:
+    """Return how an upsert table is written; None for another table."""
     options = table.upserts
     if options is None:
         return None
@@ -187,7 +195,7 @@ def _upsert_write(table: TableDef) -> UpsertWrite | None:
 
 
 def _row(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
-    """Return the row type of columns, with the row kind first for a changelog."""
+    """Return the row type of columns, with the row kind first for a changelog, and with more fields at the end."""
     first = (_KIND,) if changelog else ()
     return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns), *last), nullable=False)
 
@@ -198,13 +206,14 @@ def _lacking(column: ColumnDef) -> ColumnDef:
 
 
 def _output_column(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
-    """A column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
+    """Return a column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
     lacking = upserts is not None and not upserts.images and column.name not in upserts.keys
     free = column.role == "computed" or lacking
     return attrs.evolve(column, type=column.type.as_nullable()) if free else column
 
 
 def _upserts(table: TableDef) -> Upserts | None:
+    """Return how the records of a table that keeps rows become changes; None for another table."""
     if not table.keeps_rows:
         return None
     options, keys = table.options, table.primary_key if table.normalized else table.message_key
@@ -218,10 +227,12 @@ def _upserts(table: TableDef) -> Upserts | None:
 
 
 def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
+    """Return columns of metadata as parts of a plan."""
     return tuple(MetadataColumn(c.name, c.shows, c.type) for c in columns)
 
 
 def _plan_computed(column: ColumnDef) -> Computed:
+    """Return a computed column as a part of a plan."""
     expression = column.expression
     assert expression is not None
     return Computed(column.name, column.type, expression.text, sql=expression.column is None)

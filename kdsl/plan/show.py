@@ -76,6 +76,7 @@ def _read(plan: ReadPlan) -> Iterator[str]:
 
 
 def _write(plan: WritePlan) -> Iterator[str]:
+    """Describe the steps of a write, in lines."""
     yield _step("input", _columns(plan.columns))
     yield from _optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
     yield from _optional_step("rules", _rules(plan))
@@ -94,7 +95,7 @@ def _write(plan: WritePlan) -> Iterator[str]:
 
 
 def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
-    """What was inferred of a table, and from what.
+    """Describe from what columns of a table were inferred, which ones with their types, and what to know about it.
 
     Args:
         inferred: What was inferred.
@@ -107,6 +108,7 @@ def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
 
 
 def _upserts(upserts: Upserts) -> Iterator[str]:
+    """Describe how records become changes, in lines."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
         yield f"by {keys}; of rows before a change only the key counts"
@@ -119,6 +121,7 @@ def _upserts(upserts: Upserts) -> Iterator[str]:
 
 
 def _upsert_write(upserts: UpsertWrite) -> list[str]:
+    """Describe how changes become upserts, in lines."""
     lines = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
     if upserts.rows:
         length = duration_text(timedelta(seconds=upserts.seconds))
@@ -127,6 +130,7 @@ def _upsert_write(upserts: UpsertWrite) -> list[str]:
 
 
 def _dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
+    """Describe where the dead letters go, in lines; none for None."""
     if letters is not None:
         limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
         yield f"records that cannot be read, {limit}, to topic {letters.topic}"
@@ -134,18 +138,20 @@ def _dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
 
 
 def _step(name: str, lines: list[str]) -> str:
-    """Write a step with its lines beside it."""
+    """Format a step: its name, and its lines beside it; ``-`` if there are none."""
     first, *more = lines or ["-"]
     return "\n".join([f"  {name:<{WIDTH}}{first}", *(f"  {'':<{WIDTH}}{line}" for line in more)])
 
 
 def _optional_step(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield a step, unless it has no lines."""
     all_lines = list(lines)
     if all_lines:
         yield _step(name, all_lines)
 
 
 def _topics(topics: Topics) -> str:
+    """Describe topics by a pattern, or the names of partitions or topics."""
     if topics.pattern is not None:
         return f"topics like {topics.pattern!r}"
     if topics.partitions:
@@ -154,6 +160,7 @@ def _topics(topics: Topics) -> str:
 
 
 def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    """Describe the transport and the latency, in lines, unless they are the default."""
     if plan.transport != "librdkafka":
         why = ", for the login with GSSAPI (Kerberos)" if needs_java(plan.properties.reveal()) else ""
         yield f"transport {plan.transport}{why}"
@@ -162,12 +169,14 @@ def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
 
 
 def _transactions(transactions: Transactions | None) -> Iterator[str]:
+    """Describe the transactions in a line; none for None."""
     if transactions is not None:
         staged = ", staged beside the checkpoint" if transactions.staged else ""
         yield f"transactions {transactions.prefix!r}{staged}"
 
 
 def _start(start: Start, group_id: str | None) -> str:
+    """Describe where a read starts, and what happens without a committed offset."""
     otherwise = "an error where there is none" if start.reset == "none" else f"{start.reset} where there is none"
     match start.mode:
         case "group-offsets":
@@ -181,6 +190,7 @@ def _start(start: Start, group_id: str | None) -> str:
 
 
 def _stop(stop: Stop, group_id: str | None) -> str:
+    """Describe where a read ends."""
     match stop.mode:
         case "group-offsets":
             return f"the offsets committed by the group {group_id!r}"
@@ -195,10 +205,12 @@ def _stop(stop: Stop, group_id: str | None) -> str:
 
 
 def _specific_offsets(position: Start | Stop) -> str:
+    """Describe offsets: the function that returns them, or each one."""
     return f"the offsets that {position.function!r} gives" if position.function else _offsets(position.offsets)
 
 
 def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
+    """List the offsets of topic partitions."""
     return "offsets " + ", ".join(f"{topic}[{partition}]: {offset}" for topic, partition, offset in offsets)
 
 
@@ -210,6 +222,7 @@ def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
 
 
 def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    """Describe the row rules, in lines, after the rule that drops rows with NULL."""
     if plan.drops_nulls:
         yield "no NULL in a NOT NULL column, otherwise left out"
     for rule in plan.rules:
@@ -223,11 +236,20 @@ def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
 
 
 def _watermark(watermark: Watermark) -> str:
+    """Describe a watermark: its column, its delay and its drift."""
     aligned = "" if watermark.drift is None else f", partitions at most {duration_text(watermark.drift)} apart"
     return f"{watermark.column}, at most {watermark.delay} late{aligned}"
 
 
 def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
+    """Yield the step of a key or value: its format and its columns; nothing for None.
+
+    Args:
+        name: The name of the step.
+        part: The key or value.
+        arrow: ``=`` for a read, ``<-`` for a write.
+        names: The columns that are read, others are marked as skipped; None for a write.
+    """
     if part is None:
         return
     options = ", ".join(f"{key} = {value!r}" for key, value in part.format.display_options().items())
@@ -235,6 +257,7 @@ def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = Non
 
 
 def _members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
+    """Describe the columns of a part, in lines; for the arguments see `_part`."""
     for member, column in zip(part.row.fields, part.columns, strict=True):
         skipped = "" if names is None or column in names else "  (skipped)"
         if arrow == "=":
@@ -244,12 +267,15 @@ def _members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
 
 
 def _metadata(columns: Iterable[MetadataColumn], arrow: str) -> Iterator[str]:
+    """Describe the metadata columns, in lines, with ``arrow`` between column and metadata."""
     return (f"{m.column} {m.type} {arrow} {m.key}" for m in columns)
 
 
 def _columns(row: t.Row) -> list[str]:
+    """Describe columns: the name and the type of each."""
     return [f"{f.name} {f.type}" for f in row.fields]
 
 
 def _properties(properties: Properties) -> list[str]:
+    """Describe client properties, sorted, with secrets hidden."""
     return [f"{key} = {value}" for key, value in sorted(properties.redact().items())]

@@ -27,6 +27,7 @@ VERSION = 1
 
 
 def _converter() -> Converter:
+    """Create the converter between plans and JSON, without defaults and client properties."""
     converter = Converter(omit_if_default=True, forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_a(t.DataType), str)
     converter.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text))
@@ -42,6 +43,7 @@ def _converter() -> Converter:
 
 
 def _is_a(base: type) -> Any:
+    """Return a predicate: whether a type is a subclass of ``base``."""
     return lambda kind: isinstance(kind, type) and issubclass(kind, base)
 
 
@@ -69,7 +71,7 @@ def plan_text(plan: ReadPlan | WritePlan) -> str:
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
-    """Parse a plan from its JSON.
+    """Parse a plan from its JSON; client properties and literal secrets are missing.
 
     Args:
         text: The result of `plan_text`.
@@ -89,7 +91,7 @@ def read_plan_text(text: str, kind: type[P]) -> P:
 
 
 def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
-    """A plan without the literal secrets of its formats, and those secrets by the keys of their references."""
+    """Return a plan with references in place of its formats' literal secrets, and the secrets by reference."""
     parts: dict[str, Part] = {}
     literals: dict[str, str] = {}
     for side, part in (("key", plan.key), ("value", plan.value)):
@@ -103,11 +105,12 @@ def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
 
 
 def with_secrets(plan: Q, literals: Mapping[str, str]) -> Q:
-    """The plan with the literal secrets that `split_secrets` separated."""
+    """Return a plan with the literal secrets that `split_secrets` separated in place of their references."""
     sides = {side: part for side, part in (("key", plan.key), ("value", plan.value)) if part is not None}
     parts = {side: attrs.evolve(p, format=p.format.with_literals(literals, _prefix(side))) for side, p in sides.items()}
     return attrs.evolve(plan, **parts) if literals else plan  # type: ignore[arg-type]
 
 
 def _prefix(side: str) -> str:
+    """Return what the references of a side's secrets begin with."""
     return f"format.{side}."

@@ -22,7 +22,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 
 
 def delivery_of(table: TableDef) -> Delivery:
-    """The delivery guarantee of a valid table, whichever of the two options sets it."""
+    """The delivery guarantee of a valid table: ``sink.semantic`` if it is set, otherwise the newer option."""
     options = table.options
     return options.semantic or options.delivery
 
@@ -53,7 +53,7 @@ def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a missing or unusable prefix of an exactly-once sink, and client properties that contradict transactions.
+    """Report, for a write, a missing or unusable prefix of an exactly-once sink, and contradicting client properties.
 
     Without exactly-once, warn of its options, which then have no effect.
     """
@@ -122,7 +122,7 @@ def _printable(text: str) -> str:
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
+    """Report, for a write, an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
     if direction != "write":
         return
     chosen, shown = table.options.partitioner, table.setting("partitioner", table.options.partitioner)

@@ -19,10 +19,7 @@ from kdsl.types import model as t
 
 
 def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a missing value format.
-
-    Value columns need one, and without value columns each record would be a tombstone.
-    """
+    """Report a missing value format: value columns need one, and a write without any would only write tombstones."""
     if table.value_format is not None or "value" in table.unread:
         return
     key = "'format'" if table.upserts is None else "'value.format'"
@@ -85,9 +82,9 @@ def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
 
 
 def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report literal secrets of formats that Spark would send in plain text.
+    """Report literal secrets of formats, except those of the cluster's registry, that Spark would send in plain text.
 
-    Those of the registry are checked later.
+    It does with the transport ``jvm``, and in staged writes.
     """
     staged = direction == "write" and table.options.exactly_once == "staged"
     if transport_of(table) != "jvm" and not staged:
@@ -143,7 +140,7 @@ def _prefix(table: TableDef, side: str, chosen: Format) -> str:
 
 
 def _option_spelling(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
-    """Return a function that writes an option of a format as the table spells it."""
+    """Return a function from an option's Python name and key to the option as the table spells it."""
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
     return lambda _, key: repr(_prefix(table, side, chosen) + key)

@@ -62,7 +62,7 @@ def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
 
 
 def header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a header filter that cannot be parsed."""
+    """Report, for a read, a header filter that cannot be parsed."""
     text = table.options.header_filter
     if text is None or direction != "read":
         return

@@ -33,14 +33,17 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
 
 def key_part(table: TableDef) -> Part | None:
-    """The columns and format of the message key of a valid table; None if it has no key."""
+    """The columns and format of the message key of a valid table; None if it has no key format."""
     by_name = {c.name: c for c in table.physical}
     columns = [by_name[name] for name in key_columns(table)]
     return _part(table.key_format, columns, table.options.key_prefix)
 
 
 def value_part(table: TableDef) -> Part | None:
-    """The columns and format of the message value of a valid table; None if no column is decoded from it."""
+    """The columns and format of the message value of a valid table.
+
+    None if it has no format, or a column holds the raw value and no column is decoded from it.
+    """
     if has_raw_value_alone(table):
         return None
     return _part(table.value_format, value_columns(table), table.options.value_prefix)

@@ -127,7 +127,7 @@ class _Translation:
                     self._scoped_case = True
 
     def _next(self) -> str:
-        """Translate the next part of the pattern, and move after it."""
+        """Translate the next part of the pattern, and move after it; raise PatternError if it cannot be translated."""
         rest = self._text[self._at]
         if rest == "\\":
             return self._escape()
@@ -350,7 +350,7 @@ class _Translation:
         return letter
 
     def _fold_case(self, characters: frozenset[str]) -> frozenset[str]:
-        """The characters in both letter cases, if the pattern ignores case."""
+        """The characters that topic names have, in both letter cases if the whole pattern ignores case."""
         if not self._any_case:
             return characters & _EVERY
         return frozenset(folded for c in characters for folded in (c.lower(), c.upper())) & _EVERY

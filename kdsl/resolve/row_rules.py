@@ -20,7 +20,7 @@ from kdsl.types import model as t
 
 
 def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
-    """The row rules of a valid table."""
+    """The row rules of a valid table, each with the columns that its condition uses."""
     columns = _columns(table, direction)
     return tuple(
         RowRule(rule.name, rule.condition, rule.on_fail, compile_condition(rule.condition, columns).columns)
@@ -29,7 +29,7 @@ def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
 
 
 def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The conditions can be checked, and the actions are those of the direction."""
+    """Report conditions that cannot be checked in this direction, and actions that it does not have."""
     columns = _columns(table, direction)
     known = all(c.type_known for c in table.columns)
     for rule in table.rules:
@@ -52,7 +52,7 @@ def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
-    """The columns that rows have when they are checked."""
+    """Return the types, by name, of the columns that rows have when they are checked; computed ones are missing."""
     return {
         c.name: c.type
         for c in table.columns
@@ -61,10 +61,12 @@ def _columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
 
 
 def _problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
+    """Return a problem of a row rule, at the rule's location."""
     return problem(table, "row-rule", message, fix, column=rule.where.column, where=rule.where)
 
 
 def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) -> Iterator[Problem]:
+    """Report a dead-letter action in a write or without a topic, and any rule in real-time mode."""
     if rule.on_fail == "dead_letter" and direction == "write":
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
         fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
@@ -80,7 +82,7 @@ def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) ->
 
 
 def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[str, str] | None:
-    """Why a column that the table has cannot be used, and what to write instead."""
+    """Explain why a column that the table has cannot be used, and what to write instead; None for any other name."""
     column = next((c for c in table.columns if c.name == name), None)
     if column is None:
         return None
@@ -98,7 +100,7 @@ def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[s
 def _metadata_problems(
     table: TableDef, rule: RowRuleDef, condition: Condition, direction: Direction
 ) -> Iterator[Problem]:
-    """A rule that leaves rows of changes out sees the same values in the row before a change."""
+    """Report a rule that drops rows of a changelog by metadata, which the row before a change does not have."""
     if rule.on_fail not in ("drop", "dead_letter") or not table.is_changelog or table.keeps_rows or direction != "read":
         return
     used = [c.name for c in table.columns if c.role == "metadata" and c.name in condition.columns]

@@ -87,7 +87,7 @@ def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of a read that ends before it starts, and would be empty."""
+    """Warn of a read that ends before it starts, by timestamps or offsets, and would be empty."""
     if direction != "read" or table.upserts is not None:
         return
     start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
@@ -119,8 +119,8 @@ DISCOVERY = "partition.discovery.interval.ms"
 def discovery_of(table: TableDef) -> timedelta | None:
     """How often a stream looks for new partitions; None is never.
 
-    A set option overrides the client property, which overrides the option's default. A bounded read does not look for
-    new partitions.
+    An option that is set overrides the client property, which overrides the option's default. A bounded read never
+    looks.
     """
     interval = table.options.discovery
     millis = table.kdsl_settings.discovery_interval_ms
@@ -136,7 +136,7 @@ def _is_discovery_set(table: TableDef) -> bool:
 
 
 def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of an option and a client property of partition discovery that contradict each other."""
+    """Warn, for a read, if an option and a client property of partition discovery contradict each other."""
     millis = table.kdsl_settings.discovery_interval_ms
     if direction != "read" or millis is None or not _is_discovery_set(table):
         return
@@ -152,7 +152,7 @@ def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report an empty group id, which Kafka would reject."""
+    """Report, for a read, an empty group id, which Kafka would reject."""
     group_id = table.properties.reveal().get("group.id")
     if direction == "read" and group_id is not None and not group_id.strip():
         message = f"the consumer group 'group.id' is {group_id!r}, which is not a name"
@@ -253,15 +253,15 @@ class _Mode:
             last[partition] = offset
 
     def value(self, what: str) -> Any:
-        """The value of one of the side's other options."""
+        """The value of another option of the side: ``timestamp`` or ``offsets``."""
         return getattr(self.table.options, f"{self.side}_{what}")
 
     def spelling(self, what: str) -> str:
-        """The name under which the user sets one of the side's other options."""
+        """The name under which the user sets another option of the side: ``timestamp`` or ``offsets``."""
         return self.named if self.in_python else self._name(what)
 
     def _is_unreadable(self, what: str) -> bool:
-        """Whether the option is set to a value that cannot be read, which is another problem."""
+        """Whether an option without a value is set in the declaration: it cannot be read, which is another problem."""
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
     def _name(self, what: str) -> str:
@@ -269,6 +269,6 @@ class _Mode:
         return self.table.option_name(f"{self.side}_{what}")
 
     def _problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
-        """Create a problem of the start or the end."""
+        """Create a problem of the side with the code ``<side>-<what>``, at one of its options, by default the mode."""
         attribute = f"{self.side}_{option}" if option else self.side
         return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

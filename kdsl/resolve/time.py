@@ -14,7 +14,7 @@ from kdsl.types import model as t
 
 
 def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a second watermark, one that is not on a TIMESTAMP or TIMESTAMP_LTZ column, and an invalid delay."""
+    """Report, for a read, a second watermark, one on a wrong or missing column, and an invalid delay."""
     if direction != "read":
         return
     for declared in table.watermarks[1:]:

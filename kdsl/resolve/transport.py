@@ -23,7 +23,7 @@ from kdsl.types import model as t
 
 
 def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
-    """The client that reads and writes: the declared one, else one that can log in.
+    """The declared transport; without one ``jvm`` for a login that only Java's clients support, else ``librdkafka``.
 
     Args:
         declared: The transport that the table declares; None if kdsl chooses.
@@ -84,7 +84,7 @@ class Capability:
 
 
 def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield each use of the metadata 'leader-epoch'."""
+    """Yield each column that a read fills with the metadata 'leader-epoch'."""
     if direction == "read":
         for column in table.columns:
             if column.role == "metadata" and column.shows == "leader-epoch":
@@ -100,14 +100,14 @@ def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]
 
 
 def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of exactly-once delivery."""
+    """Yield the exactly-once delivery of a write, if the table declares it."""
     if direction == "write" and delivery_of(table) == "exactly-once":
         shown = table.setting("delivery", "exactly-once")
         yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
 def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of a limit for each partition."""
+    """Yield a read's limit of records for each partition, if the table declares one."""
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
@@ -116,14 +116,14 @@ def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[
 
 
 def _alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of watermark alignment."""
+    """Yield the watermark alignment of a read, if the table declares both of its options."""
     group, drift = table.options.watermark_group, table.options.watermark_drift
     if direction == "read" and group is not None and drift is not None:
         yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
 def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of internal topics by a pattern."""
+    """Yield the setting with which a pattern also reads internal topics, if it is set for a read."""
     settings = table.kdsl_settings
     if direction == "read" and table.options.topic_pattern is not None and not settings.exclude_internal_topics:
         name = "exclude.internal.topics"
@@ -131,7 +131,7 @@ def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
 
 
 def _realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of real-time mode."""
+    """Yield real-time mode, if the table declares it."""
     if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
         yield CapabilityUse(table.setting("latency", "realtime"), instead, option="latency")

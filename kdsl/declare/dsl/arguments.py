@@ -94,18 +94,18 @@ class Arguments:
 
 
 def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
-    """The names of the arguments that the class statement of a connector's table accepts."""
+    """The names of the arguments that the class statement of a connector's table (its options' class) accepts."""
     keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
     options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS))
     return (*options, "dead_letters", *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement; mistakes become problems in the result.
+    """Read the arguments of a class statement; mistakes become problems in the result and leave out the argument.
 
     Args:
         located: The arguments with their locations.
-        kind: The options of the connector.
+        kind: The class of the connector's options.
     """
     arguments_read = Arguments()
     values: dict[str, Any] = {}
@@ -143,12 +143,12 @@ class _StatementError(Exception):
 
 
 def _options_of(name: str) -> tuple[str, ...]:
-    """Return the options that an argument sets."""
+    """Return the attributes of the options that an argument sets."""
     return {"startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS}.get(name, (name,))
 
 
 def _unknown(name: str, valid: Collection[str]) -> _StatementError:
-    """Create the error for an argument that the class does not have, with the reason or a hint."""
+    """Create, not raise, the error for an argument that the class does not have, with the reason or a hint."""
     if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
         return _StatementError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
     if name in arguments(UpsertOptions) and name not in valid:
@@ -185,7 +185,7 @@ def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Return the column names of an argument; None if it is None.
 
     Raises:
-        _StatementError: It is not a list of strings, or empty.
+        _StatementError: It is not an iterable of strings, or empty.
     """
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
@@ -224,7 +224,11 @@ def _properties(value: Any) -> dict[str, Any]:
 
 
 def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the properties with valid values; the others become problems, which never show the values."""
+    """Set the properties that have valid values; the others become problems, which never show the values.
+
+    Raises:
+        _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
+    """
     for key, value in _properties(argument.value).items():
         wrong = [attrs.evolve(p, where=argument.where) for p in check_property_type(key, value)]
         arguments_read.problems.extend(wrong)
@@ -233,7 +237,11 @@ def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _set_group(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the consumer group among the client settings; a wrong or contradicting one is added to the problems."""
+    """Set ``group.id`` among the client settings to ``group_id=``.
+
+    An invalid one is recorded as a problem and not set; one that contradicts ``properties=`` is recorded and replaces
+    that.
+    """
     if not isinstance(argument.value, str) or not argument.value:
         message = f"group_id= has the value {argument.value!r}"
         arguments_read.problems.append(Problem("argument-value", message, "set group_id= to a string", argument.where))
@@ -246,10 +254,10 @@ def _set_group(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _option(name: str, value: Any) -> dict[str, Any]:
-    """Return the options, by attribute, that an argument sets.
+    """Return the options, by attribute, that an argument sets; most values are not checked here.
 
     Raises:
-        _StatementError: It has a wrong value.
+        _StatementError: The value cannot be a topic, function, duration, start or end, or `DeadLetters`.
     """
     match name:
         case "topic":

@@ -56,6 +56,7 @@ def is_constructor_argument(column: ClassColumn) -> bool:
 
 
 def _field(column: ClassColumn) -> Any:
+    """Create the attrs field of a column; its default is copied for each row."""
     default = column.descriptor.default
     if default is MISSING:
         return attrs.field(alias=column.name)
@@ -128,7 +129,7 @@ def set_row_kind(row: object, kind: RowKind) -> None:
 
 
 def _explain_unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
-    """Explain why the constructor does not take a name."""
+    """Explain, in a message, why the constructor does not take a name: it is unknown, computed or filled in."""
     columns, _ = read_columns(cls)
     if name not in columns:
         return f"there is no column {name}={nearest(name, fields)}; the columns are {listing(fields)}"

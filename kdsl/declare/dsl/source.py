@@ -38,13 +38,16 @@ _parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
 
 
 def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
-    """Return the lines and comments of a class in its source; only lines it was given if the source has no such class.
+    """Return the lines and comments of a class in its source, which is parsed once and cached.
 
     Args:
         file: The file, or the name that a notebook gives a cell.
         name: The class.
         line: The line where the class begins, as Python reports it: its first decorator, or the word ``class``.
         module: The names of its module, which can load a source that is not a plain file.
+
+    Returns:
+        Only ``line`` if the source has no such class.
     """
     lines = linecache.getlines(file, module)
     known = _parsed.get(file)
@@ -54,7 +57,7 @@ def class_source(file: str, name: str, line: int, module: dict[str, Any] | None 
 
 
 def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
-    """The class statements of a source, each under its name and each line that Python may report as its beginning."""
+    """Yield each class of a source with its name and each line that may be its beginning; none if it is invalid."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported
@@ -66,7 +69,7 @@ def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
 
 
 def _read(statement: ast.ClassDef) -> ClassSource:
-    """Read from the source of a class its columns' lines, comments and repetitions."""
+    """Read the lines, comments and repetitions of the names in a class body."""
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     repeated: dict[str, int] = {}
@@ -84,6 +87,7 @@ def _read(statement: ast.ClassDef) -> ClassSource:
 
 
 def _names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement annotates, assigns or defines as a function."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         yield node.target.id
     elif isinstance(node, ast.Assign):

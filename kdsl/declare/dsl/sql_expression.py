@@ -221,7 +221,7 @@ class SqlExpression:
 
 
 def _string_function(function: str, kind: t.DataType) -> Callable[..., SqlExpression]:
-    """Return a method that writes the call of an SQL function with a string."""
+    """Return a method that writes the call of an SQL function with a string and its arguments."""
 
     def call(string: SqlExpression, *args: Any) -> SqlExpression:
         return SqlExpression(f"{function}({', '.join(to_sql(a).text for a in (string, *args))})", kind)
@@ -238,12 +238,12 @@ _STRING_METHODS = {
 
 
 def _any_string(left: SqlExpression, right: Any) -> bool:
-    """Return whether one of two values is a string."""
+    """Return whether one of two values is a string; raise BodyError if the right one has no SQL literal."""
     return isinstance(left.type, _STRINGS) or isinstance(to_sql(right).type, _STRINGS)
 
 
 def _wider(left: t.DataType | None, right: t.DataType | None) -> t.DataType | None:
-    """The wider of two operand types, as far as the meaning of an operator depends on it."""
+    """Return the type of an operation of two values, as far as it matters: the widest kind, or the known one."""
     for kinds in (_FLOATS, (t.Decimal,), (t.Timestamp, t.TimestampLtz, t.Date), _STRINGS):
         for kind in (left, right):
             if isinstance(kind, kinds):
@@ -252,13 +252,13 @@ def _wider(left: t.DataType | None, right: t.DataType | None) -> t.DataType | No
 
 
 def _binary(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write an operation of two values, with the wider type."""
+    """Write an operation of two values, with the wider type; raise BodyError without an SQL literal."""
     other = to_sql(right)
     return SqlExpression(f"{left.operand} {operator} {other.operand}", _wider(left.type, other.type), compound=True)
 
 
 def _compare(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write a comparison of two values."""
+    """Write a comparison of two values; raise BodyError if the right one has no SQL literal."""
     return SqlExpression(f"{left.operand} {operator} {to_sql(right).operand}", t.Boolean(), compound=True)
 
 
@@ -268,7 +268,7 @@ def _is_null(value: SqlExpression, test: str) -> SqlExpression:
 
 
 def _logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
-    """Combine two values with AND or OR, or two integers with the bit operator."""
+    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``)."""
     other = to_sql(right)
     if isinstance(left.type, _INTEGERS) and isinstance(other.type, _INTEGERS):
         return _binary(left, sign, other)

@@ -48,12 +48,12 @@ def _table_bases(cls: type) -> list[type]:
 
 
 def _attribute_value(cls: type, name: str) -> Any:
-    """The object under a name in a class: a subclass may have replaced a column by something else."""
+    """Return the object under a name in a class, which may have replaced a column; None if there is none."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def define_table(cls: type) -> TableDef:
-    """The definition that a table class declares, with its problems.
+    """The definition that a table class declares, with its problems; computed columns learn whether Spark runs them.
 
     Args:
         cls: The table class.
@@ -108,7 +108,10 @@ def define_table(cls: type) -> TableDef:
 
 
 def _merge_arguments(cls: type) -> dict[str, Argument]:
-    """The arguments of a class statement and of those that it inherits from; client properties are merged."""
+    """Return the arguments of a class and of those that it inherits from, except its bases' name and comment.
+
+    Client properties are merged; other arguments replace inherited ones.
+    """
     merged: dict[str, Argument] = {}
     properties: dict[str, Any] = {}
     for base in _table_bases(cls):
@@ -126,7 +129,7 @@ def _merge_arguments(cls: type) -> dict[str, Argument]:
 def _conflicting_keys(
     arguments: Arguments, marked: Mapping[str, tuple[str, ...]], located: Mapping[str, Argument]
 ) -> Iterator[Problem]:
-    """Report key columns that are marked, and also named by an argument that names others or not all of them."""
+    """Yield a problem for key columns that are both marked and named by an argument, if these differ as sets."""
     for name, columns in marked.items():
         named: tuple[str, ...] | None = getattr(arguments, name)
         if named is not None and columns and set(named) != set(columns):
@@ -169,7 +172,10 @@ def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
 
 
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
-    """Record the expressions of the computed columns: return them by column name, with the problems in them."""
+    """Return the expressions of the computed columns by column name, and their problems.
+
+    A body with a mistake becomes NULL. Each descriptor's ``by_spark`` is set.
+    """
     bodies = {c.name: c.descriptor.function for c in columns.values() if isinstance(c.descriptor, Computed)}
     if not bodies:
         return {}, []
@@ -190,7 +196,7 @@ def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[
 
 
 def _columns_outside_tables(cls: type) -> Iterator[Problem]:
-    """Report columns in bases that are not table classes, which neither kdsl nor a type checker sees."""
+    """Yield a problem for each column in a base that is not a table class; kdsl and type checkers ignore it."""
     for base in cls.__mro__:
         if DECLARATION in vars(base):
             continue

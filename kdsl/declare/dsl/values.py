@@ -27,7 +27,7 @@ class BadValueError(ValueError):
 
 
 def to_arrow(value: Any, kind: t.DataType) -> Any:
-    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps.
+    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps; enums to values.
 
     Raises:
         BadValueError: The value does not fit the type.
@@ -70,7 +70,7 @@ def _inside(location: str, value: Any, kind: t.DataType) -> Any:
 
 
 def _member(value: Any, name: str) -> Any:
-    """Return a member of a mapping or an object by its name on the wire.
+    """Return a member of a mapping (None if it is missing) or of an object, by its name on the wire.
 
     Raises:
         BadValueError: The object does not have it.
@@ -178,11 +178,12 @@ def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate
 
 
 def _entry_types(kind: t.Map | t.Multiset) -> tuple[t.DataType, t.DataType]:
+    """Return the types of a map's keys and values, or of a multiset's elements and counts."""
     return (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
 
 
 def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
-    """An annotation without ``Annotated``, ``None`` and forward references."""
+    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references."""
     while True:
         base, _ = unwrap(evaluate_annotation(annotation, evaluate))
         if get_origin(base) is typing.NotRequired:
@@ -194,7 +195,7 @@ def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _of_class(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
-    """Convert a row from Arrow to an instance of its class; a dict if it has none."""
+    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class."""
     make: Any = cls
     annotations = class_members(cls)
     if annotations is None:

@@ -88,7 +88,7 @@ class Condition:
         return true_rows(pc.invert(values), count), evaluated.failures
 
     def values(self, columns: Mapping[str, pa.Array], count: int) -> tuple[pa.Array, tuple[Failure, ...]]:
-        """The value of the condition for each row, and the rows for which it cannot be computed."""
+        """The value of the condition for each row (NULL where it is), and the rows for which it cannot be computed."""
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
 
@@ -101,8 +101,8 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
         columns: The columns that it may use, by name.
 
     Raises:
-        ConditionError: It is not a condition, uses unknown columns, or something that cannot be computed exactly; names
-            all the parts that are wrong.
+        ConditionError: It is not a condition, uses unknown columns (all are named), or contains parts that Arrow cannot
+            compute exactly as Spark does (all are named).
     """
     try:
         node = read_expression(text)
@@ -134,6 +134,7 @@ class ConditionError(Exception):
 
 
 def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> TypedSql:
+    """Translate a syntax tree to typed Spark SQL; raise UntranslatableError, also if it is nested too deeply."""
     try:
         return translate(node)
     except RecursionError:
@@ -141,7 +142,7 @@ def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> Type
 
 
 def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataType]) -> Iterable[UntranslatableError]:
-    """The other unknown columns of a condition; the translation ends at its first error."""
+    """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended."""
     try:
         every = list(n.names(read_expression(first.text)))
     except UntranslatableError:
@@ -177,13 +178,20 @@ class Compiler:
         self._types: dict[int, TypedSql] = {}
 
     def type_of(self, node: n.Node) -> TypedSql:
-        """The translation of a part."""
+        """The translation of a part to Spark SQL, with its type, cached by node; raises UntranslatableError."""
         if id(node) not in self._types:
             self._types[id(node)] = self._translate(node)
         return self._types[id(node)]
 
     def refuse(self, node: n.Node, what: str, fix: str, reason: str = _NOT_HERE) -> NoReturn:
-        """Note that a part cannot be computed."""
+        """Add a part that cannot be computed to ``refused``, and raise the internal error that `__call__` catches.
+
+        Args:
+            node: The part.
+            what: What it is, for the message.
+            fix: What to write instead.
+            reason: Why; by default that Arrow does not compute it exactly as Spark does.
+        """
         name = getattr(node, "name", None) or self._text[node.at : node.at + 1]
         self.refused.append(
             UntranslatableError(str(name), f"{what} cannot be used in a row rule: {reason}", fix, self._text, node.at)
@@ -191,7 +199,7 @@ class Compiler:
         raise _RefusedError
 
     def __call__(self, node: n.Node) -> Compiled:
-        """Compile a part. A refused part is noted, and NULL stands for it, so that the others are checked, too."""
+        """Compile a part; NULL of its type stands for a refused part, so that the others are checked, too."""
         try:
             return self._compile(node)
         except _RefusedError:
@@ -199,6 +207,7 @@ class Compiler:
             return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
 
     def _compile(self, node: n.Node) -> Compiled:
+        """Compile a part by its kind of node; a part that cannot be computed exactly is refused (`refuse`)."""
         match node:
             case n.Literal():
                 return self._literal(node)
@@ -241,6 +250,7 @@ class Compiler:
     # columns and constants
 
     def _column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
+        """Compile a column, or a member of it."""
         def step(rows: Rows) -> Evaluated:
             values = rows.columns[name]
             for member in members:
@@ -250,6 +260,7 @@ class Compiler:
         return Compiled(self.type_of(node).type, step)
 
     def _literal(self, node: n.Literal) -> Compiled:
+        """Compile a constant; a date or time that is invalid is refused."""
         kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
@@ -266,7 +277,7 @@ class Compiler:
         return constant(node.text, kind)
 
     def _moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
-        """A date or time that is written as a string."""
+        """Compile a date or time that is written as a string; one in another form, or an instant, is refused."""
         try:
             match kind:
                 case t.Date() if _DATE.fullmatch(text):
@@ -297,6 +308,7 @@ class Compiler:
         return operators.compare(operator, *self._comparable(node, left, right))
 
     def _comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
+        """Compile two expressions in the type in which Spark compares them; arrays, maps and rows are refused."""
         a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
         if a.type is None or b.type is None or x.type is None or y.type is None:
@@ -317,9 +329,11 @@ class Compiler:
         return x, self._moment(right, b.constant or "", a.type)
 
     def _widen(self, node: n.Node, value: Compiled, kind: t.DataType) -> Compiled:
+        """Convert a number to a wider type, unless it has that type."""
         return self._cast(node, value, kind) if value.type != kind else value
 
     def _cast(self, node: n.Node, value: Compiled, kind: t.DataType, *, trying: bool = False) -> Compiled:
+        """Convert a value to a type; a conversion that Arrow may do differently is refused."""
         converted = convert(value, kind, trying=trying)
         if converted is not None:
             return converted
@@ -337,6 +351,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _in(self, node: n.In) -> Compiled:
+        """Compile ``IN`` with a list of values."""
         result = self._in_constants(node)
         if result is None:
             each = [self.comparison(node, "=", node.operand, value) for value in node.values]
@@ -346,7 +361,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _in_constants(self, node: n.In) -> Compiled | None:
-        """``IN`` with a set of constants; None if the values must be compared one by one."""
+        """Compile ``IN`` with a set of constants, without ``NOT``; None if the values must be compared one by one."""
         pairs = [self._comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
         kinds = {str(arrow_type(one.type)) for pair in pairs for one in pair if one.type is not None}
@@ -366,6 +381,7 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, operand)
 
     def _like(self, node: n.Like) -> Compiled:
+        """Compile LIKE; SIMILAR TO, and a pattern that is not a constant or has a wrong escape, are refused."""
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
         pattern, escape = self.type_of(node.pattern).constant, None
@@ -382,7 +398,13 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
-        """Match a string; NULL does not match."""
+        """Compile a function of strings.
+
+        Args:
+            kind: The type of its result.
+            find: Computes the result for an array of strings; NULL stays NULL.
+            text: The expression of the strings.
+        """
         value = self(text)
         if value.type is None:
             return constant(None, operators.BOOLEAN)
@@ -395,6 +417,7 @@ class Compiler:
         return strict(kind, compute, value)
 
     def _is(self, node: n.Is) -> Compiled:
+        """Compile ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN`` and ``DISTINCT FROM``; IS JSON is refused."""
         if node.what == "DISTINCT":
             assert node.other is not None
             same = operators.same(*self._comparable(node, node.operand, node.other))
@@ -428,12 +451,13 @@ class Compiler:
         return operators.choose(kind, list(zip(conditions, values, strict=True)), otherwise)
 
     def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
-        """Compile expressions and convert them to one type."""
+        """Compile expressions and convert them to one type; a conversion that Arrow may do differently is refused."""
         return [self._cast(node, self(node), kind) for node in nodes]
 
     # arithmetic
 
     def _negative(self, node: n.Unary) -> Compiled:
+        """Compile ``-x``; intervals, NULL, and decimals of more than 34 digits are refused."""
         kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
@@ -447,6 +471,7 @@ class Compiler:
         return negated
 
     def _binary(self, node: n.Binary) -> Compiled:
+        """Compile arithmetic; what cannot be computed exactly is refused."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
             return self._move_time(node)
@@ -457,7 +482,7 @@ class Compiler:
         return compiled
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile ``+ - * / %`` of two numbers; None if it cannot be computed exactly."""
+        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it cannot be computed exactly."""
         a, b = self.type_of(node.left), self.type_of(node.right)
         if a.type is None or b.type is None or kind is None:
             return None
@@ -472,7 +497,7 @@ class Compiler:
         return operators.calculate(node.operator, kind, left, right)
 
     def _move_time(self, node: n.Binary) -> Compiled:
-        """A time plus or minus a constant interval of days, hours, minutes or seconds."""
+        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved
@@ -495,6 +520,7 @@ class Compiler:
     # calls
 
     def _call(self, node: n.Call) -> Compiled:
+        """Compile a function call; a function that is not in `FUNCTIONS`, or whose result varies, is refused."""
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):
             reason = f"it is {NONDETERMINISTIC[name]}, and a row is valid or not whenever it is read"
@@ -514,6 +540,7 @@ class Compiler:
 
 
 def _number(text: str, kind: t.DataType) -> int | float | Decimal:
+    """Convert the digits of a number to the Python type of its SQL type."""
     if isinstance(kind, t.Double):
         return float(text)
     return Decimal(text.removesuffix(".")) if isinstance(kind, t.Decimal) else int(text.removesuffix("."))

@@ -42,7 +42,7 @@ class Regular:
     python: str
 
     def find(self, texts: pa.Array) -> pa.Array:
-        """Say of each string whether a part of it matches."""
+        """Say of each string whether a part of it matches; NULL stays NULL."""
         matches = pc.match_substring_regex(texts, self.arrow)
         if "$" not in self.python and _JAVA_END not in self.python:
             return matches
@@ -55,7 +55,7 @@ class Regular:
 
 
 def like(pattern: str, escape: str | None) -> Match:
-    """The function that matches strings with a pattern of LIKE.
+    """Return the function that matches strings with a pattern of LIKE.
 
     Args:
         pattern: The pattern.
@@ -82,7 +82,7 @@ def like(pattern: str, escape: str | None) -> Match:
 
 
 def _like_parts(pattern: str, escape: str | None) -> list[tuple[str, str]]:
-    """Split a pattern into pairs of text and sign; one of the two is empty."""
+    """Split a pattern into pairs of text and sign, one of them empty; raise PatternError as `like` does."""
     parts: list[tuple[str, str]] = []
     rest = iter(pattern)
     for sign in rest:
@@ -101,6 +101,7 @@ def _like_parts(pattern: str, escape: str | None) -> list[tuple[str, str]]:
 
 
 def _quote(text: str) -> str:
+    """Escape the characters that have a meaning in regular expressions."""
     return "".join(f"\\{sign}" if sign in _META else sign for sign in text)
 
 
@@ -129,21 +130,28 @@ class _Reader:
         self.python: list[str] = []
 
     def read(self) -> Regular:
+        """Translate the whole expression; raise PatternError at a construct that cannot be translated."""
         repeatable = False
         while self.at < len(self.pattern):
             repeatable = self._read_one(repeatable=repeatable)
         return Regular("".join(self.arrow), "".join(self.python))
 
     def _add(self, arrow: str, python: str | None = None, *, length: int = 1) -> None:
+        """Append a construct to both results (to Python's as to RE2's by default), and skip ``length`` characters."""
         self.arrow.append(arrow)
         self.python.append(arrow if python is None else python)
         self.at += length
 
     def _fail(self, length: int = 1) -> PatternError:
+        """Return, not raise, the error of the next characters."""
         return PatternError(self.pattern[self.at : self.at + length])
 
     def _read_one(self, *, repeatable: bool) -> bool:
-        """Read one construct, and return whether a quantifier may follow it."""
+        """Translate one construct, and return whether a quantifier may follow it.
+
+        Args:
+            repeatable: Whether a quantifier may come next; otherwise one raises PatternError.
+        """
         sign = self.pattern[self.at]
         rest = self.pattern[self.at :]
         match sign:
@@ -182,6 +190,7 @@ class _Reader:
         return True
 
     def _read_quantifier(self, rest: str) -> None:
+        """Translate a quantifier; raise PatternError for a possessive or repeated one, or over 1000 repetitions."""
         length = 1
         if rest[0] == "{":
             repeat = _REPEAT.match(rest)
@@ -197,6 +206,7 @@ class _Reader:
         self._add(rest[:length], length=length)
 
     def _read_escape(self) -> None:
+        """Translate what begins with a backslash; raise PatternError if RE2 has nothing with the same meaning."""
         sign = self.pattern[self.at + 1 : self.at + 2]
         if sign in _CLASSES:
             self._add(f"[{_CLASSES[sign]}]", length=2)
@@ -210,6 +220,7 @@ class _Reader:
             raise self._fail(2)
 
     def _read_class(self) -> None:
+        """Translate a class in square brackets; raise PatternError for a nested or unfinished one, or ``&&``."""
         start = self.at
         self.at += 1
         content = "["
@@ -228,6 +239,7 @@ class _Reader:
         self._add(content + "]")
 
     def _class_member(self, sign: str) -> str:
+        """Take a character or escape inside a class, and return its translation; raise PatternError if it has none."""
         if sign == "\\":
             escaped = self.pattern[self.at + 1 : self.at + 2]
             self.at += 2

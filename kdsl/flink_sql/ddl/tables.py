@@ -206,7 +206,7 @@ class Catalog:
         return table
 
     def _other_base(self, statement: CreateTable) -> DeclaredTable | None:
-        """The table of a catalog that a statement is ``LIKE``, without the columns that the statement declares anew."""
+        """The catalog's table that a statement is ``LIKE``, without columns that it declares; None if missing."""
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)
         if base is None:

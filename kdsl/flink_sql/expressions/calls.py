@@ -88,9 +88,9 @@ class Arguments:
             self.fail(f"takes {wanted} arguments, not {len(self)}", f"pass {wanted}")
 
     def require_kinds(self, *wanted: str) -> None:
-        """Check that the arguments are of some kinds: ``text``, ``number``, ``whole``, ``bytes``, ``any``.
+        """Check the kinds of the arguments: ``text``, ``number``, ``whole``, ``bytes``, ``boolean``, ``any``.
 
-        Alternatives are separated by ``|``; the last kind also applies to all further arguments.
+        NULL is of any kind. Alternatives are separated by ``|``; the last kind also applies to all further arguments.
 
         Raises:
             UntranslatableError: One is of another kind.

@@ -17,7 +17,7 @@ class NoCastError(Exception):
 
 
 def cast(value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true.
+    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true, which may always be NULL.
 
     Raises:
         NoCastError: Flink has no such cast, or Spark cannot do the same.

@@ -166,7 +166,7 @@ def _array_to_element(template: str) -> Function:
 
 
 def _map_to_array(template: str, *, keys: bool) -> Function:
-    """Return the translator of a function from a map to an array of its keys or values."""
+    """Return the translator of a function from a map, ``{}``, to an array of its keys, or else of its values."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -208,11 +208,7 @@ def _map_union(call: Arguments) -> TypedSql:
 
 
 def _cardinality(call: Arguments) -> TypedSql:
-    """Translate ``CARDINALITY``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CARDINALITY``: the number of elements, or NULL; raise UntranslatableError for wrong arguments."""
     call.require_count(1)
     if call[0].family != "other" or isinstance(call[0].type, t.Row):
         call.fail(f"takes an ARRAY, MAP or MULTISET, not {call[0].spelling}", "pass one of them")

@@ -169,11 +169,7 @@ def _if(call: Arguments) -> TypedSql:
 
 
 def _coalesce(call: Arguments) -> TypedSql:
-    """Translate ``IFNULL`` and ``COALESCE``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``IFNULL`` and ``COALESCE``; raise UntranslatableError for wrong arguments, or no common type."""
     call.require_count(2 if call.name == "IFNULL" else 1, 2 if call.name == "IFNULL" else 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     nullable = all(v.nullable for v in call.values)

@@ -16,7 +16,7 @@ _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quote
 
 
 def _json_path(call: Arguments) -> tuple[str, bool]:
-    """Convert the path to a form that both of Spark's JSON readers accept; also return whether it is declared lax.
+    """Return the SQL of a JSON path that both of Spark's JSON readers accept, and whether it begins with ``lax``.
 
     Raises:
         UntranslatableError: It is not a constant, or has a part that Spark does not have.

@@ -101,7 +101,7 @@ def translate_query(
 
 class _QueryTranslator(FromClause):
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns.
+        """Translate a query with the clauses around it to SQL, and return its columns; the facts are extended.
 
         Raises:
             UntranslatableError: It uses unknown names, or has no equivalent in Spark.
@@ -260,7 +260,7 @@ class _QueryTranslator(FromClause):
     def find_changelog(
         self, node: n.Select, relations: tuple[Relation, ...], groups: list[str], *, grouped: bool
     ) -> Relation | None:
-        """Find the changelog that the query reads; None if there is none.
+        """Find the changelog that the query reads, and note in the facts if it is grouped; None if there is none.
 
         Raises:
             UntranslatableError: Spark cannot process it in this query.
@@ -325,12 +325,14 @@ class _QueryTranslator(FromClause):
     def translate_groups(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> tuple[list[str], set[str]]:
-        """Translate GROUP BY to Spark's keys.
+        """Translate GROUP BY to Spark's keys; also return the SQL of what else can be selected: ends of windows.
 
-        Also return what else can be selected, as both ends of a window are one key.
+        Sets of keys are added to ``expressions.optional`` and noted in the facts.
 
         Raises:
-            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys.
+            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys; or
+                its
+                sessions are not grouped by exactly their keys.
         """
         keys: list[str] = []
         sets: list[str] = []
