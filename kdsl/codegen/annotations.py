@@ -107,7 +107,10 @@ class Classes:
         return frozenset(self._taken)
 
     def reserve_name(self, name: str, kind: str) -> str:
-        """Reserve a name for one more class or alias, and return it; a name that is taken gets a suffix."""
+        """Reserve a name for one more class or alias, and return it; one that is taken gets a number.
+
+        ``kind`` is the suffix of a name that has another meaning; see `class_name`.
+        """
         unique = class_name(name, self._taken, kind)
         self._taken.add(unique)
         return unique
@@ -127,7 +130,7 @@ class Classes:
         )
 
     def _members(self, row: t.Row) -> dict[str, str]:
-        """Choose the attribute of each field of a row."""
+        """Return a free attribute name for each field of a row, by the field's name."""
         taken: dict[str, str] = {}
         for field in row.fields:
             taken[field.name] = attribute_name(field.name, taken.values())
@@ -152,11 +155,12 @@ def is_header_list(column: ColumnDef) -> bool:
 
 
 def _columns_with_classes(draft: TableDraft) -> list[ColumnDef]:
+    """Return the columns of a table whose types may need classes: all except header lists."""
     return [c for c in draft.table.columns if not is_header_list(c)]
 
 
 def child_types(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
-    """The types directly inside a type, with the steps to them."""
+    """Yield the types directly inside a type, each after the step of the path to it."""
     match kind:
         case t.Array(element=element):
             yield ITEMS, element
@@ -170,12 +174,13 @@ def child_types(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
 
 
 def _is_enumeration(draft: TableDraft, path: Path, kind: t.DataType) -> bool:
+    """Whether a type at a path is a string for which the schema lists symbols."""
     hint = draft.hints.get(path)
     return hint is not None and bool(hint.symbols) and isinstance(kind, t.Char | t.VarChar)
 
 
 def _signature(draft: TableDraft, path: Path, kind: t.DataType) -> Any:
-    """A key by which equal types share a class: their fields, and what the schema says about them."""
+    """Return a key by which equal types share a class: their fields, and what the schema says about them."""
     hint = draft.hints.get(path)
     if isinstance(kind, t.Row):
         name = hint.name if hint else next(s for s in reversed(path) if s not in (ITEMS, VALUES))
@@ -205,13 +210,14 @@ class Annotations:
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
-        """Build the annotation of a type.
+        """Build the annotation of a type, nullable if it is, and import the names in it.
 
         Args:
             draft: The table.
             path: The path to the type.
             kind: The type.
-            exact: Whether exactly this type must be derived from the annotation.
+            exact: Whether exactly this type must be derived from the annotation; if need be, it is declared in
+                ``Annotated``.
         """
         annotation, explicit = self.parts(draft, path, kind)
         if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):
@@ -220,7 +226,7 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Build the annotation without None; also return the type if it cannot be derived from the annotation."""
+        """Build the annotation without None; also return the type if it cannot be derived from that, else None."""
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
@@ -255,7 +261,7 @@ class Annotations:
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
     def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Return the annotation of a type without parts, and the type itself if the annotation does not tell it."""
+        """Return the annotation of a type without parts, and the type itself if it cannot be derived from that."""
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")
@@ -280,7 +286,7 @@ class Annotations:
         return attrs.evolve(annotation, args=tuple(self._alias(a, name) if a.args else a for a in annotation.args))
 
     def _alias(self, annotation: Annotation, name: str) -> Annotation:
-        """Return an annotation that is an alias of a long one; a new alias is written before the class that uses it."""
+        """Return an alias of a long annotation; a new alias is added to those that `aliases` yields next."""
         plain = attrs.evolve(annotation, null=False)
         parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
         key = f"{plain.head}[{', '.join(map(str, parts))}]"
@@ -294,12 +300,12 @@ class Annotations:
         return Annotation(self._aliases[key], null=annotation.null)
 
     def aliases(self) -> Iterator[str]:
-        """Yield the source of the aliases that were added since the last call."""
+        """Yield the source of the aliases that were added since the last call, and forget it."""
         yield from self._waiting
         self._waiting = []
 
     def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
-        """Yield the source of the classes."""
+        """Yield the source of the classes and of the aliases that they need, inner ones first, each once."""
         written: set[str] = set()
         for draft in drafts:
             for column in _columns_with_classes(draft):
@@ -349,7 +355,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
-        """Write the default of a member; empty if it has none."""
+        """Write the default of a member, with `` = `` before it; empty if it has none."""
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""
@@ -361,10 +367,10 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """Write the source of a default.
+        """Write the source of a default of the type at a path.
 
         Raises:
-            CodegenError: The value has no literal.
+            CodegenError: The value has no literal, or is not a symbol of its enumeration.
         """
         self._draft = draft
         return self.literals.literal(value, kind, path)
@@ -408,9 +414,11 @@ def _members_of(value: Any) -> Mapping[str, Any]:
 
 
 def _class_doc(record: Record) -> list[str]:
+    """Return the lines of a class's docstring and of the empty one after it; none without a docstring."""
     doc = docstring(record.doc, INDENT) if record.doc else None
     return [doc, ""] if doc else []
 
 
 def _can_be_docstring(comment: str | None) -> bool:
+    """Whether a comment is None, or can be written as a docstring with exactly this value."""
     return comment is None or docstring(comment, INDENT) is not None

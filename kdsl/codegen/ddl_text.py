@@ -29,7 +29,7 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a script, and return it with notes on what it does not contain; see `to_ddl`."""
+    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does."""
     statements, all_notes = [], list[str]()
     for table in tables:
         statement, notes = _statement(table)
@@ -42,7 +42,8 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
     """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
 
     Raises:
-        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+        ResolveError: The table has problems.
+        CodegenError: The table has several watermarks or an invalid one, or a column that SQL cannot express.
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
@@ -76,7 +77,11 @@ def literal(string: str) -> str:
 
 
 def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a column of the statement; notes about its expression are added to ``notes``."""
+    """Write a column of the statement; a note about its expression may be added to ``notes``.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
@@ -90,7 +95,7 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a computed column's expression, in a form that means the same in Flink if one is known, else with a note.
+    """Write a computed column's expression: one that means the same in Flink, or Spark's with a note in ``notes``.
 
     Raises:
         CodegenError: The column is computed by a Python function that calls Spark.
@@ -115,7 +120,7 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _translate(text: str, types: dict[str, t.DataType]) -> TypedSql | None:
-    """Translate an expression from Flink's SQL to Spark's, with its type; None if it is not one."""
+    """Translate an expression from Flink's SQL to Spark's, with its type; None if it cannot be translated."""
     try:
         return translate_expression(text, types)
     except UntranslatableError:
@@ -128,7 +133,7 @@ def _is_equivalent(a: str, b: str) -> bool:
 
 
 def _normalize(text: str) -> str:
-    """Remove casts of numbers, quotes and blanks from an expression, to compare it with another one."""
+    """Return an expression in upper case without casts of integers, backquotes, blanks and outer parentheses."""
     while (shorter := _NUMBER.sub(r"\1", text)) != text:
         text = shorter
     text = re.sub(r"[`\s]", "", text).upper()
@@ -156,7 +161,7 @@ def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
 
 
 def _interval(length: timedelta) -> str:
-    """Write a duration as an INTERVAL."""
+    """Write a duration as an INTERVAL, in the longest unit that it is a multiple of."""
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

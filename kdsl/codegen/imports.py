@@ -23,7 +23,7 @@ class Imports:
         self._modules: dict[str, str] = {}
 
     def name(self, module: str, name: str) -> str:
-        """Import something from a module, and return its name in the generated module."""
+        """Import something from a module, and return its name in the generated module: qualified if it is taken."""
         if (module, name) not in self._named:
             self._named[module, name] = f"{self._module(module)}.{name}" if name in self._taken else name
             self._taken.add(name)
@@ -40,10 +40,7 @@ class Imports:
         return self._named.get((module, name))
 
     def builtin(self, name: str) -> str:
-        """Return the name of a built-in type.
-
-        Qualified, with an import, if an attribute with the same name would hide it.
-        """
+        """Return the name of a built-in type, qualified, with an import, if an attribute has the same name."""
         if name not in self._taken:
             return name
         return f"{self._module('builtins')}.{name}"
@@ -80,5 +77,5 @@ class Imports:
 
 
 def _order(name: str) -> tuple[int, str]:
-    """Isort's order: constants, then classes, then the rest."""
+    """Return the key of isort's order: constants, then classes, then the rest, each by name."""
     return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name)

@@ -30,7 +30,7 @@ class Literals:
         self._imports, self._write_class_value = imports, write_class_value
 
     def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
-        """Write the source of a value of a type.
+        """Write the source of a value of a type; ``path`` is that of the type, by which its class is found.
 
         Raises:
             CodegenError: It has no literal.
@@ -53,6 +53,7 @@ class Literals:
                 return self.scalar(value)
 
     def _dict(self, value: Mapping[Any, Any], key: t.DataType, value_type: t.DataType, path: Path) -> str:
+        """Write the source of a dict with keys and values of two types; raise CodegenError if one has no literal."""
         keys = (self.literal(k, key, (*path, "key")) for k in value)
         values = (self.literal(v, value_type, (*path, VALUES)) for v in value.values())
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
@@ -94,6 +95,7 @@ class Literals:
                 )
 
     def _datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
+        """Write the source of a date or time, without zeros at its end; one with a zone in UTC."""
         if isinstance(value, dt.datetime):
             utc = None if value.tzinfo is None else self._imports.name("datetime", "UTC")
             plain = value if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -91,6 +91,7 @@ class Arguments:
                 yield f"{a.name}={self._value(value)}"
 
     def _dead_letters(self, options: KafkaOptions) -> str:
+        """Write the argument ``dead_letters=``; plain-text secrets are replaced, and noted in the placeholders."""
         parts = [string_literal(options.dead_letter_topic or "")]
         if options.dead_letter_max_count != NO_LIMIT:
             parts.append(f"max_count={options.dead_letter_max_count}")
@@ -100,19 +101,19 @@ class Arguments:
         return part(f"dead_letters={self._imports.name('kdsl', 'DeadLetters')}", parts, INDENT)
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
-        """Yield the argument that names the topics."""
+        """Yield the argument that names the topics; none if the table has no topics but a pattern."""
         if len(options.topic) == 1:
             yield f"topic={string_literal(options.topic[0])}"
         elif options.topic:
             yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
-        """Yield the argument of a format."""
+        """Yield the argument ``name`` of a format; none without a format."""
         if chosen is not None:
             yield self._format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """Yield the arguments of the client's properties."""
+        """Yield the arguments ``group_id=`` and ``properties=`` of client properties, as far as they are needed."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -121,7 +122,7 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _format(self, name: str, chosen: Options) -> str:
-        """Write a format with its options as an argument."""
+        """Write a format with its options as an argument, and import it; plain-text secrets are replaced."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._value(value)}" for option, value in options.items()]
@@ -135,7 +136,7 @@ class Arguments:
 
 
 def _import_module(cls: type) -> str:
-    """Find the module from which a user imports a format."""
+    """Return the name of the module from which a user imports a format: ``kdsl`` if it has it, else its own."""
     import kdsl
 
     return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__

@@ -76,7 +76,7 @@ class _Module:
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
     def _table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
-        """Write the class of a table; what cannot be written is noted."""
+        """Write the class of a table; what cannot be written is noted, or raises a CodegenError."""
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
@@ -153,7 +153,7 @@ class _Module:
             yield doc
 
     def _rules(self, table: TableDef, attributes: Mapping[str, ColumnDef]) -> Iterator[str]:
-        """The row rules that are attributes of the class."""
+        """Yield the row rules that are attributes of the class; ``attributes`` are the names that are taken."""
         taken = dict.fromkeys(attributes)
         for rule in table.rules:
             if any(_is_of_column(rule, column) for column in table.columns):
@@ -164,15 +164,20 @@ class _Module:
             yield call(f"{name} = {self.imports.kdsl('expect')}(", arguments, INDENT)
 
     def _rule(self, rule: RowRuleDef) -> str:
+        """Write a row rule as the argument ``expect=`` of a column."""
         return part(f"expect={self.imports.kdsl('expect')}", self._rule_arguments(rule), INDENT * 2)
 
     @staticmethod
     def _rule_arguments(rule: RowRuleDef, more: Sequence[str] = ()) -> list[str]:
+        """Return the arguments of ``expect()`` for a rule, with more arguments after them."""
         action = [] if rule.on_fail == "warn" else [f"on_fail={string_literal(rule.on_fail)}"]
         return [string_literal(rule.condition), *action, *more]
 
     def _metadata(self, column: ColumnDef) -> tuple[str, list[str], str]:
-        """Choose the function that declares a metadata column, its arguments, and a mark if no function declares it."""
+        """Choose the function that declares a metadata column, its arguments, and a mark (else empty).
+
+        A key that no function declares has a mark and ``col``.
+        """
         if column.virtual:
             return "virtual", [string_literal(column.shows)], ""
         known = METADATA.get(column.shows)
@@ -182,13 +187,14 @@ class _Module:
 
 
 def _metadata_type(column: ColumnDef) -> list[str]:
+    """Return the argument ``type=`` of a metadata column; none if the type is that of the metadata."""
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
     return [] if plain else [f"type={string_literal(column.type.spelling)}"]
 
 
 def _wrap_note(note: str) -> list[str]:
-    """Wrap a note to short lines."""
+    """Wrap a note to short lines, as an item of a list."""
     words = " ".join(note.split())
     return textwrap.wrap(
         f"- {words}", WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -218,6 +224,7 @@ def _is_of_column(rule: RowRuleDef, column: ColumnDef) -> bool:
 
 
 def _option_problems(table: TableDef) -> Iterator[Any]:
+    """Yield the problems of the options of a table and its formats."""
     for group in (table.options, table.key_format, table.value_format):
         if group is not None:
             yield from group.problems(table.option_name)
@@ -259,7 +266,7 @@ class _Marks:
         return "Col" if self._upserts else "Key"
 
     def arguments(self) -> Iterator[str]:
-        """Yield the arguments for what marks do not express."""
+        """Yield the arguments ``key_fields=`` and ``primary_key=``, where marks do not express them."""
         for name, marked, columns in (
             ("key_fields", self._in_order or self._upserts, self._key),
             ("primary_key", self._marked_primary, self._primary),

@@ -10,11 +10,11 @@ from kdsl.errors import fail_on, listing
 
 
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
-    """Collect the options of a table for a ``WITH`` clause or a YAML document.
+    """Return the options of a table, under Flink's keys, for a ``WITH`` clause or a YAML document.
 
     Args:
         table: The table.
-        placeholders: Replaces plain-text secrets.
+        placeholders: Replaces plain-text secrets, and notes them.
 
     Raises:
         ResolveError: The table has problems.

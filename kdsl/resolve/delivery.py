@@ -36,7 +36,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report ``sink.semantic`` if it contradicts the option that replaced it; otherwise warn that the name is old."""
+    """Report, for a write, ``sink.semantic`` if it contradicts the newer option; otherwise warn that it is old."""
     options = table.options
     if direction != "write" or options.semantic is None:
         return

@@ -96,7 +96,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report columns that write the raw key or value beside other columns or a format that would write it, too."""
+    """Report, for a write, columns of the raw key or value beside others or a format that would write it, too."""
     if direction != "write":
         return
     keys = key_columns(table)

@@ -161,7 +161,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
-    """Return mode, timestamp and offsets of the start or the end."""
+    """Return the mode, timestamp and sorted offsets of the ``side``; those that the mode does not use are empty."""
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
     pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}

@@ -245,7 +245,7 @@ _STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report formats and metadata that Spark's own expressions do not handle exactly, in a table in real-time mode."""
+    """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly."""
     options = table.options
     if options.latency != "realtime" or transport_of(table) != "jvm":
         return

@@ -76,6 +76,7 @@ class TypeSyntaxError(TextError):
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:
+    """Create a TypeSyntaxError from its pickled parts."""
     return TypeSyntaxError(reason, text, position, length=length, expected=expected)
 
 
@@ -142,6 +143,7 @@ class TypeReader:
         return False
 
     def _expect(self, word: str) -> None:
+        """Take a keyword or sign; raise a TypeSyntaxError if it does not come next."""
         if not self._accept(word):
             self._fail()
 
@@ -200,7 +202,15 @@ class TypeReader:
     # types
 
     def _type(self, level: int, *, nullability: bool = True) -> t.DataType:
-        """Read a type, its nullability, and ARRAY or MULTISET after it."""
+        """Read a type, its nullability, and ARRAY or MULTISET after it.
+
+        Args:
+            level: How deep the type is nested, from 1.
+            nullability: Whether ``NULL`` or ``NOT NULL`` may follow.
+
+        Raises:
+            TypeSyntaxError: There is no such type, or it is nested too deeply.
+        """
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()
         kind = self._base(level)
@@ -231,10 +241,10 @@ class TypeReader:
         return kind
 
     def _base(self, level: int) -> t.DataType:
-        """Read a type without its nullability.
+        """Read a type without its nullability, at a nesting level.
 
         Raises:
-            TypeSyntaxError: There is no such type.
+            TypeSyntaxError: There is no such type, or it has a mistake.
         """
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
@@ -270,7 +280,7 @@ class TypeReader:
         return _SIMPLE[name]
 
     def _numbers(self, most: int) -> list[Token]:
-        """Read the numbers in brackets, up to a maximum; none where there are no brackets.
+        """Read up to ``most`` numbers in brackets, and return their tokens; none where there are no brackets.
 
         Raises:
             TypeSyntaxError: The brackets contain something else.
@@ -311,14 +321,18 @@ class TypeReader:
         return int(token.text)
 
     def _type_with_length(self, name: str) -> t.DataType:
-        """Read the length of ``CHAR(n)`` and the like; without a length VARCHAR is STRING, and VARBINARY is BYTES."""
+        """Read the length of ``CHAR(n)`` and the like, by default 1; VARCHAR is then STRING, and VARBINARY is BYTES.
+
+        Raises:
+            TypeSyntaxError: What is in brackets is not one valid number.
+        """
         default = t.MAX_LENGTH if name.startswith("VAR") else 1
         length = self._value(self._numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
         kinds = {"CHAR": t.Char, "VARCHAR": t.VarChar, "BINARY": t.Binary, "VARBINARY": t.VarBinary}
         return kinds[name](length)
 
     def _decimal(self) -> t.DataType:
-        """Read precision and scale of a DECIMAL."""
+        """Read precision and scale of a DECIMAL, by default 10 and 0; raise a TypeSyntaxError if they are invalid."""
         numbers = self._numbers(2)
         digits = self._value(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
         return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
@@ -360,10 +374,10 @@ class TypeReader:
         return t.Row(tuple(field for _, field in fields))
 
     def _field(self, level: int) -> tuple[Token, t.Field]:
-        """Read a member of a row, and return it with the token of its name.
+        """Read a member of a row, with its comment, and return it with the token of its name.
 
         Raises:
-            TypeSyntaxError: There is no name.
+            TypeSyntaxError: There is no name, or no type after it.
         """
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")
@@ -379,6 +393,7 @@ class TypeReader:
         return token, t.Field(token.value, kind, comment)
 
     def _at_comment(self) -> bool:
+        """Whether a string in single quotes comes next."""
         return self.token.kind == "text" and self.token.text.startswith("'")
 
 
@@ -408,6 +423,7 @@ def parse_type(text: str) -> t.DataType:
 
 
 def _depth(kind: t.DataType) -> int:
+    """Return how deep a type is nested: 1 for one without parts."""
     depth, level = 0, [kind]
     while level:  # without recursion, which is what must not fail here
         depth, level = depth + 1, [child for one in level for child in t.children(one)]

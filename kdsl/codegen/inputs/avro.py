@@ -111,7 +111,7 @@ def is_envelope(schema: Json) -> bool:
 
 
 def _row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
-    """The record inside an envelope, and its columns."""
+    """Return the record inside an envelope, and its columns, from the envelope's record and its row type."""
     kind = next(f.type for f in row.fields if f.name == _IMAGES[0])
     record = next((_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
     assert record is not None
@@ -120,13 +120,13 @@ def _row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
 
 
 def _record(kind: Type) -> Type | None:
-    """A type if it is a record, or the record of its union with null; else None."""
+    """Return a type if it is a record, or the record in its union with null; else None."""
     branches = [b for b in (kind.branches or (kind,)) if b.kind != "null"]
     return branches[0] if len(branches) == 1 and branches[0].kind == "record" else None
 
 
 def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and docs of the records and enums inside a type."""
+    """Yield the names and docs of the records and enums inside an Avro type, by path; ``of`` is its column type."""
     match kind.kind:
         case "record" if isinstance(of, t.Row):
             if path:
@@ -153,7 +153,7 @@ def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]
 
 
 def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Yield notes on the parts of a schema that a table cannot express."""
+    """Yield notes on the parts of an Avro type that its column type (``of``) cannot express."""
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:
@@ -175,7 +175,7 @@ def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
 
 
 def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
-    """Describe where a schema encodes messages differently from the schema that is derived from the columns."""
+    """Describe where a schema encodes messages differently from the one derived from the columns (``of``)."""
     try:
         derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
     except AvroTypeError as e:
@@ -184,7 +184,7 @@ def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
 
 
 def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
-    """Describe how a schema differs from the one that kdsl would derive from the table."""
+    """Describe how a schema differs from the derived one, in the types below a path; names are not compared."""
     location = path or kind.short
     if kind.kind != derived.kind:
         yield f"{location} has the type {kind.kind}, but {derived.kind} would be derived"
@@ -202,12 +202,13 @@ def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
 
 
 def _has_micros(kind: t.DataType) -> bool:
+    """Whether a type contains a timestamp finer than milliseconds."""
     fine = isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > 3
     return fine or any(_has_micros(child) for child in t.children(kind))
 
 
 def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
-    """Return the default of a column or field, and a note if it must be omitted."""
+    """Return the default of a column or field, MISSING without one; and a note if it must be omitted."""
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:
@@ -221,7 +222,7 @@ def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
 
 
 def _check_symbols(kind: Type, value: Any) -> None:
-    """Check that the values of enums are symbols of theirs.
+    """Check that all values of enums inside a value are among their symbols.
 
     Raises:
         ValueError: A value is not a symbol.

@@ -35,7 +35,7 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
 
 
 def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """Extract the rows of changes; none if one of the changes is of another dialect."""
+    """Return the rows of changes; none if a message is of another dialect, or a change has no row."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
@@ -50,7 +50,7 @@ def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
 
 
 def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
-    """Return the rows in a change, before and after it."""
+    """Yield the rows in a change, after and before it, in the order of the message."""
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:
         case "before and after":
@@ -65,7 +65,7 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
 
 
 def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
-    """Yield a row, and the row before the change; only the fields that changed are in ``old``."""
+    """Yield a row, and the row before the change, of which ``old`` only has changed fields; nothing without a row."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):

@@ -88,7 +88,7 @@ def json_schema_draft(
 
 
 def _decimal(parameters: Any) -> t.DataType | None:
-    """The type of Kafka Connect's decimals that are written as numbers; None if it has no digits."""
+    """Return the type of Kafka Connect's decimals that are written as numbers; None without valid digits."""
     try:
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         return t.Decimal(precision, scale) if 0 <= scale <= precision <= t.MAX_DECIMAL else None
@@ -97,12 +97,13 @@ def _decimal(parameters: Any) -> t.DataType | None:
 
 
 def _string_of(schema: Any, name: str) -> str | None:
-    """A keyword of a schema, if its value is a string."""
+    """Return a keyword of a schema if its value is a string, else None."""
     value = schema.get(name) if isinstance(schema, Mapping) else None
     return value if isinstance(value, str) else None
 
 
 def _has_time(kind: t.DataType) -> bool:
+    """Whether a type is or contains a TIMESTAMP_LTZ."""
     return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
 
 
@@ -118,7 +119,8 @@ class _Reader:
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
         """Convert a schema to a column type; NOT NULL unless the schema itself allows null.
 
-        Defaults, hints and notes of its parts are collected in the reader.
+        A schema without a single type becomes STRING, with a note. Defaults, hints and notes are collected in the
+        reader.
 
         Args:
             schema: The schema.
@@ -126,7 +128,7 @@ class _Reader:
             around: The references through which it was reached.
 
         Raises:
-            CodegenError: The schema contains itself.
+            CodegenError: The schema contains itself, has an unknown type or reference, or too many or too deep types.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):
@@ -193,9 +195,10 @@ class _Reader:
         return scalar.as_nullable(False)
 
     def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
-        """Read an object as a ROW, or as a MAP if it has no properties.
+        """Read an object as a ROW, or as a MAP if it has no properties; its defaults, hints and notes are collected.
 
-        Its defaults, or notes about them, are collected.
+        Raises:
+            CodegenError: A property cannot be converted; see `type`.
         """
         members, more = schema.get("properties"), schema.get("additionalProperties")
         if not isinstance(members, Mapping) or not members:
@@ -221,7 +224,7 @@ class _Reader:
         return t.Row(tuple(fields), nullable=False)
 
     def _hint(self, path: Path, hint: Hint) -> None:
-        """Store a hint for a path, and that each path around it has one inside."""
+        """Store a hint for a path, and note that all paths around it contain one."""
         self.hints[path] = hint
         self._with_hints.update(path[:i] for i in range(len(path)))
 
@@ -265,7 +268,7 @@ class _Reader:
 
 
 def _qualify_references(schema: Any, name: str) -> Any:
-    """Add a name to the references of a schema to itself, in a copy."""
+    """Return a copy of a schema whose references to itself begin with a name."""
     if isinstance(schema, list):
         return [_qualify_references(one, name) for one in schema]
     if not isinstance(schema, Mapping):
@@ -277,14 +280,16 @@ def _qualify_references(schema: Any, name: str) -> Any:
 
 
 def _as_list(value: Any) -> list[Any]:
+    """Return a list as it is, a string as a list of it, and anything else as an empty list."""
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
 def _connect_index(schema: Any) -> int:
-    """The position of a property in Kafka Connect's schema."""
+    """Return the position of a property in Kafka Connect's schema; 0 if it has none."""
     index = schema.get("connect.index") if isinstance(schema, Mapping) else None
     return index if isinstance(index, int) else 0
 
 
 def _last_name(path: Path) -> str:
+    """Return the last name in a path, without steps to elements; ``record`` if there is none."""
     return next((step for step in reversed(path) if step not in (ITEMS, VALUES)), "record")

@@ -78,7 +78,7 @@ def combine_sides(
 
 
 def _same(key: Sequence[ColumnDef], value: Sequence[ColumnDef], *, loosely: bool) -> bool:
-    """Whether all key columns are columns of the value as well."""
+    """Whether all key columns are columns of the value; ``loosely`` compares names and types without nullability."""
     if not loosely:
         return all(c in value for c in key)
     kinds = {c.name: c.type.as_nullable() for c in value}

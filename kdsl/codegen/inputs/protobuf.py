@@ -49,7 +49,7 @@ def protobuf_draft(
         beside: The folder of the generated module, to which its paths are relative. Without it, paths are unchanged.
 
     Raises:
-        CodegenError: The file cannot be compiled, or has no such message.
+        CodegenError: The file cannot be compiled, has no such message or several, or the message cannot become a table.
     """
     from kdsl_formats.protobuf.format import Protobuf
     from kdsl_formats.protobuf.sources import SchemaError, compile_files
@@ -130,6 +130,7 @@ def _draft(
 
 
 def _notes(descriptor: Any) -> Iterator[str]:
+    """Yield a note on each oneof of a message (a Protobuf descriptor) that has several fields."""
     for one in descriptor.oneofs:
         names = [f.name for f in one.fields]
         if len(names) > 1:
@@ -137,7 +138,7 @@ def _notes(descriptor: Any) -> Iterator[str]:
 
 
 def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and comments of the messages and enums inside a message."""
+    """Yield the names and comments of the messages and enums inside a message (its descriptor), by path."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):

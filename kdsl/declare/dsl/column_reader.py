@@ -182,7 +182,7 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those outside."""
+        """Return the marks, except SQL types, inside ``Col[...]`` and ``Optional[...]``; outside they mean the same."""
         if annotation is _ABSENT:
             return ()
         try:
