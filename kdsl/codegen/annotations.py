@@ -312,7 +312,7 @@ class Annotations:
                 yield from self._write_classes(draft, (column.name,), column.type, written)
 
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
-        """Write the classes of a type, inner ones first, except those in ``written``, to which they are added."""
+        """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it."""
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)
         record = self._classes.record(draft, path, kind)

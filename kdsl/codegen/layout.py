@@ -56,11 +56,7 @@ def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> 
 def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> str:
     """Lay out a call, or a list, as a part of a call: on one line, or with a line for each of its parts.
 
-    Args:
-        head: Everything up to the opening bracket.
-        parts: The parts in the brackets.
-        indent: The indentation of the lines; the first line is returned without it.
-        brackets: The opening and the closing bracket.
+    ``head`` is everything up to the brackets. Lines after the first one are indented by ``indent``.
     """
     line = f"{head}{brackets[0]}{', '.join(parts)}{brackets[1]}"
     if fits(f"{indent}{line},") or not parts:

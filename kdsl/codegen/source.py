@@ -61,7 +61,7 @@ class _Module:
         self.notes: list[str] = []
 
     def source(self, heading: str) -> str:
-        """Write the source of the module."""
+        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does."""
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
             table_class = self._table(draft, name, attributes)

@@ -23,9 +23,6 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
-    Args:
-        path: The file.
-
     Raises:
         ResolveError: The document is not YAML, or has another structure; every error with its path and line. Mistakes
             in a table itself are reported when it is resolved.
@@ -36,10 +33,6 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
     """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`.
-
-    Args:
-        text: The document.
-        file: The name of its file, for messages.
 
     Raises:
         ResolveError: As for `load_definitions`.

@@ -54,12 +54,7 @@ class WithClause:
 
 
 def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
-    """Divide Flink's options into those of the connector, the formats and the client; mistakes are its ``problems``.
-
-    Args:
-        options: The options by Flink's keys.
-        locations: The location of each option.
-    """
+    """Divide Flink's options into those of the connector, the formats and the client; mistakes are its ``problems``."""
     reader = _Reader(dict(options), locations)
     return reader.read()
 

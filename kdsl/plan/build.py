@@ -108,11 +108,9 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
-    """Return the names of the columns to read as the keys of a dict, without those that a changelog always has.
+    """Return the names of the columns to read, all for None, without those that a changelog always has.
 
-    Args:
-        table: The table.
-        columns: The wanted columns, in order; None means all.
+    The names are the keys of the dict, in order.
 
     Raises:
         UnknownColumnError: The table does not have one of them.

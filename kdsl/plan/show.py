@@ -31,11 +31,7 @@ WIDTH = 10
 
 
 def show(plan: ReadPlan | WritePlan) -> str:
-    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``.
-
-    Args:
-        plan: The plan.
-    """
+    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``."""
     steps = _read(plan) if isinstance(plan, ReadPlan) else _write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
     return "\n".join([f"{verb} {plan.table}", *steps])
@@ -95,12 +91,7 @@ def _write(plan: WritePlan) -> Iterator[str]:
 
 
 def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
-    """Describe from what columns of a table were inferred, which ones with their types, and what to know about it.
-
-    Args:
-        inferred: What was inferred.
-        row: The columns of the table that are read.
-    """
+    """Describe from what columns of a table were inferred, which ones with their types, and what to know about it."""
     names = set(inferred.columns)
     yield f"from {inferred.source}:"
     yield ", ".join(f"{f.name} {f.type}" for f in row.fields if f.name in names) or "no columns"
@@ -244,11 +235,8 @@ def _watermark(watermark: Watermark) -> str:
 def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
     """Yield the step of a key or value: its format and its columns; nothing for None.
 
-    Args:
-        name: The name of the step.
-        part: The key or value.
-        arrow: ``=`` for a read, ``<-`` for a write.
-        names: The columns that are read, others are marked as skipped; None for a write.
+    ``arrow`` is ``=`` for a read and ``<-`` for a write; columns of a read that are not in ``names`` are marked as
+    skipped.
     """
     if part is None:
         return

@@ -61,21 +61,13 @@ _CONVERTER = _converter()
 
 
 def plan_text(plan: ReadPlan | WritePlan) -> str:
-    """A plan as JSON, without its client properties and literal secrets; equal plans give equal strings.
-
-    Args:
-        plan: The plan.
-    """
+    """A plan as JSON, without its client properties and literal secrets; equal plans give equal strings."""
     document = {"version": VERSION, **_CONVERTER.unstructure(split_secrets(plan)[0])}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
     """Parse a plan from its JSON; client properties and literal secrets are missing.
-
-    Args:
-        text: The result of `plan_text`.
-        kind: ReadPlan or WritePlan.
 
     Raises:
         ValueError: Another version of kdsl wrote the JSON.

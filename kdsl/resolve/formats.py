@@ -70,12 +70,7 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
-    """Report formats that need a schema registry and have none, neither their own nor the cluster's (SR-5).
-
-    Args:
-        table: The table.
-        of_cluster: The registry of the cluster, if it has one.
-    """
+    """Report formats that need a schema registry and have none, neither their own nor ``of_cluster`` (SR-5)."""
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
         for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
             yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)
@@ -102,13 +97,9 @@ def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def open_secrets(chosen: Format, of_cluster: Registry | None) -> tuple[str, ...]:
     """The literal secrets that a format needs in each task: its own, and those of its registry.
 
-    Args:
-        chosen: The format.
-        of_cluster: The registry of the cluster.
-
     Returns:
-        The keys of the format's options, then the names of the registry's settings. Settings that the
-        format replaces or does not use are left out.
+        The keys of the format's options, then the names of the registry's settings. Settings that the format replaces
+            or does not use are left out.
     """
     own = tuple(chosen.split()[1])
     used = chosen.registry(of_cluster)

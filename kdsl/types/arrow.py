@@ -156,7 +156,7 @@ def list_of_entries(array: pa.MapArray) -> pa.ListArray:
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`)."""
+    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`); drop other columns."""
     if rows.schema.equals(schema):
         return rows
     return pa.RecordBatch.from_arrays([cast_array(rows.column(f.name), f.type) for f in schema], schema=schema)

@@ -148,11 +148,7 @@ class TypeReader:
             self._fail()
 
     def _fail(self, *expected: str, position: int | None = None) -> NoReturn:
-        """Raise the error that the token at the cursor, or what begins at a position inside of it, cannot be there.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: what is at the cursor, or at a position in its token, is not what is expected."""
         position = self.token.start if position is None else position
         names = sorted({*self._optional, *expected})
         either = ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else names[0]
@@ -164,11 +160,7 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, position, length=len(word), expected=names)
 
     def _refuse_type(self) -> NoReturn:
-        """Raise the error that no type begins at the cursor.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: no type, or none that a column can have, begins at the cursor."""
         token = self.token
         word = token.text
         reason = ""
@@ -183,30 +175,18 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, token.start, length=len(word), expected=["a type"])
 
     def _refuse_depth(self) -> NoReturn:
-        """Raise the error for a type that is nested too deeply.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: the type that was read is nested too deeply."""
         length = self.cursor.previous.end - self._start
         raise TypeSyntaxError(f"it is nested more than {MAX_TYPE_DEPTH} deep", self.text, self._start, length=length)
 
     def _refuse_value(self, reason: str, token: Token) -> NoReturn:
-        """Raise the error for a token with a wrong value.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError for a token with a wrong value."""
         raise TypeSyntaxError(reason, self.text, token.start, length=len(token.text))
 
     # types
 
     def _type(self, level: int, *, nullability: bool = True) -> t.DataType:
-        """Read a type, its nullability, and ARRAY or MULTISET after it.
-
-        Args:
-            level: How deep the type is nested, from 1.
-            nullability: Whether ``NULL`` or ``NOT NULL`` may follow.
+        """Read a type, its nullability, and ARRAY or MULTISET after it; ``level`` is how deep it is nested, from 1.
 
         Raises:
             TypeSyntaxError: There is no such type, or it is nested too deeply.
@@ -300,18 +280,10 @@ class TypeReader:
         return numbers
 
     def _value(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
-        """Return the number at an index, or the default where it is left out.
-
-        Args:
-            numbers: The numbers in brackets.
-            index: The index of the wanted number.
-            default: The default.
-            least: The smallest valid number.
-            most: The largest valid number.
-            what: The meaning of the number, for the error.
+        """Return the number at an index, or the default if there is none; ``what`` is its meaning, for the error.
 
         Raises:
-            TypeSyntaxError: The number is not in that range.
+            TypeSyntaxError: The number is not from ``least`` to ``most``.
         """
         if index >= len(numbers):
             return default
@@ -338,7 +310,11 @@ class TypeReader:
         return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
 
     def _temporal(self, name: str) -> t.DataType:
-        """Read the rest of ``TIME(p)``, ``TIMESTAMP(p)`` or ``TIMESTAMP_LTZ(p)``, also as SQL's standard spells it."""
+        """Read the rest of TIME, TIMESTAMP or TIMESTAMP_LTZ, also in standard SQL; by default with 0 or 6 digits.
+
+        Raises:
+            TypeSyntaxError: The precision is invalid, or the words after it are.
+        """
         numbers, kind = self._numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
             self._expect("TIME")

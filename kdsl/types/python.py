@@ -400,11 +400,7 @@ def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _no_names(text: str) -> Any:
-    """Raise the error for any name: the evaluation without a module.
-
-    Raises:
-        NameError: Always.
-    """
+    """Raise NameError: the evaluation without a module knows no name."""
     raise NameError(f"name {text!r} is not defined", name=text)
 
 

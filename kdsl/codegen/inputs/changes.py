@@ -18,13 +18,9 @@ _NUMBERS: Mapping[int, Callable[[str], Any]] = {  # by the numbers of JDBC's typ
 
 
 def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
-    """Detect the format of change data, and extract the rows inside.
+    """Detect the format of messages of change data, and extract the rows before and after changes.
 
-    Args:
-        objects: The messages.
-
-    Returns:
-        The format, and the rows before and after changes; None if a message is not a change, or none has a row.
+    None if a message is not a change, or none has a row.
     """
     payloads = [o["payload"] for o in objects if set(o) == {"schema", "payload"} and isinstance(o["payload"], dict)]
     if objects and len(payloads) == len(objects):

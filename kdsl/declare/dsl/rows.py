@@ -109,10 +109,6 @@ def row_kind(row: object) -> RowKind:
 def with_row_kind(row: R, kind: RowKind) -> R:
     """Return a copy of a typed row with another row kind, for the ``rows`` of a table whose format carries changes.
 
-    Args:
-        row: The row.
-        kind: The row kind.
-
     Raises:
         ValueError: The row kind does not exist.
     """

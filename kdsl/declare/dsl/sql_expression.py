@@ -30,14 +30,7 @@ class BodyError(KdslError):
 
 
 def to_sql(value: Any) -> SqlExpression:
-    """Convert a value of a body to SQL: an expression stays, a plain value becomes a literal.
-
-    Args:
-        value: The value.
-
-    Raises:
-        BodyError: The value has no SQL literal.
-    """
+    """Convert a value of a body to SQL: an expression stays; raise BodyError for a value without an SQL literal."""
     return value if isinstance(value, SqlExpression) else SqlExpression(*_literal(value))
 
 

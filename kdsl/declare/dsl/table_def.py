@@ -27,11 +27,7 @@ COLUMNS = "__kdsl_columns__"
 
 
 def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
-    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them.
-
-    Args:
-        cls: The table class.
-    """
+    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them."""
     columns: dict[str, ClassColumn] = {}
     problems: list[Problem] = []
     for base in _table_bases(cls):
@@ -54,9 +50,6 @@ def _attribute_value(cls: type, name: str) -> Any:
 
 def define_table(cls: type) -> TableDef:
     """The definition that a table class declares, with its problems; computed columns learn whether Spark runs them.
-
-    Args:
-        cls: The table class.
 
     Raises:
         TypeError: The class has no recorded class statement.

@@ -186,11 +186,7 @@ class Compiler:
     def refuse(self, node: n.Node, what: str, fix: str, reason: str = _NOT_HERE) -> NoReturn:
         """Add a part that cannot be computed to ``refused``, and raise the internal error that `__call__` catches.
 
-        Args:
-            node: The part.
-            what: What it is, for the message.
-            fix: What to write instead.
-            reason: Why; by default that Arrow does not compute it exactly as Spark does.
+        ``what`` describes the part; the reason is by default that Arrow does not compute it exactly as Spark does.
         """
         name = getattr(node, "name", None) or self._text[node.at : node.at + 1]
         self.refused.append(
@@ -398,13 +394,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
-        """Compile a function of strings.
-
-        Args:
-            kind: The type of its result.
-            find: Computes the result for an array of strings; NULL stays NULL.
-            text: The expression of the strings.
-        """
+        """Compile a function with a result of type ``kind`` that ``find`` computes for an array of strings."""
         value = self(text)
         if value.type is None:
             return constant(None, operators.BOOLEAN)

@@ -57,10 +57,6 @@ class Regular:
 def like(pattern: str, escape: str | None) -> Match:
     """Return the function that matches strings with a pattern of LIKE.
 
-    Args:
-        pattern: The pattern.
-        escape: The escape character, if there is one.
-
     Raises:
         PatternError: The escape character stands before another character than ``%``, ``_`` and itself.
     """
@@ -106,10 +102,7 @@ def _quote(text: str) -> str:
 
 
 def regular(pattern: str) -> Regular:
-    """A regular expression of Java in the languages of RE2 and of Python.
-
-    Args:
-        pattern: The expression.
+    """Translate a regular expression of Java to the languages of RE2 and of Python.
 
     Raises:
         PatternError: It has a construct that RE2 does not have, or with another meaning.

@@ -43,12 +43,9 @@ class _TableElements:
 
 
 def read_create_table(reader: StatementReader, start: Token, *, temporary: bool) -> CreateTable:
-    """Read what follows ``CREATE [TEMPORARY] TABLE``.
+    """Read what follows ``CREATE [TEMPORARY] TABLE``; ``start`` is the first token of the statement.
 
-    Args:
-        reader: The reader, after these words.
-        start: The first token of the statement.
-        temporary: Whether it is a temporary table.
+    Mistakes in columns and options are recorded in the reader.
 
     Raises:
         StatementError: The rest of the statement cannot be read.

@@ -483,14 +483,7 @@ class _ScriptReader(StatementReader):
 
 
 def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
-    """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */``.
-
-    Args:
-        source: The script.
-        hint: The token of the hint.
-
-    Returns:
-        The options, and the problems with them.
+    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them.
 
     Raises:
         StatementError: The hint contains anything else, or cannot be read.

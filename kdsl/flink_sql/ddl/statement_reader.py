@@ -105,11 +105,7 @@ class StatementReader(Cursor):
         return ""
 
     def fail(self, message: str, fix: str, token: Token, *, fatal: bool = False, code: str = "sql") -> NoReturn:
-        """Raise an error with a message, its fix, and the location of a token; see `StatementError` for ``fatal``.
-
-        Raises:
-            StatementError: Always.
-        """
+        """Raise a StatementError with a message and its fix, at a token; see there for ``fatal``."""
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
         start = token.start
         if token.kind == "end" and self.index:

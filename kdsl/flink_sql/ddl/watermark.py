@@ -18,10 +18,6 @@ _FIX = "write the column, or the column - INTERVAL '5' SECOND"
 def watermark_delay(column: str, text: str) -> str:
     """Read from the expression of a watermark how late a row may be, as Spark writes it ('5 seconds').
 
-    Args:
-        column: The column of the watermark.
-        text: The expression.
-
     Raises:
         UntranslatableError: It is neither the column nor the column minus an interval of fixed length.
     """

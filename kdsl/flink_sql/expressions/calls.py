@@ -56,11 +56,7 @@ class Arguments:
         self.name = node.name.upper()
 
     def fail(self, reason: str, fix: str) -> NoReturn:
-        """Raise the error that the call cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise the UntranslatableError that the call cannot be translated: the reason, and the fix."""
         self.translator.fail(self.node, self.node.name, f"{self.name} {reason}", fix)
 
     def __getitem__(self, index: int) -> TypedSql:
@@ -132,14 +128,11 @@ def template_function(
 ) -> Function:
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
-    It raises UntranslatableError for wrong arguments.
-
-    Args:
-        template: The template.
-        kind: The type of the result.
-        kinds: The kinds of the arguments, as for `Arguments.require_kinds`; a last ``…`` allows any number.
-        least: The smallest number of arguments; by default the number of kinds.
-        nullable: Whether the result may be NULL; by default if an argument may be.
+    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result, which by default may be NULL
+    if
+    an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least`` is
+    the
+    smallest number of arguments, by default that of the kinds.
     """
 
     def translate(call: Arguments) -> TypedSql:

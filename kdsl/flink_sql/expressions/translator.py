@@ -69,11 +69,7 @@ class ExpressionTranslator:
         self.scope = scope
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the text cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a part of the text: its name, the reason, and the fix."""
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def __call__(self, node: n.Node) -> TypedSql:
@@ -419,19 +415,11 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Raise the error of ``IN (SELECT …)``, which only a query can contain; translators of queries override this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for ``IN (SELECT …)``; translators of queries override this."""
         self.fail(node, "IN", f"a query after IN ({value.spelling}) cannot be used in this expression", "use a join")
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """Raise the error of a query inside an expression; translators of queries override this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for a query inside an expression; translators of queries override this."""
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
@@ -600,11 +588,7 @@ class ExpressionTranslator:
         return function(call)
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
-        """Raise the error of an aggregate, or of an unknown function; translators of queries override this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for an aggregate or an unknown function; translators of queries override this."""
         name = node.name.upper()
         if name in functions.AGGREGATES:
             self.fail(node, node.name, f"{name} is an aggregate, and an expression sees one row", "use it in a query")

@@ -46,11 +46,7 @@ class FromClause:
         """Translate a query that may use the tables of ``outer`` to SQL; also return its columns."""
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the query cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a part of the query: its name, the reason, and the fix."""
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def expression_translator(self, scope: Relations) -> QueryExpressionTranslator:
@@ -85,11 +81,7 @@ class FromClause:
         """Note in ``by_instant`` which tables a join of streams reads with an instant as event time.
 
         They are those of joins whose sides are tables with at most one wall-clock event time each, and whose condition
-        bounds
-        these times by each other.
-
-        Args:
-            node: The tables after FROM.
+        bounds these times by each other.
         """
         if not isinstance(node, n.Join) or not self.facts.streaming or self.facts.has_windows:
             return
@@ -122,10 +114,6 @@ class FromClause:
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
-
-        Args:
-            node: The tables.
-            outer: The tables of the queries around this one.
 
         Raises:
             UntranslatableError: A table does not exist, or cannot be used like this; or FROM begins with UNNEST.

@@ -160,13 +160,9 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
-        """Write an aggregate or window function, with the result that Flink has.
+        """Write an aggregate or window function of translated values, with the result that Flink has.
 
-        Args:
-            node: The call.
-            name: The function, in upper case.
-            values: The arguments, translated.
-            suffix: The SQL after the call: ``FILTER (…)`` and ``OVER (…)``.
+        ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``.
 
         Raises:
             UntranslatableError: An argument is missing, has a wrong type, or has no order.
@@ -208,14 +204,9 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _translate_retractable(
         self, node: n.Call, name: str, values: list[TypedSql], added: str, suffix: str
     ) -> TypedSql:
-        """Translate an aggregate of a changelog, from which rows can be subtracted.
+        """Translate an aggregate of a changelog, from which rows can be subtracted; see `_translate_function`.
 
-        Args:
-            node: The call.
-            name: The function, in upper case.
-            values: The arguments, translated.
-            added: The SQL condition that a row adds a row.
-            suffix: The SQL after the call, as ``FILTER (…)``.
+        ``added`` is the SQL condition that a row adds a row.
 
         Raises:
             UntranslatableError: It is not COUNT, SUM or AVG of numbers, or has DISTINCT.
@@ -265,11 +256,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
-        """Write AVG, with the result that Flink has.
-
-        Raises:
-            UntranslatableError: The value is a DECIMAL with more than 6 digits after the point.
-        """
+        """Write AVG, with the result that Flink has; raise UntranslatableError as `_require_exact_average` does."""
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -388,10 +375,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({text})", row.fields[0].type.as_nullable())
 
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
-        """Translate a query inside an expression, and return its columns.
+        """Translate a query inside an expression (``word`` is where), and return its columns.
 
         Raises:
-            UntranslatableError: It is a changelog in a batch; ``word`` is where the error is.
+            UntranslatableError: It cannot be translated, or is a changelog in a batch.
         """
         text, row = self.query(query, self.relations)
         if isinstance(row, Changelog) and not self.facts.streaming:

@@ -379,10 +379,7 @@ class _QueryTranslator(FromClause):
     def check_session(self, node: n.Select, window: Window, others: set[str] | None) -> None:
         """Check that Spark's sessions, which exist only as groups, can do what the query needs.
 
-        Args:
-            node: The query.
-            window: Its windows.
-            others: The keys that it groups by beside the windows; None if it does not group by them.
+        ``others`` are the keys that it groups by beside the windows; None if it does not group by them.
 
         Raises:
             UntranslatableError: It does not group by the windows and exactly the columns of PARTITION BY, or has a

@@ -86,10 +86,7 @@ def describe_row(row: t.Row) -> Listing:
 def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
     """Return the row that describes a column: name, type, nullability, key, expression or metadata, and watermark.
 
-    Args:
-        column: The column.
-        primary: The columns of the primary key.
-        mark: The SQL of the column's watermark; None if it has none.
+    ``primary`` is the primary key; ``mark`` the SQL of the column's watermark, None without one.
     """
     extras = None
     if column.role == "metadata":

@@ -96,15 +96,7 @@ def check_script(
     checkpoint: str | None = None,
     inference: Inference | None = None,
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
-    """Plan a script as far as it can be planned, and return the plan with all its problems.
-
-    Args:
-        script: The script.
-        cluster: As for `plan_script`.
-        settings: As for `plan_script`.
-        checkpoint: As for `plan_script`.
-        inference: As for `plan_script`.
-    """
+    """Plan a script as far as it can be planned, and return the plan with all its problems; see `plan_script`."""
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
@@ -683,12 +675,7 @@ class _Planner:
         return not servers[0].isdisjoint(servers[1])
 
     def check_topic(self, table: ScriptTable, direction: str) -> None:
-        """Record the problems of a table in a topic, once for each direction; a table without a topic has none.
-
-        Args:
-            table: The table.
-            direction: ``read`` or ``write``.
-        """
+        """Record the problems of a topic's table for ``read`` or ``write``, once; a table without a topic has none."""
         options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
         judged_as = (table.declared.where, options, direction)
         if table.topic is None or judged_as in self.judged:
@@ -733,13 +720,7 @@ class _Planner:
     ) -> Job:
         """Add the job of a query to the plan and return it; problems of its tables and of its query are recorded.
 
-        Args:
-            fragment: The query as it was written.
-            query: The translated query.
-            sink: The table that is written; None shows the rows.
-            columns: The columns that are written.
-            where: The location of the statement.
-            at_once: See `Job`.
+        For ``sink``, ``columns``, ``where`` and ``at_once`` see `Job`; ``fragment`` is the query as it was written.
         """
         tables, views = self.tables_and_views(
             query, streaming=self.settings.current.mode == "streaming" and not at_once

@@ -87,11 +87,7 @@ class ExpressionReader(Cursor):
         return self.take()
 
     def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
-        """Raise the error for a token, by default the next one, that is not allowed here.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a token, by default the next one, that is not allowed here."""
         token = token or self.token
         actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
         raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
@@ -602,11 +598,7 @@ class ExpressionReader(Cursor):
         return n.Order(value, descending, nulls, at=at)
 
     def read_query(self) -> n.Node:
-        """Raise the error of a query, which an expression by itself cannot contain. `QueryReader` overrides this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError: an expression by itself cannot contain a query. `QueryReader` overrides this."""
         self.fail("a query cannot be used in this expression", fix="use it in the FROM of a SELECT")
 
 

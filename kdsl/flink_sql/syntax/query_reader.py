@@ -364,10 +364,7 @@ class QueryReader(ExpressionReader):
     def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: set[str]) -> str:
         """Read the name of the next argument of a window function, as in ``SIZE => …``, or choose it by position.
 
-        Args:
-            window: The function.
-            names: The names of its intervals, in order; ``DATA`` and ``TIMECOL`` are known, too.
-            seen: The names of the arguments before.
+        ``names`` are those of its intervals, in order, beside ``DATA`` and ``TIMECOL``; ``seen`` those before.
 
         Raises:
             UntranslatableError: The window has no such argument, or has it already.

@@ -178,13 +178,7 @@ def format_float(value: float) -> str:
 
 
 def _format_as_java(value: float, shortest: str, two_digits: str) -> str:
-    """Write a double in Java's layout.
-
-    Args:
-        value: The number.
-        shortest: The shortest string that identifies it.
-        two_digits: It with two digits, for a number that one digit identifies.
-    """
+    """Write a double in Java's layout, from the shortest string that identifies it and one of two digits."""
     if value != value:  # NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):
