@@ -66,8 +66,8 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
     ("nulls in input cannot be viewed as non-nullable"), even if source and target types are equal, and Spark hands over
     such rows. It also sets all members of a row to NULL when their names differ from those of the target type.
 
-    Members of rows are matched by name; a nullable member that the array does not have is NULL. NOT NULL is not
-    checked (`kdsl.run.records.nulls.find_null_violations` does that).
+    Members of rows are matched by name; a nullable member that the array does not have is NULL. NOT NULL is not checked
+    (`kdsl.run.records.nulls.find_null_violations` does that).
 
     Args:
         array: The values.
