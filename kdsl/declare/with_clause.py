@@ -111,8 +111,7 @@ class _Reader:
         """Choose the connector, and return whether the other options are those of a topic.
 
         A missing, unknown or unsupported connector is recorded as a problem; a missing one counts as ``kafka``, a
-        misspelled
-        one as the connector with the nearest name.
+        misspelled one as the connector with the nearest name.
         """
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:

@@ -99,7 +99,7 @@ def open_secrets(chosen: Format, of_cluster: Registry | None) -> tuple[str, ...]
 
     Returns:
         The keys of the format's options, then the names of the registry's settings. Settings that the format replaces
-            or does not use are left out.
+        or does not use are left out.
     """
     own = tuple(chosen.split()[1])
     used = chosen.registry(of_cluster)

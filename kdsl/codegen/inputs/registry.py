@@ -57,8 +57,7 @@ def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: 
 
     Raises:
         CodegenError: The value contains change data, its subject does not end in ``-value``, or the key's subject does
-            not
-            exist or cannot be converted.
+            not exist or cannot be converted.
         RegistryError: The registry does not answer, or denies access.
     """
     table = draft.table

@@ -155,7 +155,7 @@ class Catalog:
 
         Returns:
             The table; with ``IF NOT EXISTS`` the one that exists already. None if it is ``LIKE`` one that could not be
-                read.
+            read.
         """
         problems: list[Problem] = []
         if statement.like is not None:
@@ -333,8 +333,7 @@ class _Columns:
 
         Returns:
             None if it cannot be translated, which is recorded as a problem unless it uses a column of unknown type.
-                ``NULL`` is
-            returned without a type, and recorded.
+            ``NULL`` is returned without a type, and recorded.
         """
         table = self.statement.name.last
         if column.expression.contains_any(self._unknown_types):

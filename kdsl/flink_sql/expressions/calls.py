@@ -129,10 +129,8 @@ def template_function(
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
     It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result, which by default may be NULL
-    if
-    an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least`` is
-    the
-    smallest number of arguments, by default that of the kinds.
+    if an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least``
+    is the smallest number of arguments, by default that of the kinds.
     """
 
     def translate(call: Arguments) -> TypedSql:

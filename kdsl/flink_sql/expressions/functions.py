@@ -124,8 +124,7 @@ def _truncate(call: Arguments) -> TypedSql:
 
     Raises:
         UntranslatableError: The arguments are wrong, the number is a FLOAT or DOUBLE, or the digits are not a constant
-            from
-            0.
+            from 0.
     """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")

@@ -174,8 +174,7 @@ class FromClause:
 
         Raises:
             UntranslatableError: The table is a changelog or unknown, a column is unknown, the time is not a TIMESTAMP,
-                or the
-                lengths are invalid.
+                or the lengths are invalid.
         """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
@@ -338,8 +337,7 @@ class FromClause:
 
         Raises:
             UntranslatableError: It is another join than CROSS or LEFT JOIN … ON TRUE, the column is not an ARRAY or
-                MAP, or the
-                number of names differs.
+                MAP, or the number of names differs.
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):

@@ -331,8 +331,7 @@ class _QueryTranslator(FromClause):
 
         Raises:
             UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys; or
-                its
-                sessions are not grouped by exactly their keys.
+                its sessions are not grouped by exactly their keys.
         """
         keys: list[str] = []
         sets: list[str] = []

@@ -86,8 +86,7 @@ class ScriptCatalogs:
         """Register the catalog of ``CREATE CATALOG``; its mistakes are recorded in ``problems``.
 
         If the name exists, nothing is registered, which is a problem without ``IF NOT EXISTS``. A catalog with other
-        mistakes
-        is registered all the same.
+        mistakes is registered all the same.
         """
         name, where = statement.name.last, statement.name.where
         if name in self.catalogs or name in OWN_CATALOGS:
@@ -133,8 +132,7 @@ class ScriptCatalogs:
 
         Returns:
             None, with a problem, if the brokers are missing or the options cannot be used; None without another problem
-                if
-            the script is only checked (``inference`` is None) or the options have been reported.
+            if the script is only checked (``inference`` is None) or the options have been reported.
         """
         valid = options.valid()
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
@@ -300,8 +298,8 @@ class ScriptCatalogs:
 
         Returns:
             None if the columns are not known: the cluster is not asked, or the declaration or the inference has
-                problems, which
-            are recorded. Except for mistakes in the declaration, the table's name is then in ``unchecked``.
+            problems, which are recorded. Except for mistakes in the declaration, the table's name is then in
+            ``unchecked``.
         """
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):
@@ -327,8 +325,7 @@ def _errors_besides_columns(definition: TableDef) -> list[Problem]:
     """Return the errors that prevent the columns of a table from being inferred.
 
     Missing columns, and mistakes in computed columns, keys and watermarks, do not count; the primary key of an upsert
-    table
-    does.
+    table does.
     """
     declared = attrs.evolve(
         definition,

@@ -473,8 +473,7 @@ class _Planner:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
         If the hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded.
-        Problems
-        of the options are recorded, too, and the result is True.
+        Problems of the options are recorded, too, and the result is True.
         """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:

@@ -71,11 +71,9 @@ def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tu
 
     Returns:
         The indices of the columns of the query's key that the primary key lacks (several rows have the same primary
-            key;
-        -1 is a column that is not selected). And of the columns of the primary key that an update may change (the row
-            under
-        the old key remains), none if updates include it. Both are empty if the key is unknown, or if the primary key
-        contains an expression that cannot be judged.
+        key; -1 is a column that is not selected). And of the columns of the primary key that an update may change (the
+        row under the old key remains), none if updates include it. Both are empty if the key is unknown, or if the
+        primary key contains an expression that cannot be judged.
     """
     if query.key is None or any(query.kinds[p] == "other" and p not in query.key for p in indices):
         return [], []

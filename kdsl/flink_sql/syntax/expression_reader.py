@@ -534,8 +534,7 @@ class ExpressionReader(Cursor):
 
         Returns:
             The arguments; and ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node
-                of a
-            default), as far as they are written.
+            of a default), as far as they are written.
 
         Raises:
             UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument a mistake.
