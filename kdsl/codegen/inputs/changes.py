@@ -61,7 +61,7 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
 
 
 def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
-    """Yield a row, and the row before the change, of which ``old`` only has changed fields; nothing without a row."""
+    """Yield a row, and the row before the change: ``old`` has its changed fields. Nothing without a row."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):

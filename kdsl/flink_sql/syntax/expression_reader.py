@@ -568,7 +568,7 @@ class ExpressionReader(Cursor):
         return arguments, words
 
     def _read_window_of_over(self) -> n.Over:
-        """Read OVER and a window in brackets or the name of one; raise UntranslatableError for a mistake."""
+        """Read the word OVER and a window in brackets, or the name of one; raise UntranslatableError for a mistake."""
         at = self.take().start
         return self.read_window(at) if self.at("(") else n.Over((), (), name=self.read_name(), at=at)
 
