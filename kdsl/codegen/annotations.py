@@ -89,14 +89,14 @@ class Classes:
         for draft in drafts:
             for column in _columns_with_classes(draft):
                 types.extend(self._class_types(draft, (column.name,), column.type))
-        members = {key: self._members(kind) for _, key, _, kind in types if isinstance(kind, t.Row)}
+        members = {key: self._name_members(kind) for _, key, _, kind in types if isinstance(kind, t.Row)}
         self._taken.update(name for attributes in members.values() for name in attributes.values())
         for draft, key, path, kind in types:
             if key in self._records:
                 continue
             hint = draft.hints.get(path)
             what = "Record" if isinstance(kind, t.Row) else "Enum"
-            name = self._class_name(draft, path, hint, what)
+            name = self._choose_class_name(draft, path, hint, what)
             self._taken.add(name)
             row = kind if isinstance(kind, t.Row) else None
             self._records[key] = Record(name, hint.doc if hint else None, row, path, members.get(key, {}), hint)
@@ -119,7 +119,7 @@ class Classes:
         """Return the class for a type at a path; None if the type needs none."""
         return self._records.get(_signature(draft, path, kind))
 
-    def _class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
+    def _choose_class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
         """Choose a free name for a class from its hint or its path."""
         steps = [step for step in path if step not in (ITEMS, VALUES)]
         short = class_name(hint.name if hint else steps[-1], (), what)
@@ -129,7 +129,7 @@ class Classes:
             f"{draft.table.name}_{short}" if len(steps) == 1 else f"{steps[-2]}_{short}", self._taken, what
         )
 
-    def _members(self, row: t.Row) -> dict[str, str]:
+    def _name_members(self, row: t.Row) -> dict[str, str]:
         """Return a free attribute name for each field of a row, by the field's name."""
         taken: dict[str, str] = {}
         for field in row.fields:
@@ -206,7 +206,7 @@ class Annotations:
         self._classes, self._imports = classes, imports
         self._aliases: dict[str, str] = {}
         self._waiting: list[str] = []
-        self.literals = Literals(imports, lambda path, kind, value: self._class_value(path, kind, value))
+        self.literals = Literals(imports, lambda path, kind, value: self._write_class_value(path, kind, value))
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
@@ -254,13 +254,13 @@ class Annotations:
             case _ if (record := self._classes.record(draft, path, kind)) is not None:
                 return Annotation(record.name), None if non_null == t.STRING.as_nullable(False) else non_null
             case _:
-                return self._leaf(kind, non_null)
+                return self._build_leaf(kind, non_null)
 
     def sql_type(self, kind: t.DataType) -> str:
         """Write the call that declares a type inside ``Annotated``; its name is imported."""
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
-    def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
+    def _build_leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
         """Return the annotation of a type without parts, and the type itself if it cannot be derived from that."""
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
@@ -282,10 +282,10 @@ class Annotations:
         if fits(f"{head}{annotation}{tail}"):
             return annotation
         if annotation.head == self._imports.get("typing", "Annotated"):
-            return self._alias(annotation, name)
-        return attrs.evolve(annotation, args=tuple(self._alias(a, name) if a.args else a for a in annotation.args))
+            return self._make_alias(annotation, name)
+        return attrs.evolve(annotation, args=tuple(self._make_alias(a, name) if a.args else a for a in annotation.args))
 
-    def _alias(self, annotation: Annotation, name: str) -> Annotation:
+    def _make_alias(self, annotation: Annotation, name: str) -> Annotation:
         """Return an alias of a long annotation; a new alias is added to those that `aliases` yields next."""
         plain = attrs.evolve(annotation, null=False)
         parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
@@ -319,14 +319,14 @@ class Annotations:
         if record is None or record.name in written:
             return
         written.add(record.name)
-        source = self._enumeration(record) if record.row is None else self._record(draft, record)
+        source = self._write_enumeration(record) if record.row is None else self._write_record(draft, record)
         yield from self.aliases()
         yield source
 
-    def _enumeration(self, record: Record) -> str:
+    def _write_enumeration(self, record: Record) -> str:
         """Write the class of an enumeration with its symbols."""
         assert record.hint is not None
-        lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_class_doc(record)]
+        lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_docstring_lines(record)]
         taken: set[str] = set()
         for one in record.hint.symbols:
             name = symbol_name(one.value, taken)
@@ -336,25 +336,25 @@ class Annotations:
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _record(self, draft: TableDraft, record: Record) -> str:
+    def _write_record(self, draft: TableDraft, record: Record) -> str:
         """Write the data class of a row."""
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
-        lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_class_doc(record)]
+        lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_docstring_lines(record)]
         for field in record.row.fields:
             name = record.attributes[field.name]
             annotation = self.annotation(draft, (*record.path, field.name), field.type)
             if name != field.name:
                 mark = Annotation(f"{self._imports.kdsl('Named')}({string_literal(field.name)})")
                 annotation = Annotation(self._imports.name("typing", "Annotated"), (annotation, mark))
-            default = self._member_default(draft, record, field)
+            default = self._write_member_default(draft, record, field)
             annotation = self.shorten(f"{INDENT}{name}: ", annotation, default, name)
             lines.append(statement(f"{INDENT}{name}: {annotation}{default}"))
             if field.comment is not None and (doc := docstring(field.comment, INDENT)):
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
+    def _write_member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
         """Write the default of a member, with `` = `` before it; empty if it has none."""
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
@@ -375,7 +375,7 @@ class Annotations:
         self._draft = draft
         return self.literals.literal(value, kind, path)
 
-    def _class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
+    def _write_class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
         """Write a value of a generated class as Python; None if the type at the path has no class.
 
         Raises:
@@ -413,7 +413,7 @@ def _members_of(value: Any) -> Mapping[str, Any]:
     return {names.get(name, name): getattr(value, name) for name in attributes}
 
 
-def _class_doc(record: Record) -> list[str]:
+def _docstring_lines(record: Record) -> list[str]:
     """Return the lines of a class's docstring and of the empty one after it; none without a docstring."""
     doc = docstring(record.doc, INDENT) if record.doc else None
     return [doc, ""] if doc else []

@@ -53,7 +53,7 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
         }
     for column, field in zip(columns, schema["fields"], strict=True):
         if not column.type.nullable and column.default is not MISSING:
-            field.update(dict(_default(column)))
+            field.update(dict(_write_default(column)))
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -87,7 +87,7 @@ def _with_docs(schema: Any, kind: t.DataType) -> Any:
             return schema
 
 
-def _default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
+def _write_default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
     """Yield ``"default"`` and a default in Avro's JSON form; nothing if it is not a simple value."""
     value, kind = column.default, column.type
     if isinstance(kind, _PLAIN):

@@ -32,13 +32,13 @@ def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
     """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does."""
     statements, all_notes = [], list[str]()
     for table in tables:
-        statement, notes = _statement(table)
+        statement, notes = _write_statement(table)
         statements.append("".join(f"-- {line}\n" for note in notes for line in comment_lines(note)) + statement)
         all_notes += notes
     return "\n".join(statements), all_notes
 
 
-def _statement(table: TableDef) -> tuple[str, list[str]]:
+def _write_statement(table: TableDef) -> tuple[str, list[str]]:
     """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
 
     Raises:
@@ -47,13 +47,13 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
-    notes = [*placeholders.notes, *_losses(table)]
-    lines = [_column(table, column, notes) for column in table.columns]
+    notes = [*placeholders.notes, *_describe_losses(table)]
+    lines = [_write_column(table, column, notes) for column in table.columns]
     if len(table.watermarks) > 1:
         raise CodegenError(
             f"{table.name} has {len(table.watermarks)} watermarks, but a statement can have only one; keep one of them"
         )
-    lines += [_watermark(table, w) for w in table.watermarks]
+    lines += [_write_watermark(table, w) for w in table.watermarks]
     if table.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.primary_key))}) NOT ENFORCED")
     body = " (\n" + ",\n".join(f"  {line}" for line in lines) + "\n)" if lines else ""
@@ -62,7 +62,7 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
     return f"CREATE TABLE {quote_name(table.name)}{body}{comment} WITH (\n{clause}\n);\n", notes
 
 
-def _losses(table: TableDef) -> Iterator[str]:
+def _describe_losses(table: TableDef) -> Iterator[str]:
     """Describe what the statement of a table cannot express."""
     for column in table.columns:
         if column.default is not MISSING:
@@ -76,7 +76,7 @@ def literal(string: str) -> str:
     return "'{}'".format(string.replace("'", "''"))
 
 
-def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+def _write_column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     """Write a column of the statement; a note about its expression may be added to ``notes``.
 
     Raises:
@@ -85,7 +85,7 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
-            kind = f"AS {_expression(table, column, notes)}"
+            kind = f"AS {_write_expression(table, column, notes)}"
         case "metadata":
             source = "" if column.shows == column.name else f" FROM {literal(column.shows)}"
             kind = f"{column.type} METADATA{source}{' VIRTUAL' if column.virtual else ''}"
@@ -94,7 +94,7 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     return f"{quote_name(column.name)} {kind}{comment}"
 
 
-def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+def _write_expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     """Write a computed column's expression: one that means the same in Flink, or Spark's with a note in ``notes``.
 
     Raises:
@@ -143,7 +143,7 @@ def _normalize(text: str) -> str:
 _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
-def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
+def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
     """Write the ``WATERMARK`` clause.
 
     Raises:
@@ -157,10 +157,10 @@ def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
             f"{table.name}.{watermark.column}: the watermark's delay {watermark.delay!r} is invalid: {e}; write a "
             "delay such as '5 seconds'"
         ) from None
-    return f"WATERMARK FOR {column} AS {column}" + (f" - {_interval(length)}" if length else "")
+    return f"WATERMARK FOR {column} AS {column}" + (f" - {_write_interval(length)}" if length else "")
 
 
-def _interval(length: timedelta) -> str:
+def _write_interval(length: timedelta) -> str:
     """Write a duration as an INTERVAL, in the longest unit that it is a multiple of."""
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):

@@ -26,7 +26,7 @@ Q = TypeVar("Q", bound=ReadPlan | WritePlan)
 VERSION = 1
 
 
-def _converter() -> Converter:
+def _make_converter() -> Converter:
     """Create the converter between plans and JSON, without defaults and client properties."""
     converter = Converter(omit_if_default=True, forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_a(t.DataType), str)
@@ -57,7 +57,7 @@ def _read_format(value: dict[str, Any]) -> Format:
     return format_class(value["format"]).from_strings(value["options"])
 
 
-_CONVERTER = _converter()
+_CONVERTER = _make_converter()
 
 
 def plan_text(plan: ReadPlan | WritePlan) -> str:

@@ -50,7 +50,7 @@ def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
     options = table.options
     topic, named = options.dead_letter_topic, table.option_name("dead_letter_topic")
     if topic is None:
-        yield from _without_topic(table)
+        yield from _check_without_topic(table)
         return
     if direction == "write":
         message = f"{named} has no effect on a write: only a read has dead letters"
@@ -78,10 +78,10 @@ def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"{named} does not work with {shown}, which runs no Python"
         fix = f"write {table.setting('latency', 'micro-batch')}, or remove {named}"
         yield problem(table, "dead-letter-realtime", message, fix, option="dead_letter_topic")
-    yield from _client(table)
+    yield from _check_client(table)
 
 
-def _without_topic(table: TableDef) -> Iterator[Problem]:
+def _check_without_topic(table: TableDef) -> Iterator[Problem]:
     """Report other options of dead letters in a table without a topic for them."""
     options = table.options
     without_effect = {
@@ -110,7 +110,7 @@ def _reads(table: TableDef, topic: str) -> bool:
         return False
 
 
-def _client(table: TableDef) -> Iterator[Problem]:
+def _check_client(table: TableDef) -> Iterator[Problem]:
     """Report settings that the producer of the letters does not accept, and a login that it does not support."""
     named = table.option_name("dead_letter_topic")
     own = Properties(table.options.dead_letter_properties)

@@ -79,7 +79,7 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     elif not prefix.isprintable() or prefix != prefix.strip():
         message = f"{named} is {prefix!r}, with surrounding blanks or invisible characters that no tool can type"
-        fix = f"write {table.setting('transactional_id_prefix', _printable(prefix) or f'{table.name}-1')}"
+        fix = f"write {table.setting('transactional_id_prefix', _make_printable(prefix) or f'{table.name}-1')}"
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     settings = table.kdsl_settings
     if settings.idempotence is False:
@@ -116,7 +116,7 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
     yield problem(table, "at-least-once-acks", message, fix, option="properties.acks", severity="warning")
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     """Remove blanks at both ends and characters that cannot be printed."""
     return "".join(c for c in text if c.isprintable()).strip()
 

@@ -285,7 +285,7 @@ class _AnnotationReader:
             return t.Map(self._read_key(args[0]), self.read(args[1]))
         if (hints := class_members(base)) is not None:
             return self._read_row(base, hints)
-        raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggestion(base)}", f"use {_USABLE}")
+        raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggest_type(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
         """Derive the type of a map's keys.
@@ -458,7 +458,7 @@ def _python_spelling(kind: t.DataType) -> str:
             return next(str(p.__name__) for p, derived in SCALARS.items() if is_compatible(derived, kind))
 
 
-def _suggestion(base: Any) -> str:
+def _suggest_type(base: Any) -> str:
     """Return a hint at a supported type with a similar name; empty if there is none."""
     name = getattr(base, "__name__", "")
     names = {p.__name__: p for p in SCALARS}
@@ -473,14 +473,14 @@ def _spell(annotation: Any) -> str:
     if base is Any:
         return "Any"
     text = str(base)
-    for part in _parts(base):
+    for part in _walk_annotation(base):
         module = getattr(part, "__module__", "")
         text = text.replace(f"{module}.", "") if module else text
     return text
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _walk_annotation(annotation: Any) -> Iterator[Any]:
     """Yield an annotation and all its parts."""
     yield annotation
     for part in get_args(annotation):
-        yield from _parts(part)
+        yield from _walk_annotation(part)

@@ -24,13 +24,13 @@ def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Obje
     """
     payloads = [o["payload"] for o in objects if set(o) == {"schema", "payload"} and isinstance(o["payload"], dict)]
     if objects and len(payloads) == len(objects):
-        rows = _rows(DebeziumJson.dialect, payloads)
+        rows = _extract_rows(DebeziumJson.dialect, payloads)
         return (DebeziumJson(schema_include=True), rows) if rows else None
-    candidates = ((cls(), _rows(cls.dialect, objects)) for cls in _FORMATS)
+    candidates = ((cls(), _extract_rows(cls.dialect, objects)) for cls in _FORMATS)
     return next(((format_, rows) for format_, rows in candidates if rows), None)
 
 
-def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
+def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
     """Return the rows of changes; none if a message is of another dialect, or a change has no row."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
@@ -38,14 +38,14 @@ def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
         operation = change.get(dialect.operation)
         if not isinstance(operation, str) or operation not in {*known, *dialect.skipped, dialect.truncate}:
             return []
-        images = list(_images(dialect, change))
+        images = list(_extract_images(dialect, change))
         if operation in known and not images:
             return []
         rows += images
     return rows
 
 
-def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
+def _extract_images(dialect: Dialect, change: Object) -> Iterator[Object]:
     """Yield the rows in a change, after and before it, in the order of the message."""
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:

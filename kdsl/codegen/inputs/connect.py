@@ -52,7 +52,7 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if not schemas:
         return None
     schema = schemas[-1]
-    declared = table_of_schema(_image(schema) if changes else schema)
+    declared = table_of_schema(_find_image_schema(schema) if changes else schema)
     if declared is None:
         return None
     different = len({repr(one) for one in schemas})
@@ -60,7 +60,7 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if different > 1:
         notes.append(f"the messages have {different} schemas; the table is that of the last message")
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
-    return InlineSchema(_format(declared, changes=changes), columns, tuple(notes))
+    return InlineSchema(_make_format(declared, changes=changes), columns, tuple(notes))
 
 
 def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
@@ -78,7 +78,7 @@ def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
     return rows if rows and all(isinstance(row, Mapping) for row in rows) else None
 
 
-def _image(schema: Object) -> Any:
+def _find_image_schema(schema: Object) -> Any:
     """Return the schema of the rows inside changes; None if there is none."""
     fields = schema.get("fields")
     for field in fields if isinstance(fields, list) else ():
@@ -87,7 +87,7 @@ def _image(schema: Object) -> Any:
     return None
 
 
-def _format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
+def _make_format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
     """Return the format of messages with a schema inside, with the modes of decimals and times that it needs."""
     modes = declared.modes
     chosen = DebeziumJson if changes else Json

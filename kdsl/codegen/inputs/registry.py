@@ -49,10 +49,10 @@ def registry_draft(
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
     draft = draft_registered_schema(client, schema, registry.url, topic=topic, name=name, message=message)
-    return draft if connector == "kafka" else _upsert_draft(client, subject, draft, registry.url)
+    return draft if connector == "kafka" else _draft_upserts(client, subject, draft, registry.url)
 
 
-def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
+def _draft_upserts(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
     """Draft an upsert table of the draft of a value's subject, and of the subject of its key.
 
     Raises:

@@ -104,7 +104,7 @@ def topic_draft(
     notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
-    upserts = _check_upserts(topic, cluster, connector, keys, key, value)
+    upserts = _are_upserts(topic, cluster, connector, keys, key, value)
     if upserts and connector is None:
         notes.append("the topic is compacted; therefore its records are read as upserts of the rows of their keys")
     if tombstones and not changes:
@@ -117,7 +117,7 @@ def topic_draft(
     return TableDraft(table, hints, (*notes, *value.notes))
 
 
-def _check_upserts(
+def _are_upserts(
     topic: str,
     cluster: Cluster,
     connector: ConnectorName | None,
@@ -141,11 +141,11 @@ def _check_upserts(
             f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
         )
     if connector is None and fits:
-        return "compact" in _cleanup_policy(topic, cluster)
+        return "compact" in _ask_cleanup_policy(topic, cluster)
     return connector == "upsert-kafka"
 
 
-def _cleanup_policy(topic: str, cluster: Cluster) -> str:
+def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
     """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")

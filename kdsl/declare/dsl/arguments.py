@@ -116,17 +116,17 @@ def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = K
             arguments_read.option_locations[key] = argument.where
         try:
             if name not in valid:
-                raise _unknown(name, valid)
+                raise _explain_unknown(name, valid)
             if name in ("key", "value"):
-                setattr(arguments_read, name, _format(name, argument.value))
+                setattr(arguments_read, name, _read_format(name, argument.value))
             elif name in ("key_fields", "primary_key"):
-                setattr(arguments_read, name, _column_names(name, argument.value))
+                setattr(arguments_read, name, _read_column_names(name, argument.value))
             elif name in OWN:
-                setattr(arguments_read, name, _string(name, argument.value))
+                setattr(arguments_read, name, _read_string(name, argument.value))
             elif name == "properties":
                 _set_properties(arguments_read, argument)
             elif name != "group_id" and argument.value is not None:
-                values.update(_option(name, argument.value))
+                values.update(_read_option(name, argument.value))
         except _StatementError as wrong:
             arguments_read.unread |= {name} & {"key", "value"}
             arguments_read.problems.append(attrs.evolve(wrong.problem, where=argument.where))
@@ -147,7 +147,7 @@ def _options_of(name: str) -> tuple[str, ...]:
     return {"startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS}.get(name, (name,))
 
 
-def _unknown(name: str, valid: Collection[str]) -> _StatementError:
+def _explain_unknown(name: str, valid: Collection[str]) -> _StatementError:
     """Create, not raise, the error for an argument that the class does not have, with the reason or a hint."""
     if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
         return _StatementError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
@@ -159,7 +159,7 @@ def _unknown(name: str, valid: Collection[str]) -> _StatementError:
     return _StatementError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
 
 
-def _format(side: str, value: Any) -> Format | None:
+def _read_format(side: str, value: Any) -> Format | None:
     """Return the format that an argument names or is; None if it is None.
 
     Raises:
@@ -181,7 +181,7 @@ def _format(side: str, value: Any) -> Format | None:
         ) from None
 
 
-def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
+def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Return the column names of an argument; None if it is None.
 
     Raises:
@@ -194,7 +194,7 @@ def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _string(name: str, value: Any) -> str | None:
+def _read_string(name: str, value: Any) -> str | None:
     """Return the string of an argument; None if it is None.
 
     Raises:
@@ -205,7 +205,7 @@ def _string(name: str, value: Any) -> str | None:
     return value
 
 
-def _properties(value: Any) -> dict[str, Any]:
+def _read_properties(value: Any) -> dict[str, Any]:
     """Return the client settings of ``properties=``.
 
     Raises:
@@ -229,7 +229,7 @@ def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
     Raises:
         _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
     """
-    for key, value in _properties(argument.value).items():
+    for key, value in _read_properties(argument.value).items():
         wrong = [attrs.evolve(p, where=argument.where) for p in check_property_type(key, value)]
         arguments_read.problems.extend(wrong)
         if not wrong:
@@ -253,7 +253,7 @@ def _set_group(arguments_read: Arguments, argument: Argument) -> None:
     arguments_read.properties["group.id"] = argument.value
 
 
-def _option(name: str, value: Any) -> dict[str, Any]:
+def _read_option(name: str, value: Any) -> dict[str, Any]:
     """Return the options, by attribute, that an argument sets; most values are not checked here.
 
     Raises:
@@ -261,9 +261,9 @@ def _option(name: str, value: Any) -> dict[str, Any]:
     """
     match name:
         case "topic":
-            return {"topic": _topics(value)}
+            return {"topic": _read_topics(value)}
         case "partitioner" if callable(value):
-            return {"partitioner": _partitioner(value)}
+            return {"partitioner": _read_partitioner(value)}
         case "dead_letters":
             if not isinstance(value, DeadLetters):
                 message = f"dead_letters= is {value!r}, which is not DeadLetters"
@@ -287,7 +287,7 @@ def _option(name: str, value: Any) -> dict[str, Any]:
             return {name: value}
 
 
-def _partitioner(function: Any) -> str:
+def _read_partitioner(function: Any) -> str:
     """Return the import name of a partitioner function, which is what a plan stores.
 
     Raises:
@@ -300,7 +300,7 @@ def _partitioner(function: Any) -> str:
         raise _StatementError("argument-value", message, e.fix) from None
 
 
-def _topics(value: Any) -> tuple[str, ...]:
+def _read_topics(value: Any) -> tuple[str, ...]:
     """Return the topics of ``topic=``, which may be separated by semicolons.
 
     Raises:

@@ -121,7 +121,7 @@ class _ColumnReader:
         for mark in marks:
             self._check_mark(mark)
         key = next((m for m in (*marks, self.descriptor.key) if isinstance(m, KeyField)), None)
-        mark = self._metadata_mark([m for m in marks if isinstance(m, MetadataMark)])
+        mark = self._choose_metadata_mark([m for m in marks if isinstance(m, MetadataMark)])
         computed = isinstance(self.descriptor, Computed)
         virtual = not computed and (
             wrapper is Virtual or isinstance(self.descriptor, Virtual) or (mark is not None and mark.virtual)
@@ -138,7 +138,7 @@ class _ColumnReader:
             metadata_key=mark.key if mark and metadata_key is not None else None,
             virtual=virtual,
             default=self._read_default(kind, annotation, virtual=virtual),
-            comment=self._comment(),
+            comment=self._find_comment(),
             type_known=declared_type is not None,
             where=self.where,
         )
@@ -216,7 +216,7 @@ class _ColumnReader:
         key = (KeyField(primary=word == "PrimaryKey"),) if word in ("Key", "PrimaryKey") else ()
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
-    def _metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
+    def _choose_metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
         """Return the first mark that names metadata, None if there is none; several or wrong ones are problems."""
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
@@ -269,7 +269,7 @@ class _ColumnReader:
             self._add_problem("column-default", message, "choose another default")
             return MISSING
         default = default.value if isinstance(default, Enum) else default
-        enum = self._enum(annotation)
+        enum = self._find_enum(annotation)
         if enum is not None and default is not None and default not in [member.value for member in enum]:
             message = f"the default {default!r} is not a value of {enum.__name__}"
             values = listing(str(member.value) for member in enum)
@@ -277,7 +277,7 @@ class _ColumnReader:
             return MISSING
         return default
 
-    def _enum(self, annotation: Any) -> type[Enum] | None:
+    def _find_enum(self, annotation: Any) -> type[Enum] | None:
         """Return the enum of an annotation that is one, or one ``| None``; None if it is neither."""
         if annotation is _ABSENT or annotation is Any:
             return None
@@ -285,7 +285,7 @@ class _ColumnReader:
         parts = get_args(base) if get_origin(base) in (Union, UnionType) else (base,)
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
-    def _comment(self) -> str | None:
+    def _find_comment(self) -> str | None:
         """Return the comment: the declared one, the string under the column, or its function's docstring; else None."""
         comment = self.descriptor.comment
         if comment is None:

@@ -158,20 +158,20 @@ def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: A
 
     A name that no column may have is recorded as a problem, and its attribute deleted.
     """
-    problem = _name_problem(cls, name, reserved)
+    problem = _check_name(cls, name, reserved)
     if problem is not None:
         declaration.name_problems.append((name, problem))
         if value is not _ABSENT:
             delattr(cls, name)
         return
-    descriptor = _descriptor(value)
+    descriptor = _make_descriptor(value)
     if descriptor is not value:
         descriptor.__set_name__(cls, name)
         setattr(cls, name, descriptor)
     declaration.columns[name] = descriptor
 
 
-def _descriptor(value: Any) -> ColumnDescriptor[Any]:
+def _make_descriptor(value: Any) -> ColumnDescriptor[Any]:
     """Return the descriptor of a value in a class body: itself, or a column with that mark or default."""
     match value:
         case ColumnDescriptor():
@@ -186,7 +186,7 @@ def _descriptor(value: Any) -> ColumnDescriptor[Any]:
             return Col(default=value)
 
 
-def _name_problem(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
+def _check_name(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
     """Return the problem of a name that no column's attribute may have; None if it is free."""
     mangled = f"_{cls.__name__.lstrip('_')}__"
     if name.startswith("__") and name.endswith("__"):

@@ -38,7 +38,7 @@ def make_rows(cls: type) -> None:
     if _CONSTRUCTOR in vars(cls):
         return
     columns, _ = read_columns(cls)
-    these = {name: _field(c) for name, c in columns.items() if is_constructor_argument(c)}
+    these = {name: _make_field(c) for name, c in columns.items() if is_constructor_argument(c)}
 
     def with_types(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
         return [f.evolve(type=columns[f.name].annotation) for f in fields if f.name in these]
@@ -55,7 +55,7 @@ def is_constructor_argument(column: ClassColumn) -> bool:
     return column.column.role != "computed" and not column.column.virtual
 
 
-def _field(column: ClassColumn) -> Any:
+def _make_field(column: ClassColumn) -> Any:
     """Create the attrs field of a column; its default is copied for each row."""
     default = column.descriptor.default
     if default is MISSING:

@@ -60,7 +60,7 @@ def define_table(cls: type) -> TableDef:
     class_columns, column_problems = read_columns(cls)
     merged = _merge_arguments(cls)
     arguments = read_arguments(merged, cls.__kdsl_options__)  # type: ignore[attr-defined]  # of `KafkaTable`
-    columns = [_in_table(c.column, cls.__name__) for c in class_columns.values()]
+    columns = [_locate_in_table(c.column, cls.__name__) for c in class_columns.values()]
     expressions, expression_problems = _record_expressions(cls, class_columns)
     rules = tuple(_read_rules(cls, class_columns))
     marked = {
@@ -73,8 +73,8 @@ def define_table(cls: type) -> TableDef:
         *expression_problems,
         *_find_wrong_rules(class_columns),
         *rule_problems(rules),
-        *_columns_outside_tables(cls),
-        *_conflicting_keys(arguments, marked, merged),
+        *_find_columns_outside_tables(cls),
+        *_find_conflicting_keys(arguments, marked, merged),
     ]
     docstring = vars(cls).get("__doc__")
     return TableDef(
@@ -119,7 +119,7 @@ def _merge_arguments(cls: type) -> dict[str, Argument]:
     return merged
 
 
-def _conflicting_keys(
+def _find_conflicting_keys(
     arguments: Arguments, marked: Mapping[str, tuple[str, ...]], located: Mapping[str, Argument]
 ) -> Iterator[Problem]:
     """Yield a problem for key columns that are both marked and named by an argument, if these differ as sets."""
@@ -132,7 +132,7 @@ def _conflicting_keys(
             yield Problem("key-field", message, fix, located[name].where)
 
 
-def _in_table(column: ColumnDef, table: str) -> ColumnDef:
+def _locate_in_table(column: ColumnDef, table: str) -> ColumnDef:
     """A column located in a table that may have inherited it."""
     if column.where.table == table:
         return column
@@ -188,7 +188,7 @@ def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[
     return expressions, problems
 
 
-def _columns_outside_tables(cls: type) -> Iterator[Problem]:
+def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
     """Yield a problem for each column in a base that is not a table class; kdsl and type checkers ignore it."""
     for base in cls.__mro__:
         if DECLARATION in vars(base):

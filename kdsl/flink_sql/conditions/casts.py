@@ -32,9 +32,9 @@ def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compi
         return Compiled(want, lambda _: Evaluated(scalar), scalar)
     if _is_unchanged(have, want):
         return Compiled(want, value.step, value.constant)
-    compute = _computation(have, want)
+    compute = _choose_computation(have, want)
     if compute is not None:
-        return _then(value, want, compute)
+        return _apply(value, want, compute)
     if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
         return _narrow(value, want, trying=trying)
     return None
@@ -77,7 +77,7 @@ def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
     return same_in_spark(have, want)
 
 
-def _computation(have: t.DataType, want: t.DataType) -> Any:
+def _choose_computation(have: t.DataType, want: t.DataType) -> Any:
     """Return the function from Arrow values to values for a conversion that cannot fail; None if it may fail."""
     match have, want:
         case _ if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
@@ -105,7 +105,7 @@ def _to_decimal(values: pa.Array | pa.Scalar, want: t.Decimal) -> pa.Array | pa.
     return pc.cast(values, arrow_type(want))
 
 
-def _then(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
+def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
     """Return an expression of type ``kind`` that applies a function of Arrow values to the values of another."""
     if value.constant is not None:
         converted = compute(value.constant)

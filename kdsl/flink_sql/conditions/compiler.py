@@ -206,15 +206,15 @@ class Compiler:
         """Compile a part by its kind of node; a part that cannot be computed exactly is refused (`refuse`)."""
         match node:
             case n.Literal():
-                return self._literal(node)
+                return self._compile_literal(node)
             case n.Name(parts=(name, *members)):
-                return self._column(node, name, members)
+                return self._compile_column(node, name, members)
             case n.Unary(operator="NOT", operand=operand):
                 return operators.negate(self.boolean(operand))
             case n.Unary(operator="+", operand=operand):
                 return self(operand)
             case n.Unary():
-                return self._negative(node)
+                return self._compile_negative(node)
             case n.Binary(operator=("AND" | "OR") as operator, left=left, right=right):
                 return operators.combine(operator, self.boolean(left), self.boolean(right))
             case n.Binary(operator="||", left=left, right=right):
@@ -222,31 +222,32 @@ class Compiler:
             case n.Binary(operator=("=" | "<>" | "<" | "<=" | ">" | ">=") as operator, left=left, right=right):
                 return self.comparison(node, operator, left, right)
             case n.Binary():
-                return self._binary(node)
+                return self._compile_binary(node)
             case n.Between():
-                return self._between(node)
+                return self._compile_between(node)
             case n.In():
-                return self._in(node)
+                return self._compile_in(node)
             case n.Like():
-                return self._like(node)
+                return self._compile_like(node)
             case n.Is():
-                return self._is(node)
+                return self._compile_is(node)
             case n.Case():
-                return self._case(node)
+                return self._compile_case(node)
             case n.Cast(operand=operand, type=kind, trying=trying):
                 return self._cast(node, self(operand), kind, trying=trying)
             case n.Member(operand=operand, name=name):
                 inner = self(operand)
                 return strict(self.type_of(node).type, partial(pc.struct_field, indices=name), inner)
             case n.Call():
-                return self._call(node)
+                return self._compile_call(node)
         what = {n.Index: "an element of an array or a map", n.Collection: "a constructed ARRAY, MAP or ROW"}
         return self.refuse(node, what.get(type(node), "this expression"), "compare columns and constants")
 
     # columns and constants
 
-    def _column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
+    def _compile_column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
         """Compile a column, or a member of it."""
+
         def step(rows: Rows) -> Evaluated:
             values = rows.columns[name]
             for member in members:
@@ -255,7 +256,7 @@ class Compiler:
 
         return Compiled(self.type_of(node).type, step)
 
-    def _literal(self, node: n.Literal) -> Compiled:
+    def _compile_literal(self, node: n.Literal) -> Compiled:
         """Compile a constant; a date or time that is invalid is refused."""
         kind = self.type_of(node).type
         if kind is None:
@@ -269,10 +270,10 @@ class Compiler:
             case "number":
                 return constant(_number(node.text, kind), kind)
             case "date" | "time" | "timestamp":
-                return self._moment(node, node.text, kind)
+                return self._compile_moment(node, node.text, kind)
         return constant(node.text, kind)
 
-    def _moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
+    def _compile_moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
         """Compile a date or time that is written as a string; one in another form, or an instant, is refused."""
         try:
             match kind:
@@ -301,9 +302,9 @@ class Compiler:
 
     def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
         """Compare two expressions in the type in which Spark compares them."""
-        return operators.compare(operator, *self._comparable(node, left, right))
+        return operators.compare(operator, *self._compile_comparable(node, left, right))
 
-    def _comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
+    def _compile_comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
         """Compile two expressions in the type in which Spark compares them; arrays, maps and rows are refused."""
         a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
@@ -321,8 +322,8 @@ class Compiler:
             wide = common_number_type(a.type, b.type)
             return self._widen(node, x, wide), self._widen(node, y, wide)
         if a.family == "text":
-            return self._moment(left, a.constant or "", b.type), y
-        return x, self._moment(right, b.constant or "", a.type)
+            return self._compile_moment(left, a.constant or "", b.type), y
+        return x, self._compile_moment(right, b.constant or "", a.type)
 
     def _widen(self, node: n.Node, value: Compiled, kind: t.DataType) -> Compiled:
         """Convert a number to a wider type, unless it has that type."""
@@ -336,7 +337,7 @@ class Compiler:
         have = "NULL" if value.type is None else value.type.spelling
         return self.refuse(node, f"a conversion of {have} to {kind.spelling}", "compare values of the same type")
 
-    def _between(self, node: n.Between) -> Compiled:
+    def _compile_between(self, node: n.Between) -> Compiled:
         def inside(low: n.Node, high: n.Node) -> Compiled:
             above = self.comparison(node, ">=", node.operand, low)
             return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
@@ -346,9 +347,9 @@ class Compiler:
             result = operators.combine("OR", result, inside(node.high, node.low))
         return operators.negate(result) if node.negated else result
 
-    def _in(self, node: n.In) -> Compiled:
+    def _compile_in(self, node: n.In) -> Compiled:
         """Compile ``IN`` with a list of values."""
-        result = self._in_constants(node)
+        result = self._compile_in_constants(node)
         if result is None:
             each = [self.comparison(node, "=", node.operand, value) for value in node.values]
             result = each[0]
@@ -356,9 +357,9 @@ class Compiler:
                 result = operators.combine("OR", result, other)
         return operators.negate(result) if node.negated else result
 
-    def _in_constants(self, node: n.In) -> Compiled | None:
+    def _compile_in_constants(self, node: n.In) -> Compiled | None:
         """Compile ``IN`` with a set of constants, without ``NOT``; None if the values must be compared one by one."""
-        pairs = [self._comparable(node, node.operand, value) for value in node.values]
+        pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
         kinds = {str(arrow_type(one.type)) for pair in pairs for one in pair if one.type is not None}
         constants = [other.constant for _, other in pairs]
@@ -376,7 +377,7 @@ class Compiler:
 
         return strict(operators.BOOLEAN, compute, operand)
 
-    def _like(self, node: n.Like) -> Compiled:
+    def _compile_like(self, node: n.Like) -> Compiled:
         """Compile LIKE; SIMILAR TO, and a pattern that is not a constant or has a wrong escape, are refused."""
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
@@ -406,11 +407,11 @@ class Compiler:
 
         return strict(kind, compute, value)
 
-    def _is(self, node: n.Is) -> Compiled:
+    def _compile_is(self, node: n.Is) -> Compiled:
         """Compile ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN`` and ``DISTINCT FROM``; IS JSON is refused."""
         if node.what == "DISTINCT":
             assert node.other is not None
-            same = operators.same(*self._comparable(node, node.operand, node.other))
+            same = operators.same(*self._compile_comparable(node, node.operand, node.other))
             return same if node.negated else operators.negate(same)
         if node.what == "JSON":
             self.refuse(node, "IS JSON", "check the members of the column")
@@ -428,7 +429,7 @@ class Compiler:
 
         return strict(operators.BOOLEAN, compute, value)
 
-    def _case(self, node: n.Case) -> Compiled:
+    def _compile_case(self, node: n.Case) -> Compiled:
         kind = self.type_of(node).type
         if kind is None:
             return constant(None, operators.BOOLEAN)
@@ -446,7 +447,7 @@ class Compiler:
 
     # arithmetic
 
-    def _negative(self, node: n.Unary) -> Compiled:
+    def _compile_negative(self, node: n.Unary) -> Compiled:
         """Compile ``-x``; intervals, NULL, and decimals of more than 34 digits are refused."""
         kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
@@ -460,11 +461,11 @@ class Compiler:
             self.refuse(node, f"- {kind.spelling}", "declare at most 34 digits, or compare the number itself")
         return negated
 
-    def _binary(self, node: n.Binary) -> Compiled:
+    def _compile_binary(self, node: n.Binary) -> Compiled:
         """Compile arithmetic; what cannot be computed exactly is refused."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
-            return self._move_time(node)
+            return self._compile_moved_time(node)
         compiled = self.arithmetic(node, self.type_of(node).type)
         if compiled is None:
             what = f"{self.type_of(node.left).spelling} {node.operator} {self.type_of(node.right).spelling}"
@@ -486,7 +487,7 @@ class Compiler:
             left, right = self._widen(node, left, wide), self._widen(node, right, wide)
         return operators.calculate(node.operator, kind, left, right)
 
-    def _move_time(self, node: n.Binary) -> Compiled:
+    def _compile_moved_time(self, node: n.Binary) -> Compiled:
         """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
@@ -509,7 +510,7 @@ class Compiler:
 
     # calls
 
-    def _call(self, node: n.Call) -> Compiled:
+    def _compile_call(self, node: n.Call) -> Compiled:
         """Compile a function call; a function that is not in `FUNCTIONS`, or whose result varies, is refused."""
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):

@@ -135,7 +135,7 @@ class _Reader:
         self.python.append(arrow if python is None else python)
         self.at += length
 
-    def _fail(self, length: int = 1) -> PatternError:
+    def _error(self, length: int = 1) -> PatternError:
         """Return, not raise, the error of the next characters."""
         return PatternError(self.pattern[self.at : self.at + length])
 
@@ -165,7 +165,7 @@ class _Reader:
                 return False
             case "(":
                 if rest.startswith("(?") and not rest.startswith("(?:"):
-                    raise self._fail(4)
+                    raise self._error(4)
                 opening = "(?:" if rest.startswith("(?:") else "("
                 self._add("(?:", length=len(opening))
                 return False
@@ -173,7 +173,7 @@ class _Reader:
                 self._add(")")
             case "?" | "*" | "+" | "{":
                 if not repeatable:
-                    raise self._fail()
+                    raise self._error()
                 self._read_quantifier(rest)
                 return False
             case "}" | "]":
@@ -188,14 +188,14 @@ class _Reader:
         if rest[0] == "{":
             repeat = _REPEAT.match(rest)
             if repeat is None or max(int(n) for n in (repeat[1], repeat[3] or "0")) > MOST_REPETITIONS:
-                raise self._fail(6)
+                raise self._error(6)
             length = len(repeat[0])
         after = rest[length : length + 1]
         if after in ("+", "*", "{"):
-            raise self._fail(length + 1)  # possessive, or repeated twice
+            raise self._error(length + 1)  # possessive, or repeated twice
         length += after == "?"
         if rest[length : length + 1] in ("+", "*", "?", "{") and after == "?":
-            raise self._fail(length + 1)
+            raise self._error(length + 1)
         self._add(rest[:length], length=length)
 
     def _read_escape(self) -> None:
@@ -210,7 +210,7 @@ class _Reader:
         elif sign and sign.isascii() and not sign.isalnum():
             self._add(f"\\{sign}" if sign in _META else sign, length=2)
         else:
-            raise self._fail(2)
+            raise self._error(2)
 
     def _read_class(self) -> None:
         """Translate a class in square brackets; raise PatternError for a nested or unfinished one, or ``&&``."""

@@ -161,7 +161,7 @@ class Catalog:
         if statement.like is not None:
             base = self.find(statement.like.table)
             if base is None:
-                base = self._other_base(statement)
+                base = self._find_other_base(statement)
             if base is None and statement.like.table.last in self.unread_names:
                 self.unread_names.add(statement.name.last)
                 return None
@@ -205,7 +205,7 @@ class Catalog:
         self.tables.append(table)
         return table
 
-    def _other_base(self, statement: CreateTable) -> DeclaredTable | None:
+    def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
         """The catalog's table that a statement is ``LIKE``, without columns that it declares; None if missing."""
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)
@@ -287,9 +287,9 @@ class _Columns:
 
     def definitions(self) -> tuple[ColumnDef, ...]:
         """Define all columns in order; problems are recorded."""
-        return tuple(self._definition(c) for c in self.statement.columns)
+        return tuple(self._define_column(c) for c in self.statement.columns)
 
-    def _definition(self, column: Column) -> ColumnDef:
+    def _define_column(self, column: Column) -> ColumnDef:
         """Define a column; if it cannot be translated, a problem is recorded and the type is unknown (STRING)."""
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)

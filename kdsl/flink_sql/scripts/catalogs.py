@@ -92,7 +92,9 @@ class ScriptCatalogs:
         if name in self.catalogs or name in OWN_CATALOGS:
             if not statement.if_not_exists:
                 message = f"the catalog {name!r} exists already"
-                self._add("catalog-twice", message, "give one of them another name, or drop that one before", where)
+                self._add_problem(
+                    "catalog-twice", message, "give one of them another name, or drop that one before", where
+                )
             return
         texts = {o.key: o.value for o in statement.options}
         places = {o.key: o.where for o in statement.options}
@@ -101,7 +103,7 @@ class ScriptCatalogs:
             reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
             hint = "" if kind is None else nearest(kind, [_KAFKA])
             message = f"the catalog {name!r} {reason}{hint}"
-            self._add(
+            self._add_problem(
                 "catalog-type",
                 message,
                 "set 'type' = 'kafka'; other systems are read with Spark",
@@ -151,7 +153,7 @@ class ScriptCatalogs:
         if cluster is None:
             message = f"the catalog {name!r} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
-            self._add("cluster-missing", message, fix, where)
+            self._add_problem("cluster-missing", message, fix, where)
             return None
         if self.inference is None or list(options.problems()) or list(options.check()):
             return None
@@ -162,11 +164,11 @@ class ScriptCatalogs:
         name, where = statement.name.last, statement.name.where
         if name == self.current[0]:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
-            self._add("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
+            self._add_problem("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
         elif self.catalogs.pop(name, None) is None and not statement.if_exists:
             hint = nearest(name, self.catalogs)
             message = f"there is no catalog {name!r} to drop{hint}"
-            self._add("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
+            self._add_problem("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
         self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}.")}
 
     def use(self, statement: Use) -> None:
@@ -203,7 +205,9 @@ class ScriptCatalogs:
             return True
         names = self.names()
         message = f"there is no catalog {catalog!r}{nearest(catalog, names)}"
-        self._add("catalog-unknown", message, f"use one of {listing(names)}, or write CREATE CATALOG before", where)
+        self._add_problem(
+            "catalog-unknown", message, f"use one of {listing(names)}, or write CREATE CATALOG before", where
+        )
         return False
 
     def has_database(self, catalog: str, database: str, where: Where) -> bool:
@@ -214,10 +218,12 @@ class ScriptCatalogs:
             return True
         known = self.database_of(catalog)
         message = f"the catalog {catalog!r} has no database {database!r}{nearest(database, [known])}"
-        self._add("database-unknown", message, f"use {known!r}; 'default-database' gives it another name", where)
+        self._add_problem(
+            "database-unknown", message, f"use {known!r}; 'default-database' gives it another name", where
+        )
         return False
 
-    def _add(self, code: str, message: str, fix: str, where: Where) -> None:
+    def _add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
         self.problems.append(Problem(code, message, fix, where))
 
     # tables
@@ -274,14 +280,14 @@ class ScriptCatalogs:
             definition = catalog.kafka.definition(path[-1], self.inference)
             return _declare(definition, path, catalog, name.where)
         except TopicMissingError:
-            self._missing(path, name)
+            self._record_missing(path, name)
             return None
         except KdslError as e:
             self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
             self.unchecked.append(name)
             return None
 
-    def _missing(self, path: tuple[str, str, str], name: Name) -> None:
+    def _record_missing(self, path: tuple[str, str, str], name: Name) -> None:
         """Record a table without a topic as a problem and as unchecked if its name has three parts; else do nothing."""
         if len(name.parts) == 3:
             names = self.table_names(path[0], name.where) or []
@@ -290,7 +296,7 @@ class ScriptCatalogs:
             )
             message += "such topic"
             fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
-            self._add("table-unknown", message, fix, name.where)
+            self._add_problem("table-unknown", message, fix, name.where)
             self.unchecked.append(name)
 
     def infer(self, table: DeclaredTable) -> DeclaredTable | None:
@@ -318,7 +324,7 @@ class ScriptCatalogs:
             self.problems += problems_of(e, f"the columns of {table.name} cannot be inferred", table.where)
             self.unchecked.append(table.statement.name)
             return None
-        return _with_inferred(table, inferred)
+        return _add_inferred(table, inferred)
 
 
 def _errors_besides_columns(definition: TableDef) -> list[Problem]:
@@ -363,7 +369,7 @@ def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
     return [Problem("inference", f"{what}: {error}", "correct that, or declare the columns with CREATE TABLE", where)]
 
 
-def _with_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
+def _add_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
     """Add the inferred columns and options of the value format to a declared table, as if they were written in it."""
     assert inferred.inferred is not None
     assert inferred.value_format is not None

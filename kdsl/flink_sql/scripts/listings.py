@@ -54,14 +54,14 @@ def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) ->
             known = statement.within is None or catalogs.exists(catalog, statement.within.where)
             title, names = "database name", [catalogs.database_of(catalog)] if known else None
         case "TABLES":
-            title, names = "table name", _tables(statement, catalogs, own)
+            title, names = "table name", _list_tables(statement, catalogs, own)
     if names is None:
         return None
     shown = [name for name in names if statement.like is None or statement.like.matches(name)]
     return Listing((title,), tuple((name,) for name in shown))
 
 
-def _tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
+def _list_tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
     """Return the names that ``SHOW TABLES`` lists, or None as `show_names` does; problems are recorded."""
     catalog, database = catalogs.complete_database(statement.within)
     if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
@@ -74,16 +74,18 @@ def describe_table(table: DeclaredTable) -> Listing:
     key = table.statement.primary_key
     primary = () if key is None else key.columns
     marks = {mark.column: mark.expression.text for mark in table.statement.watermarks}
-    return _listing([_row(c, primary, marks.get(c.name)) for c in table.columns], [c.comment for c in table.columns])
+    return _make_listing(
+        [_describe_column(c, primary, marks.get(c.name)) for c in table.columns], [c.comment for c in table.columns]
+    )
 
 
 def describe_row(row: t.Row) -> Listing:
     """List the columns of a view as `describe_table` does, without keys and watermarks."""
     columns = [ColumnDef(f.name, f.type) for f in row.fields]
-    return _listing([_row(c, (), None) for c in columns], [f.comment for f in row.fields])
+    return _make_listing([_describe_column(c, (), None) for c in columns], [f.comment for f in row.fields])
 
 
-def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
+def _describe_column(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
     """Return the row that describes a column: name, type, nullability, key, expression or metadata, and watermark.
 
     ``primary`` is the primary key; ``mark`` the SQL of the column's watermark, None without one.
@@ -99,7 +101,7 @@ def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[s
     return (column.name, str(column.type.as_nullable()), null, key, extras, mark)
 
 
-def _listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
+def _make_listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
     """Make a listing of columns that are described; the column ``comment`` is left out if there are no comments."""
     if not any(comments):
         return Listing(_DESCRIBED, tuple(rows))

@@ -54,7 +54,7 @@ def parse_double(text: str) -> float:
     match = _DOUBLE.fullmatch(text)
     if match:
         return float(f"{match[1]}{match[2] or match[3] or match[4]}")
-    exact = _hexadecimal(text)
+    exact = _parse_hexadecimal(text)
     try:
         return float(exact)
     except OverflowError:
@@ -72,7 +72,7 @@ def parse_float(text: str) -> float:
     if struct.unpack("<Q", struct.pack("<d", value))[0] & 0x1FFF_FFFF != _FLOAT_HALFWAY:
         return to_float(value)
     match = _DOUBLE.fullmatch(text)
-    exact = Fraction(Decimal(match[1] + match[4])) if match else _hexadecimal(text)
+    exact = Fraction(Decimal(match[1] + match[4])) if match else _parse_hexadecimal(text)
     near = Fraction(value)
     if exact == near:
         return to_float(value)
@@ -95,7 +95,7 @@ def _float_bits(value: float) -> int:
     return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
-def _hexadecimal(text: str) -> Fraction:
+def _parse_hexadecimal(text: str) -> Fraction:
     """Parse a number in Java's hexadecimal form, exactly but with a limited exponent.
 
     Raises:
