@@ -187,16 +187,14 @@ class _Mode:
         """Report an option that the mode lacks or that is invalid; warn of one without effect."""
         millis, offsets = self.value("timestamp"), self.value("offsets")
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
-            fix = (
-                f"set {self.named} to an aware datetime" if self.in_python else f"add {self._spell('timestamp')} with "
-            )
+            fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
             yield self._make_problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
         if self.mode == "specific-offsets":
             yield from self._check_specific_offsets(offsets)
         for what, value, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
             if value is not None and self.mode != needs:
-                message = f"{self._spell(what)} has no effect, because {self.named} is {self.mode!r}"
+                message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
                 fix = f"set {self.named} to {needs!r}, or remove it"
                 yield attrs.evolve(self._make_problem("unused", message, fix, what), severity="warning")
         option = self.spelling("timestamp")
@@ -227,7 +225,7 @@ class _Mode:
 
     def _check_specific_offsets(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
         """Report specific offsets that are missing, cannot be read, or are set for several topics."""
-        name = self._spell("offsets")
+        name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
             message = f"{self.named} is 'specific-offsets', but no offsets are set"
@@ -247,7 +245,9 @@ class _Mode:
         last: dict[int, int] = {}
         for partition, offset in pairs:
             if last.get(partition, offset) != offset:
-                message = f"{self._spell('offsets')} sets the offsets {last[partition]} and {offset} for partition {partition}"
+                message = (
+                    f"{self._name('offsets')} sets the offsets {last[partition]} and {offset} for partition {partition}"
+                )
                 warning = self._make_problem(
                     "repeated", f"{message}; {offset} is used", "remove the other one", "offsets"
                 )
@@ -260,13 +260,13 @@ class _Mode:
 
     def spelling(self, what: str) -> str:
         """The name under which the user sets another option of the side: ``timestamp`` or ``offsets``."""
-        return self.named if self.in_python else self._spell(what)
+        return self.named if self.in_python else self._name(what)
 
     def _is_unreadable(self, what: str) -> bool:
         """Whether an option without a value is set in the declaration: it cannot be read, which is another problem."""
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
-    def _spell(self, what: str) -> str:
+    def _name(self, what: str) -> str:
         """Return an option of the start or the end as the table spells it."""
         return self.table.option_name(f"{self.side}_{what}")
 
