@@ -338,6 +338,8 @@ class Compiler:
         return self.refuse(node, f"a conversion of {have} to {kind.spelling}", "compare values of the same type")
 
     def _compile_between(self, node: n.Between) -> Compiled:
+        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons."""
+
         def inside(low: n.Node, high: n.Node) -> Compiled:
             above = self.comparison(node, ">=", node.operand, low)
             return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
@@ -430,6 +432,7 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, value)
 
     def _compile_case(self, node: n.Case) -> Compiled:
+        """Compile ``CASE``, with an operand or without, to values of one type; NULL is the default."""
         kind = self.type_of(node).type
         if kind is None:
             return constant(None, operators.BOOLEAN)

@@ -181,6 +181,7 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 def _with_end(compute: Callable[..., Any]) -> Call:
     """Return the compiler of STARTSWITH or ENDSWITH (``compute``); None if the second argument is not a constant."""
+
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         text, end = call.arguments
         constant = compiler.type_of(end).constant
@@ -191,6 +192,7 @@ def _with_end(compute: Callable[..., Any]) -> Call:
 
 def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile CARDINALITY; None if the argument is not an ARRAY or a MAP."""
+
     def count(values: pa.Array) -> pa.Array:
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
         return pc.cast(pc.list_value_length(lists), pa.int32())

@@ -140,14 +140,7 @@ class _Merge:
         yield from self.statement.options
 
     def _add_conflict(self, what: str, feature: Feature, where: Where, *, overwriting: bool = False) -> None:
-        """Record that something is declared in both tables as a problem.
-
-        Args:
-            what: What is declared.
-            feature: The feature of LIKE that it belongs to.
-            where: Its location.
-            overwriting: Whether the fix also offers OVERWRITING.
-        """
+        """Record a problem: ``what`` is in both tables; ``overwriting`` says whether the fix offers OVERWRITING."""
         message = f"{what} is declared here and in the table {self.base.name.last!r}, which LIKE includes"
         fix = f"write EXCLUDING {feature}" + (f" or OVERWRITING {feature}" if overwriting else "") + " after LIKE"
         self._add_problem("like-both", message, fix, where)

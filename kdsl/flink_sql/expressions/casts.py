@@ -119,6 +119,7 @@ def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bo
 
 
 def _is_number(kind: t.DataType) -> bool:
+    """Whether a type is an integer, a DECIMAL, a FLOAT or a DOUBLE."""
     return isinstance(kind, (*INTEGERS, t.Float, t.Double, t.Decimal))
 
 

@@ -229,11 +229,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"if({count_rows(added, values[:1], suffix)} = 0L, NULL, {total.text})", total.type)
 
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
-        """Check that Spark computes an average as Flink does.
-
-        Raises:
-            UntranslatableError: The value is a DECIMAL with more than 6 digits after the point.
-        """
+        """Raise UntranslatableError for a DECIMAL with a scale above 6, whose AVG Spark rounds differently."""
         if isinstance(value.type, t.Decimal) and value.type.scale > 6:
             self.fail(
                 node, "AVG", "AVG of more than 6 digits after the point rounds differently in Spark", "CAST first"

@@ -224,6 +224,7 @@ class ScriptCatalogs:
         return False
 
     def _add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Record a problem at a location."""
         self.problems.append(Problem(code, message, fix, where))
 
     # tables

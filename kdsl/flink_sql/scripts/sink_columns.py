@@ -100,8 +100,10 @@ def match_columns(
 
 
 def _spell_columns(fields: Sequence[t.Field]) -> str:
+    """List fields with their types, for a message."""
     return ", ".join(f"{f.name} {f.type.spelling}" for f in fields)
 
 
 def _make_problem(code: str, message: str, fix: str, column: str) -> Problem:
+    """Return a problem at a column of the sink."""
     return Problem(code, message, fix, Where(column=column))
