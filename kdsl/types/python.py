@@ -97,7 +97,7 @@ _NAMES = "__kdsl_member_names__"
 
 
 def member_names(cls: Any) -> Mapping[str, str]:
-    """The attributes of a class whose members have other names in the row, each with that name.
+    """The attributes of a class whose members have other names in the row, by these names.
 
     They are known as soon as a column type was read from the class.
     """
@@ -299,7 +299,7 @@ class _AnnotationReader:
         return kind
 
     def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
-        """Return the type of the values of a ``Literal`` or ``Enum``.
+        """Return STRING or BIGINT, the type of the values of a ``Literal`` or ``Enum``.
 
         Raises:
             AnnotationError: They are neither all strings nor all integers.

@@ -181,7 +181,7 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """Return the marks, except SQL types, inside ``Col[...]`` and ``Optional[...]``; outside they mean the same."""
+        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types."""
         if annotation is _ABSENT:
             return ()
         try:

@@ -140,7 +140,7 @@ def _locate_in_table(column: ColumnDef, table: str) -> ColumnDef:
 
 
 def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRuleDef]:
-    """The row rules of a table class: those of its columns, then those in its body, with inherited ones."""
+    """Yield the row rules of a table class: those of its columns, then those in its body, with inherited ones."""
     for column in columns.values():
         where = attrs.evolve(column.column.where, table=cls.__name__)
         for rule in column.descriptor.expect:
@@ -155,7 +155,7 @@ def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRu
 
 
 def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
-    """Problems of arguments ``expect=`` that are not row rules."""
+    """Yield a problem for each value of an argument ``expect=`` that is not a row rule."""
     for column in columns.values():
         for value in column.descriptor.expect:
             if not isinstance(value, Expectation):

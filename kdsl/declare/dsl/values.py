@@ -125,10 +125,10 @@ def _convert_scalar(value: Any, kind: t.DataType) -> Any:
 
 
 def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
-    """Convert a number to a decimal with the scale of the type.
+    """Convert an integer or a Decimal to a decimal with the scale of the type.
 
     Raises:
-        BadValueError: It is not a finite number, or has too many digits before or after the point.
+        BadValueError: It is another value, not finite, or has too many digits before or after the point.
     """
     _require(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)

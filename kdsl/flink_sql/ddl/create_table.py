@@ -402,19 +402,23 @@ class _CreateTableReader:
         return attributes
 
     def read_comment(self, attributes: dict[str, Any]) -> None:
-        """Read ``COMMENT 'text'`` into the attributes."""
+        """Read ``COMMENT 'text'`` into ``attributes["comment"]``; raise a StatementError without a string."""
         self.reader.take()
         attributes["comment"] = self.reader.read_string("a comment in quotes").value
 
     def read_partitioned(self, attributes: dict[str, Any]) -> None:
-        """Read ``PARTITIONED BY (…)`` into the attributes."""
+        """Read ``PARTITIONED BY (…)`` into ``attributes``: ``partitioned_by`` and ``partitioned_where``.
+
+        Raises:
+            StatementError: It has another form.
+        """
         r = self.reader
         first = r.expect("PARTITIONED", "BY")
         attributes["partitioned_by"] = tuple(n.value for n in r.read_names())
         attributes["partitioned_where"] = self.locate(first, r.previous)
 
     def read_distributed(self, attributes: dict[str, Any]) -> None:
-        """Read ``DISTRIBUTED …`` into the attributes.
+        """Read ``DISTRIBUTED …``, as it is written, into ``attributes["distribution"]``.
 
         Raises:
             StatementError: It has another form.
@@ -434,10 +438,10 @@ class _CreateTableReader:
         attributes["distribution"] = r.make_fragment(start, r.index)
 
     def read_like(self, attributes: dict[str, Any]) -> None:
-        """Read ``LIKE table (…)`` into the attributes.
+        """Read ``LIKE table (…)`` into ``attributes["like"]``.
 
         Raises:
-            StatementError: There is no such feature or strategy.
+            StatementError: There is no name, or no such feature or strategy.
         """
         r = self.reader
         first = r.expect("LIKE")
@@ -468,7 +472,7 @@ class _CreateTableReader:
         return r.read_until()
 
     def read_with(self, attributes: dict[str, Any]) -> None:
-        """Read ``WITH (…)`` into the attributes."""
+        """Read ``WITH (…)`` into ``attributes["options"]``; raise a StatementError as `read_options` does."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 

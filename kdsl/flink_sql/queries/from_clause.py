@@ -302,7 +302,7 @@ class FromClause:
         """Merge the columns of ``USING`` or ``NATURAL``; also return the SQL of the condition that they are equal.
 
         Raises:
-            UntranslatableError: A side does not have exactly one such column.
+            UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.
         """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using

@@ -365,10 +365,10 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
-        """Translate a key of GROUP BY.
+        """Translate a key of GROUP BY, which may be a window of time, to SQL.
 
         Raises:
-            UntranslatableError: The key is the number of a column.
+            UntranslatableError: The key is a constant, such as the number of a column, or cannot be translated.
         """
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")

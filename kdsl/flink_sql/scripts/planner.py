@@ -261,7 +261,7 @@ class _Planner:
         return names
 
     def own_names(self) -> list[str]:
-        """The names of the tables and views of the script."""
+        """The names of the tables and views of the script, sorted."""
         return sorted({*(table.name for table in self.catalog.tables), *self.views})
 
     def warn_about_unchecked(self) -> None:
