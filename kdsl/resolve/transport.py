@@ -202,8 +202,7 @@ def _describe_transport(table: TableDef) -> str:
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report each feature that the table uses and its transport does not have; the fix names the one that has it.
 
-    With Kerberos, which only one transport supports, it is to log in otherwise; the check of duplicate groups is
-    reported, too.
+    With Kerberos the fix is another login, and a check of the consumer group is reported, too.
     """
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)

@@ -127,7 +127,7 @@ class _CreateTableReader:
             self.fail_after_element(parts)
 
     def fail_after_element(self, parts: _TableElements) -> None:
-        """Raise the error that neither a comma nor the closing bracket follows an element."""
+        """Raise a StatementError: neither a comma nor the closing bracket follows an element."""
         last = parts.columns[-1] if parts.columns else None
         more: list[str] = []
         if isinstance(last, MetadataColumn):
@@ -201,7 +201,7 @@ class _CreateTableReader:
         parts.columns.append(attrs.evolve(parsed, where=where))
 
     def fail_after_column(self, first: Token, parsed: Column) -> None:
-        """Raise the error that neither a comma nor the closing bracket follows a column; ``DEFAULT`` has its own."""
+        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``."""
         r = self.reader
         if r.at("DEFAULT"):
             message = f"the column {first.value!r} has a DEFAULT, which a Kafka table cannot apply"
@@ -301,10 +301,10 @@ class _CreateTableReader:
         return ComputedColumn(first.value, expression, comment, self.locate(first, last, first.value))
 
     def read_expression(self, what: str) -> Fragment:
-        """Read an expression up to the next comma, without parsing it.
+        """Read an expression up to the next comma or closing bracket, without parsing it.
 
         Raises:
-            StatementError: There is none; ``what`` is what is expected.
+            StatementError: There is none (``what`` is what is expected), or a token in it is broken.
         """
         r = self.reader
         fragment = r.read_until(",")

@@ -25,11 +25,11 @@ def is_addition(kinds: str) -> str:
 
 
 def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") -> str:
-    """Write the SQL of the number of rows in a group in which no value is NULL.
+    """Write the SQL of the number of rows of a changelog's group without NULLs: those added minus those removed.
 
     Args:
         added: The SQL condition that a row adds a row, from `is_addition`.
-        values: The values.
+        values: The values; rows in which one is NULL are not counted.
         suffix: The SQL after the aggregate, as ``FILTER (…)``.
     """
     absent = " OR ".join(f"{v.text} IS NULL" for v in values)
@@ -38,12 +38,7 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """Write the value of a row, with the opposite sign if the row is removed.
-
-    Args:
-        added: As for `count_rows`.
-        value: A number.
-    """
+    """Write a number, of which ``added`` says whether its row is added, with the opposite sign if it is removed."""
     text = f"CAST({value.text} AS BIGINT)" if isinstance(value.type, INTEGERS) else value.text  # -(-128) fits there
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 
