@@ -120,7 +120,7 @@ class Classes:
         return self._records.get(_signature(draft, path, kind))
 
     def _choose_class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
-        """Choose a free name for a class from its hint or its path."""
+        """Choose, without reserving it, a free name for a class from its hint or its path; ``what`` may be its end."""
         steps = [step for step in path if step not in (ITEMS, VALUES)]
         short = class_name(hint.name if hint else steps[-1], (), what)
         if short not in self._taken:

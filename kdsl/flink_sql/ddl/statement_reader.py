@@ -64,15 +64,12 @@ class StatementReader(Cursor):
         return first
 
     def fail_unexpected(self, expected: Sequence[str], *, hint: str = "", fatal: bool = False) -> NoReturn:
-        """Raise the error for a next token that is not expected.
+        """Raise a StatementError for a next token that is not expected.
 
         Args:
             expected: Keywords and signs as they are, other things in words.
             hint: What to write instead; by default one of the expected things.
             fatal: See `StatementError`.
-
-        Raises:
-            StatementError: Always.
         """
         token = self.token
         if token.kind == "broken":

@@ -44,12 +44,7 @@ def apply_sign(added: str, value: TypedSql) -> TypedSql:
 
 
 def null_unless(exists: str, value: TypedSql) -> TypedSql:
-    """Write a value of a group, or NULL if the group no longer exists: a division by its count could fail.
-
-    Args:
-        exists: The SQL condition that the group exists.
-        value: The value.
-    """
+    """Write a value of a group, or NULL unless the condition ``exists`` is true: dividing by its count could fail."""
     return TypedSql(f"if({exists}, {value.text}, NULL)", value.type)
 
 
