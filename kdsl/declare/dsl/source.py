@@ -79,14 +79,14 @@ def _read_class(statement: ast.ClassDef) -> ClassSource:
             comments.update(dict.fromkeys(named, inspect.cleandoc(node.value.value)))
             named = []
         else:
-            named = list(_assigned_names(node))
+            named = list(_list_names(node))
             repeated.update((name, columns[name]) for name in named if name in columns)
             columns.update(dict.fromkeys(named, node.lineno))
     arguments = {k.arg: k.value.lineno for k in statement.keywords if k.arg}
     return ClassSource(statement.lineno, arguments, columns, comments, repeated)
 
 
-def _assigned_names(node: ast.stmt) -> Iterator[str]:
+def _list_names(node: ast.stmt) -> Iterator[str]:
     """Yield the names that a statement annotates, assigns or defines as a function."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         yield node.target.id

@@ -38,7 +38,7 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """Write a number, of which ``added`` says whether its row is added, with the opposite sign if it is removed."""
+    """Write a number, with the opposite sign unless the condition ``added`` says that the row adds a row."""
     text = f"CAST({value.text} AS BIGINT)" if isinstance(value.type, INTEGERS) else value.text  # -(-128) fits there
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 

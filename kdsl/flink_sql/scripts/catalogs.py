@@ -160,7 +160,7 @@ class ScriptCatalogs:
         return KafkaCatalog.of_options(name, cluster, options)
 
     def drop(self, statement: DropCatalog) -> None:
-        """Forget a catalog and its tables; one that is current, or missing without ``IF EXISTS``, is a problem."""
+        """Forget a catalog and its tables; the current one, or a missing one without ``IF EXISTS``, is a problem."""
         name, where = statement.name.last, statement.name.where
         if name == self.current[0]:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
