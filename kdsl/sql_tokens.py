@@ -76,14 +76,17 @@ class Token:
 
 
 def _code_point(escape: re.Match[str]) -> int:
+    """Return the code that a Unicode escape names; a backslash for two of them."""
     return ord("\\") if escape[1] == "\\" else int(escape[1].removeprefix("+"), 16)
 
 
 def _unescape(escape: re.Match[str]) -> str:
+    """Return the character that a Unicode escape names."""
     return chr(_code_point(escape))
 
 
 def _is_character(code: int) -> bool:
+    """Whether a code is that of a Unicode character, and not a surrogate."""
     return code <= 0x10FFFF and not 0xD800 <= code <= 0xDFFF
 
 
@@ -119,7 +122,7 @@ def _check_escapes(token: Token) -> Token:
 
 
 def _broken_token(text: str, position: int) -> Token:
-    """The token of something that is not SQL, with the reason and the fix."""
+    """Return the token of something that is not SQL at a position, with the reason and the fix."""
 
     def rest(reason: str, fix: str) -> Token:
         return Token("broken", text[position:], position, reason, fix)
@@ -178,17 +181,17 @@ class Cursor:
         return self.tokens[min(self.index + count, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """Return the next token and go on to the one after it."""
+        """Return the next token and go on to the one after it; the last one stays."""
         token = self.token
         self.index = min(self.index + 1, len(self.tokens) - 1)
         return token
 
     def at(self, *words: str) -> bool:
-        """Whether these keywords or signs come next."""
+        """Whether these keywords or signs come next, in order; words are compared in capitals."""
         return all(self.peek(i).upper == word for i, word in enumerate(words))
 
     def accept(self, *words: str) -> bool:
-        """Take these keywords or signs if they come next; return whether they did."""
+        """Take these keywords or signs if they all come next, in order; return whether they did."""
         if not self.at(*words):
             return False
         for _ in words:

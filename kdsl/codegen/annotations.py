@@ -89,14 +89,14 @@ class Classes:
         for draft in drafts:
             for column in _columns_with_classes(draft):
                 types.extend(self._class_types(draft, (column.name,), column.type))
-        members = {key: self._members(kind) for _, key, _, kind in types if isinstance(kind, t.Row)}
+        members = {key: self._name_members(kind) for _, key, _, kind in types if isinstance(kind, t.Row)}
         self._taken.update(name for attributes in members.values() for name in attributes.values())
         for draft, key, path, kind in types:
             if key in self._records:
                 continue
             hint = draft.hints.get(path)
             what = "Record" if isinstance(kind, t.Row) else "Enum"
-            name = self._class_name(draft, path, hint, what)
+            name = self._choose_class_name(draft, path, hint, what)
             self._taken.add(name)
             row = kind if isinstance(kind, t.Row) else None
             self._records[key] = Record(name, hint.doc if hint else None, row, path, members.get(key, {}), hint)
@@ -107,7 +107,10 @@ class Classes:
         return frozenset(self._taken)
 
     def reserve_name(self, name: str, kind: str) -> str:
-        """Reserve a name for one more class or alias, and return it; a name that is taken gets a suffix."""
+        """Reserve a name for one more class or alias, and return it; one that is taken gets a number.
+
+        ``kind`` is the suffix of a name that has another meaning; see `class_name`.
+        """
         unique = class_name(name, self._taken, kind)
         self._taken.add(unique)
         return unique
@@ -116,8 +119,8 @@ class Classes:
         """Return the class for a type at a path; None if the type needs none."""
         return self._records.get(_signature(draft, path, kind))
 
-    def _class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
-        """Choose a free name for a class from its hint or its path."""
+    def _choose_class_name(self, draft: TableDraft, path: Path, hint: Hint | None, what: str) -> str:
+        """Choose, without reserving it, a free name for a class from its hint or its path; ``what`` may be its end."""
         steps = [step for step in path if step not in (ITEMS, VALUES)]
         short = class_name(hint.name if hint else steps[-1], (), what)
         if short not in self._taken:
@@ -126,8 +129,8 @@ class Classes:
             f"{draft.table.name}_{short}" if len(steps) == 1 else f"{steps[-2]}_{short}", self._taken, what
         )
 
-    def _members(self, row: t.Row) -> dict[str, str]:
-        """Choose the attribute of each field of a row."""
+    def _name_members(self, row: t.Row) -> dict[str, str]:
+        """Return a free attribute name for each field of a row, by the field's name."""
         taken: dict[str, str] = {}
         for field in row.fields:
             taken[field.name] = attribute_name(field.name, taken.values())
@@ -152,11 +155,12 @@ def is_header_list(column: ColumnDef) -> bool:
 
 
 def _columns_with_classes(draft: TableDraft) -> list[ColumnDef]:
+    """Return the columns of a table whose types may need classes: all except header lists."""
     return [c for c in draft.table.columns if not is_header_list(c)]
 
 
 def child_types(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
-    """The types directly inside a type, with the steps to them."""
+    """Yield the types directly inside a type, each after the step of the path to it."""
     match kind:
         case t.Array(element=element):
             yield ITEMS, element
@@ -170,12 +174,13 @@ def child_types(kind: t.DataType) -> Iterator[tuple[str, t.DataType]]:
 
 
 def _is_enumeration(draft: TableDraft, path: Path, kind: t.DataType) -> bool:
+    """Whether a type at a path is a string for which the schema lists symbols."""
     hint = draft.hints.get(path)
     return hint is not None and bool(hint.symbols) and isinstance(kind, t.Char | t.VarChar)
 
 
 def _signature(draft: TableDraft, path: Path, kind: t.DataType) -> Any:
-    """A key by which equal types share a class: their fields, and what the schema says about them."""
+    """Return a key by which equal types share a class: their fields, and what the schema says about them."""
     hint = draft.hints.get(path)
     if isinstance(kind, t.Row):
         name = hint.name if hint else next(s for s in reversed(path) if s not in (ITEMS, VALUES))
@@ -201,17 +206,18 @@ class Annotations:
         self._classes, self._imports = classes, imports
         self._aliases: dict[str, str] = {}
         self._waiting: list[str] = []
-        self.literals = Literals(imports, lambda path, kind, value: self._class_value(path, kind, value))
+        self.literals = Literals(imports, lambda path, kind, value: self._write_class_value(path, kind, value))
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
-        """Build the annotation of a type.
+        """Build the annotation of a type, nullable if it is, and import the names in it.
 
         Args:
             draft: The table.
             path: The path to the type.
             kind: The type.
-            exact: Whether exactly this type must be derived from the annotation.
+            exact: Whether exactly this type must be derived from the annotation; if need be, it is declared in
+                ``Annotated``.
         """
         annotation, explicit = self.parts(draft, path, kind)
         if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):
@@ -220,7 +226,7 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Build the annotation without None; also return the type if it cannot be derived from the annotation."""
+        """Build the annotation without None; also return the type if it cannot be derived from that, else None."""
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
@@ -248,14 +254,14 @@ class Annotations:
             case _ if (record := self._classes.record(draft, path, kind)) is not None:
                 return Annotation(record.name), None if non_null == t.STRING.as_nullable(False) else non_null
             case _:
-                return self._leaf(kind, non_null)
+                return self._build_leaf(kind, non_null)
 
     def sql_type(self, kind: t.DataType) -> str:
         """Write the call that declares a type inside ``Annotated``; its name is imported."""
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
-    def _leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Return the annotation of a type without parts, and the type itself if the annotation does not tell it."""
+    def _build_leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
+        """Return the annotation of a type without parts, and the type itself if it cannot be derived from that."""
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")
@@ -276,11 +282,11 @@ class Annotations:
         if fits(f"{head}{annotation}{tail}"):
             return annotation
         if annotation.head == self._imports.get("typing", "Annotated"):
-            return self._alias(annotation, name)
-        return attrs.evolve(annotation, args=tuple(self._alias(a, name) if a.args else a for a in annotation.args))
+            return self._make_alias(annotation, name)
+        return attrs.evolve(annotation, args=tuple(self._make_alias(a, name) if a.args else a for a in annotation.args))
 
-    def _alias(self, annotation: Annotation, name: str) -> Annotation:
-        """Return an annotation that is an alias of a long one; a new alias is written before the class that uses it."""
+    def _make_alias(self, annotation: Annotation, name: str) -> Annotation:
+        """Return an alias of a long annotation; a new alias is added to those that `aliases` yields next."""
         plain = attrs.evolve(annotation, null=False)
         parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
         key = f"{plain.head}[{', '.join(map(str, parts))}]"
@@ -294,33 +300,33 @@ class Annotations:
         return Annotation(self._aliases[key], null=annotation.null)
 
     def aliases(self) -> Iterator[str]:
-        """Yield the source of the aliases that were added since the last call."""
+        """Yield the source of the aliases that were added since the last call, and forget it."""
         yield from self._waiting
         self._waiting = []
 
     def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
-        """Yield the source of the classes."""
+        """Yield the source of the classes and of the aliases that they need, inner ones first, each once."""
         written: set[str] = set()
         for draft in drafts:
             for column in _columns_with_classes(draft):
                 yield from self._write_classes(draft, (column.name,), column.type, written)
 
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
-        """Write the classes of a type, inner ones first, except those in ``written``, to which they are added."""
+        """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it."""
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)
         record = self._classes.record(draft, path, kind)
         if record is None or record.name in written:
             return
         written.add(record.name)
-        source = self._enumeration(record) if record.row is None else self._record(draft, record)
+        source = self._write_enumeration(record) if record.row is None else self._write_record(draft, record)
         yield from self.aliases()
         yield source
 
-    def _enumeration(self, record: Record) -> str:
+    def _write_enumeration(self, record: Record) -> str:
         """Write the class of an enumeration with its symbols."""
         assert record.hint is not None
-        lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_class_doc(record)]
+        lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_docstring_lines(record)]
         taken: set[str] = set()
         for one in record.hint.symbols:
             name = symbol_name(one.value, taken)
@@ -330,26 +336,26 @@ class Annotations:
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _record(self, draft: TableDraft, record: Record) -> str:
+    def _write_record(self, draft: TableDraft, record: Record) -> str:
         """Write the data class of a row."""
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
-        lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_class_doc(record)]
+        lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_docstring_lines(record)]
         for field in record.row.fields:
             name = record.attributes[field.name]
             annotation = self.annotation(draft, (*record.path, field.name), field.type)
             if name != field.name:
                 mark = Annotation(f"{self._imports.kdsl('Named')}({string_literal(field.name)})")
                 annotation = Annotation(self._imports.name("typing", "Annotated"), (annotation, mark))
-            default = self._member_default(draft, record, field)
+            default = self._write_member_default(draft, record, field)
             annotation = self.shorten(f"{INDENT}{name}: ", annotation, default, name)
             lines.append(statement(f"{INDENT}{name}: {annotation}{default}"))
             if field.comment is not None and (doc := docstring(field.comment, INDENT)):
                 lines.append(doc)
         return "\n".join(lines)
 
-    def _member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
-        """Write the default of a member; empty if it has none."""
+    def _write_member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
+        """Write the default of a member, with `` = `` before it; empty if it has none."""
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""
@@ -361,15 +367,15 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """Write the source of a default.
+        """Write the source of a default of the type at a path.
 
         Raises:
-            CodegenError: The value has no literal.
+            CodegenError: The value has no literal, or is not a symbol of its enumeration.
         """
         self._draft = draft
         return self.literals.literal(value, kind, path)
 
-    def _class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
+    def _write_class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
         """Write a value of a generated class as Python; None if the type at the path has no class.
 
         Raises:
@@ -407,10 +413,12 @@ def _members_of(value: Any) -> Mapping[str, Any]:
     return {names.get(name, name): getattr(value, name) for name in attributes}
 
 
-def _class_doc(record: Record) -> list[str]:
+def _docstring_lines(record: Record) -> list[str]:
+    """Return the lines of a class's docstring and of the empty one after it; none without a docstring."""
     doc = docstring(record.doc, INDENT) if record.doc else None
     return [doc, ""] if doc else []
 
 
 def _can_be_docstring(comment: str | None) -> bool:
+    """Whether a comment is None, or can be written as a docstring with exactly this value."""
     return comment is None or docstring(comment, INDENT) is not None

@@ -53,12 +53,12 @@ def to_avro(table: TableDef, *, side: Side = "value") -> str:
         }
     for column, field in zip(columns, schema["fields"], strict=True):
         if not column.type.nullable and column.default is not MISSING:
-            field.update(dict(_default(column)))
+            field.update(dict(_write_default(column)))
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 
 def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
-    """Return the columns of a side of the message."""
+    """Return the columns of a side of the message, in the order of the message."""
     if side == "value":
         return list(value_columns(table))
     by_name = {c.name: c for c in table.physical}
@@ -66,7 +66,7 @@ def _columns(table: TableDef, side: Side) -> list[ColumnDef]:
 
 
 def _with_docs(schema: Any, kind: t.DataType) -> Any:
-    """Add the comments of the fields of rows to a copy of a schema."""
+    """Return a copy of a schema of type ``kind`` with the comments of its rows' fields as docs."""
     if isinstance(schema, list):
         return [s if s == "null" else _with_docs(s, kind) for s in schema]
     if not isinstance(schema, dict):
@@ -87,8 +87,8 @@ def _with_docs(schema: Any, kind: t.DataType) -> Any:
             return schema
 
 
-def _default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
-    """Yield a default in Avro's JSON form, if it is a simple value."""
+def _write_default(column: ColumnDef) -> Iterator[tuple[str, Any]]:
+    """Yield ``"default"`` and a default in Avro's JSON form; nothing if it is not a simple value."""
     value, kind = column.default, column.type
     if isinstance(kind, _PLAIN):
         yield "default", value

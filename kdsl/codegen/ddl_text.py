@@ -29,30 +29,31 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a script, and return it with notes on what it does not contain; see `to_ddl`."""
+    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does."""
     statements, all_notes = [], list[str]()
     for table in tables:
-        statement, notes = _statement(table)
+        statement, notes = _write_statement(table)
         statements.append("".join(f"-- {line}\n" for note in notes for line in comment_lines(note)) + statement)
         all_notes += notes
     return "\n".join(statements), all_notes
 
 
-def _statement(table: TableDef) -> tuple[str, list[str]]:
+def _write_statement(table: TableDef) -> tuple[str, list[str]]:
     """Write a table as ``CREATE TABLE``; also return notes about what the statement cannot express.
 
     Raises:
-        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+        ResolveError: The table has problems.
+        CodegenError: The table has several watermarks or an invalid one, or a column that SQL cannot express.
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
-    notes = [*placeholders.notes, *_losses(table)]
-    lines = [_column(table, column, notes) for column in table.columns]
+    notes = [*placeholders.notes, *_describe_losses(table)]
+    lines = [_write_column(table, column, notes) for column in table.columns]
     if len(table.watermarks) > 1:
         raise CodegenError(
             f"{table.name} has {len(table.watermarks)} watermarks, but a statement can have only one; keep one of them"
         )
-    lines += [_watermark(table, w) for w in table.watermarks]
+    lines += [_write_watermark(table, w) for w in table.watermarks]
     if table.primary_key:
         lines.append(f"PRIMARY KEY ({', '.join(map(quote_name, table.primary_key))}) NOT ENFORCED")
     body = " (\n" + ",\n".join(f"  {line}" for line in lines) + "\n)" if lines else ""
@@ -61,7 +62,7 @@ def _statement(table: TableDef) -> tuple[str, list[str]]:
     return f"CREATE TABLE {quote_name(table.name)}{body}{comment} WITH (\n{clause}\n);\n", notes
 
 
-def _losses(table: TableDef) -> Iterator[str]:
+def _describe_losses(table: TableDef) -> Iterator[str]:
     """Describe what the statement of a table cannot express."""
     for column in table.columns:
         if column.default is not MISSING:
@@ -75,12 +76,16 @@ def literal(string: str) -> str:
     return "'{}'".format(string.replace("'", "''"))
 
 
-def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a column of the statement; notes about its expression are added to ``notes``."""
+def _write_column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+    """Write a column of the statement; a note about its expression may be added to ``notes``.
+
+    Raises:
+        CodegenError: The column is computed by a Python function that calls Spark.
+    """
     comment = f" COMMENT {literal(column.comment)}" if column.comment is not None else ""
     match column.role:
         case "computed":
-            kind = f"AS {_expression(table, column, notes)}"
+            kind = f"AS {_write_expression(table, column, notes)}"
         case "metadata":
             source = "" if column.shows == column.name else f" FROM {literal(column.shows)}"
             kind = f"{column.type} METADATA{source}{' VIRTUAL' if column.virtual else ''}"
@@ -89,8 +94,8 @@ def _column(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
     return f"{quote_name(column.name)} {kind}{comment}"
 
 
-def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
-    """Write a computed column's expression, in a form that means the same in Flink if one is known, else with a note.
+def _write_expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
+    """Write a computed column's expression: one that means the same in Flink, or Spark's with a note in ``notes``.
 
     Raises:
         CodegenError: The column is computed by a Python function that calls Spark.
@@ -115,7 +120,7 @@ def _expression(table: TableDef, column: ColumnDef, notes: list[str]) -> str:
 
 
 def _translate(text: str, types: dict[str, t.DataType]) -> TypedSql | None:
-    """Translate an expression from Flink's SQL to Spark's, with its type; None if it is not one."""
+    """Translate an expression from Flink's SQL to Spark's, with its type; None if it cannot be translated."""
     try:
         return translate_expression(text, types)
     except UntranslatableError:
@@ -128,7 +133,7 @@ def _is_equivalent(a: str, b: str) -> bool:
 
 
 def _normalize(text: str) -> str:
-    """Remove casts of numbers, quotes and blanks from an expression, to compare it with another one."""
+    """Return an expression in upper case without casts of integers, backquotes, blanks and outer parentheses."""
     while (shorter := _NUMBER.sub(r"\1", text)) != text:
         text = shorter
     text = re.sub(r"[`\s]", "", text).upper()
@@ -138,7 +143,7 @@ def _normalize(text: str) -> str:
 _NUMBER = re.compile(r"CAST\((\d+) AS [A-Z]+\)")
 
 
-def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
+def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
     """Write the ``WATERMARK`` clause.
 
     Raises:
@@ -152,11 +157,11 @@ def _watermark(table: TableDef, watermark: WatermarkDef) -> str:
             f"{table.name}.{watermark.column}: the watermark's delay {watermark.delay!r} is invalid: {e}; write a "
             "delay such as '5 seconds'"
         ) from None
-    return f"WATERMARK FOR {column} AS {column}" + (f" - {_interval(length)}" if length else "")
+    return f"WATERMARK FOR {column} AS {column}" + (f" - {_write_interval(length)}" if length else "")
 
 
-def _interval(length: timedelta) -> str:
-    """Write a duration as an INTERVAL."""
+def _write_interval(length: timedelta) -> str:
+    """Write a duration as an INTERVAL, in the longest unit that it is a multiple of."""
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

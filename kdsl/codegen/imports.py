@@ -23,16 +23,16 @@ class Imports:
         self._modules: dict[str, str] = {}
 
     def name(self, module: str, name: str) -> str:
-        """Import something from a module, and return its name in the generated module."""
+        """Import something from a module, and return its name in the generated module: qualified if it is taken."""
         if (module, name) not in self._named:
-            self._named[module, name] = f"{self._module(module)}.{name}" if name in self._taken else name
+            self._named[module, name] = f"{self._import_module(module)}.{name}" if name in self._taken else name
             self._taken.add(name)
         return self._named[module, name]
 
-    def _module(self, module: str) -> str:
+    def _import_module(self, module: str) -> str:
         """Import a module as a whole, because attributes would hide its names, and return its local name."""
         if module not in self._modules:
-            self._modules[module] = self._free(_SHORT.get(module, module.rpartition(".")[2]))
+            self._modules[module] = self._reserve_name(_SHORT.get(module, module.rpartition(".")[2]))
         return self._modules[module]
 
     def get(self, module: str, name: str) -> str | None:
@@ -40,19 +40,16 @@ class Imports:
         return self._named.get((module, name))
 
     def builtin(self, name: str) -> str:
-        """Return the name of a built-in type.
-
-        Qualified, with an import, if an attribute with the same name would hide it.
-        """
+        """Return the name of a built-in type, qualified, with an import, if an attribute has the same name."""
         if name not in self._taken:
             return name
-        return f"{self._module('builtins')}.{name}"
+        return f"{self._import_module('builtins')}.{name}"
 
     def kdsl(self, name: str) -> str:
         """Import something from kdsl, and return its name in the generated module."""
         return self.name("kdsl", name)
 
-    def _free(self, name: str) -> str:
+    def _reserve_name(self, name: str) -> str:
         """Return a name that is not taken, with underscores after it if necessary, and mark it as taken."""
         unique = name
         while unique in self._taken:
@@ -73,12 +70,12 @@ class Imports:
                 yield f"import {module}" if alias == module else f"import {module} as {alias}"
             for module in sorted(group):
                 if plain := sorted(
-                    (n for (m, n), known in self._named.items() if m == module and n == known), key=_order
+                    (n for (m, n), known in self._named.items() if m == module and n == known), key=_import_order
                 ):
                     line = f"from {module} import {', '.join(plain)}"
                     yield line if fits(line) else call(f"from {module} import (", plain)
 
 
-def _order(name: str) -> tuple[int, str]:
-    """Isort's order: constants, then classes, then the rest."""
+def _import_order(name: str) -> tuple[int, str]:
+    """Return the key of isort's order: constants, then classes, then the rest, each by name."""
     return (0 if name.isupper() and len(name) > 1 else 1 if name[0].isupper() else 2, name)

@@ -18,12 +18,12 @@ _CALL = re.compile(r"([\w.]+\()((['\"]).*\3)\)")
 
 
 def width(string: str) -> int:
-    """The columns that a string takes on the screen, or more."""
+    """The columns that a string takes on the screen, or more: two for each character that is not ASCII."""
     return sum(1 if c.isascii() else 2 for c in string)
 
 
 def fits(line: str) -> bool:
-    """Whether a line is short enough."""
+    """Whether a line is at most `WIDTH` columns wide."""
     return width(line) <= WIDTH
 
 
@@ -54,7 +54,10 @@ def call(head: str, parts: Sequence[str], indent: str = "", tail: str = ")") -> 
 
 
 def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> str:
-    """Lay out a call, or a list, as a part of a call, whose lines have an indentation."""
+    """Lay out a call, or a list, as a part of a call: on one line, or with a line for each of its parts.
+
+    ``head`` is everything up to the brackets. Lines after the first one are indented by ``indent``.
+    """
     line = f"{head}{brackets[0]}{', '.join(parts)}{brackets[1]}"
     if fits(f"{indent}{line},") or not parts:
         return line
@@ -63,13 +66,13 @@ def part(head: str, parts: Sequence[str], indent: str, brackets: str = "()") -> 
 
 
 def _break_call(part: str, indent: str) -> str:
-    """A part; if it is too long and a call with one string, with the string on a separate line."""
+    """Return a part; one that is too long and a call with one string, with the string on a separate line."""
     match = None if "\n" in part or fits(f"{indent}{part},") else _CALL.fullmatch(part)
     return f"{match[1]}\n{indent}{INDENT}{match[2]},\n{indent})" if match else part
 
 
 def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
-    """Lay out a dict as a part of a call, whose lines have an indentation."""
+    """Lay out a dict as a part of a call, as `part` does; the entries are the source of keys and values."""
     pairs = [f"{key}: {value}" for key, value in entries]
     line = f"{head}{{{', '.join(pairs)}}}"
     if fits(f"{indent}{line},"):
@@ -84,6 +87,7 @@ def string_literal(value: str) -> str:
 
 
 def _escape(c: str, quote: str) -> str:
+    """Escape a character of a string literal, whose quote is ``quote``, if it must be."""
     if c == quote or c == "\\":
         return f"\\{c}"
     # repr writes a quote unchanged, and unprintable characters as escapes
@@ -91,13 +95,13 @@ def _escape(c: str, quote: str) -> str:
 
 
 def bytes_literal(value: bytes) -> str:
-    """Write bytes as a literal."""
+    """Write bytes as a literal, with escapes for bytes that are not ASCII."""
     literal = string_literal(value.decode("latin-1"))
     return "b" + literal[0] + "".join(c if c.isascii() else f"\\x{ord(c):02x}" for c in literal[1:-1]) + literal[-1]
 
 
 def docstring(value: str, indent: str) -> str | None:
-    """Write a string as a docstring with exactly this value; None if there is none."""
+    """Write a string as a docstring with exactly this value, indented; None if no docstring has this value."""
     lines = value.split("\n")
     plain = all(line == line.rstrip() and _is_printable(line) for line in lines) and inspect.cleandoc(value) == value
     if not value or not plain or '"""' in value or "\\" in value or value[0] == '"':
@@ -109,4 +113,5 @@ def docstring(value: str, indent: str) -> str | None:
 
 
 def _is_printable(line: str) -> bool:
+    """Whether all characters of a line are visible or blanks."""
     return all(c.isprintable() and unicodedata.category(c) != "Cf" for c in line)

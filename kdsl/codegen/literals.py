@@ -30,7 +30,7 @@ class Literals:
         self._imports, self._write_class_value = imports, write_class_value
 
     def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
-        """Write the source of a value of a type.
+        """Write the source of a value of a type; ``path`` is that of the type, by which its class is found.
 
         Raises:
             CodegenError: It has no literal.
@@ -46,13 +46,14 @@ class Literals:
             case t.Array(element=element), Sequence():
                 return f"[{', '.join(self.literal(v, element, (*path, ITEMS)) for v in value)}]"
             case t.Map(key=key, value=value_type), Mapping():
-                return self._dict(value, key, value_type, path)
+                return self._write_dict(value, key, value_type, path)
             case t.Multiset(element=element), Mapping():
-                return self._dict(value, element, t.Int(), path)
+                return self._write_dict(value, element, t.Int(), path)
             case _:
                 return self.scalar(value)
 
-    def _dict(self, value: Mapping[Any, Any], key: t.DataType, value_type: t.DataType, path: Path) -> str:
+    def _write_dict(self, value: Mapping[Any, Any], key: t.DataType, value_type: t.DataType, path: Path) -> str:
+        """Write the source of a dict with keys and values of two types; raise CodegenError if one has no literal."""
         keys = (self.literal(k, key, (*path, "key")) for k in value)
         values = (self.literal(v, value_type, (*path, VALUES)) for v in value.values())
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
@@ -81,7 +82,7 @@ class Literals:
             case decimal.Decimal():
                 return f'{self._imports.name("decimal", "Decimal")}("{value}")'
             case dt.datetime() | dt.date() | dt.time():
-                return self._datetime(value)
+                return self._write_datetime(value)
             case tuple() | list():
                 parts = ", ".join(self.scalar(v) for v in value)
                 return f"({parts},)" if len(value) == 1 else f"({parts})"
@@ -93,7 +94,8 @@ class Literals:
                     "in the generated class by hand"
                 )
 
-    def _datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
+    def _write_datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
+        """Write the source of a date or time, without zeros at its end; one with a zone in UTC."""
         if isinstance(value, dt.datetime):
             utc = None if value.tzinfo is None else self._imports.name("datetime", "UTC")
             plain = value if value.tzinfo is None else value.astimezone(dt.UTC)

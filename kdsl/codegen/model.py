@@ -67,7 +67,7 @@ class RelativePath(str):
 
     @classmethod
     def of(cls, path: str, folder: str) -> Self:
-        """Create the path of a file, for a module in a folder."""
+        """Create the path of a file, for a module in a folder; the string itself is the path as it is given."""
         self = cls(path)
         self.relative = PurePath(os.path.relpath(path, folder)).as_posix()
         return self

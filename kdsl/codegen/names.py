@@ -46,7 +46,7 @@ def attribute_name(name: str, taken: Collection[str], *, of_table: bool = False)
 
 
 def symbol_name(value: str, taken: Collection[str]) -> str:
-    """Choose a name for a value of an enumeration."""
+    """Choose a name for a value of an enumeration, similar to the value, that is not in ``taken``."""
     return _make_unique(_legal_name(value, "value", _OF_ENUMS), taken)
 
 
@@ -69,6 +69,7 @@ def class_name(name: str, taken: Collection[str], kind: str) -> str:
 
 
 def _legal_name(name: str, start: str, reserved: frozenset[str]) -> str:
+    """Return a name that Python allows and that is not reserved; one that begins wrongly gets ``start`` before it."""
     legal = _replace_illegal(unicodedata.normalize("NFKC", name)).lstrip("_")
     if not legal.isidentifier():
         legal = f"{start}_{legal}".rstrip("_")
@@ -76,10 +77,12 @@ def _legal_name(name: str, start: str, reserved: frozenset[str]) -> str:
 
 
 def _replace_illegal(name: str) -> str:
+    """Replace characters that names cannot contain by underscores."""
     return "".join(c if f"a{c}".isidentifier() and unicodedata.normalize("NFKC", c) == c else "_" for c in name)
 
 
 def _make_unique(name: str, taken: Collection[str]) -> str:
+    """Return a name that is not taken, with a number after it if necessary."""
     unique, number = name, 2
     while unique in taken:
         unique, number = f"{name.rstrip('_')}_{number}", number + 1

@@ -80,7 +80,7 @@ class Arguments:
             if a.name == "delivery" and value == a.default and options.semantic is not None:
                 value = options.semantic  # its old name, which no class has
             if a.name == "dead_letter_topic" and value is not None:
-                yield self._dead_letters(options)
+                yield self._write_dead_letters(options)
             if a.name in ("topic", *DEAD_LETTERS) or (side in _BOUNDARIES and a.name != side):
                 continue
             if a.metadata["sql_only"]:
@@ -88,9 +88,10 @@ class Arguments:
                     self.notes.append(f"{a.metadata['key']} has no effect in Spark, and was omitted")
                 continue
             if value is not None and value != a.default:
-                yield f"{a.name}={self._value(value)}"
+                yield f"{a.name}={self._write_value(value)}"
 
-    def _dead_letters(self, options: KafkaOptions) -> str:
+    def _write_dead_letters(self, options: KafkaOptions) -> str:
+        """Write the argument ``dead_letters=``; plain-text secrets are replaced, and noted in the placeholders."""
         parts = [string_literal(options.dead_letter_topic or "")]
         if options.dead_letter_max_count != NO_LIMIT:
             parts.append(f"max_count={options.dead_letter_max_count}")
@@ -100,19 +101,19 @@ class Arguments:
         return part(f"dead_letters={self._imports.name('kdsl', 'DeadLetters')}", parts, INDENT)
 
     def topics(self, options: KafkaOptions) -> Iterator[str]:
-        """Yield the argument that names the topics."""
+        """Yield the argument that names the topics; none if the table has no topics but a pattern."""
         if len(options.topic) == 1:
             yield f"topic={string_literal(options.topic[0])}"
         elif options.topic:
             yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
-        """Yield the argument of a format."""
+        """Yield the argument ``name`` of a format; none without a format."""
         if chosen is not None:
-            yield self._format(name, chosen)
+            yield self._write_format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """Yield the arguments of the client's properties."""
+        """Yield the arguments ``group_id=`` and ``properties=`` of client properties, as far as they are needed."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -120,14 +121,14 @@ class Arguments:
             entries = ((string_literal(key), string_literal(value)) for key, value in rest.items())
             yield mapping("properties=", entries, INDENT)
 
-    def _format(self, name: str, chosen: Options) -> str:
-        """Write a format with its options as an argument."""
+    def _write_format(self, name: str, chosen: Options) -> str:
+        """Write a format with its options as an argument, and import it; plain-text secrets are replaced."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
-        parts = [f"{option}={self._value(value)}" for option, value in options.items()]
+        parts = [f"{option}={self._write_value(value)}" for option, value in options.items()]
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
-    def _value(self, value: Any) -> str:
+    def _write_value(self, value: Any) -> str:
         """Write the value of an option as Python."""
         if isinstance(value, timedelta):
             return string_literal(duration_text(value))
@@ -135,7 +136,7 @@ class Arguments:
 
 
 def _import_module(cls: type) -> str:
-    """Find the module from which a user imports a format."""
+    """Return the name of the module from which a user imports a format: ``kdsl`` if it has it, else its own."""
     import kdsl
 
     return "kdsl" if getattr(kdsl, cls.__name__, None) is cls else cls.__module__

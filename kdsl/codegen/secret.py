@@ -24,11 +24,11 @@ class Placeholders:
         self.notes: list[str] = []
 
     def properties(self, properties: Properties) -> dict[str, str]:
-        """Copy client properties, with plain-text secrets replaced."""
+        """Copy client properties, with plain-text secrets replaced; what was replaced is noted."""
         return {key: self._replace(key, value) for key, value in properties.items()}
 
     def options(self, group: Options) -> dict[str, Any]:
-        """Collect the options of a group that differ from their defaults, by Python names, with secrets replaced."""
+        """Return the options of a group that differ from their defaults, by Python names, with secrets replaced."""
         return {
             a.name: self._replace_nested(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))
             for a in attrs.fields(type(group))
@@ -36,12 +36,13 @@ class Placeholders:
         }
 
     def to_strings(self, group: Options) -> dict[str, str]:
-        """Collect the options of a group under Flink's keys, with secrets replaced."""
+        """Return the options of a group, as strings under Flink's keys, with secrets replaced and noted."""
         fields = attrs.fields(type(group))
         options = {a.name: self._replace_nested(a.metadata["key"], getattr(group, a.name)) for a in fields}
         return type(group)(**{k: v for k, v in options.items() if v is not attrs.NOTHING}).to_strings()
 
     def _replace_nested(self, name: str, value: Any) -> Any:
+        """Replace the secrets in a value, also inside mappings; ``name`` is the option, for the variables' names."""
         if isinstance(value, Mapping):
             return {key: self._replace_nested(f"{name}.{key}", item) for key, item in value.items()}
         return self._replace(name, value) if isinstance(value, Secret) else value

@@ -48,7 +48,7 @@ class _Module:
         for draft in drafts:
             table = draft.table
             fail_on([*table.problems, *_option_problems(table)], table.name)
-        self.attributes = [_attributes(d.table) for d in drafts]
+        self.attributes = [_name_attributes(d.table) for d in drafts]
         taken = {name for attributes in self.attributes for name in attributes}
         taken |= {rule.name for draft in drafts for rule in draft.table.rules}
         self.names: list[str] = []
@@ -61,10 +61,10 @@ class _Module:
         self.notes: list[str] = []
 
     def source(self, heading: str) -> str:
-        """Write the source of the module."""
+        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does."""
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
-            table_class = self._table(draft, name, attributes)
+            table_class = self._write_table(draft, name, attributes)
             parts += [*self.annotations.aliases(), table_class]
         unique = dict.fromkeys([*(n for d in self.drafts for n in d.notes), *self.placeholders.notes, *self.notes])
         notes = "\n".join(line for note in unique for line in _wrap_note(note))
@@ -75,8 +75,8 @@ class _Module:
         lines = "\n".join(self.imports.lines())
         return "\n".join([head, "", lines, "", "\n" + "\n\n\n".join(_join_parts(parts)), ""])
 
-    def _table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
-        """Write the class of a table; what cannot be written is noted."""
+    def _write_table(self, draft: TableDraft, name: str, attributes: dict[str, ColumnDef]) -> str:
+        """Write the class of a table; what cannot be written is noted, or raises a CodegenError."""
         table = draft.table
         doc = docstring(table.comment, INDENT) if table.comment else None
         arguments = Arguments(self.imports, self.annotations.literals, self.placeholders)
@@ -93,13 +93,13 @@ class _Module:
             *arguments.properties(self.placeholders.properties(table.properties)),
         ]
         self.notes += [f"{table.name}: {note}" for note in arguments.notes]
-        body = [line for a, column in attributes.items() for line in self._column(draft, a, column, marks)]
-        body += self._rules(table, attributes)
+        body = [line for a, column in attributes.items() for line in self._write_column(draft, a, column, marks)]
+        body += self._write_rules(table, attributes)
         head = call(f"class {name}(", options, tail="):")
         lines = [head, *([doc, *([""] if body else [])] if doc else []), *body]
         return "\n".join(lines if doc or body else [*lines, f"{INDENT}pass"])
 
-    def _column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
+    def _write_column(self, draft: TableDraft, name: str, column: ColumnDef, marks: _Marks) -> Iterator[str]:
         """Write a column of a class, line by line.
 
         Raises:
@@ -121,7 +121,7 @@ class _Module:
             *([f"watermark={string_literal(watermarks[0])}"] if watermarks else []),
             *([f"comment={string_literal(column.comment)}"] if column.comment is not None and doc is None else []),
             *([f"name={string_literal(column.name)}"] if column.name != name else []),
-            *(self._rule(rule) for rule in draft.table.rules if _is_of_column(rule, column)),
+            *(self._write_rule(rule) for rule in draft.table.rules if _is_of_column(rule, column)),
         ]
         default = []
         if column.default is not MISSING:
@@ -133,7 +133,7 @@ class _Module:
             function, first = "expression", _expression_arguments(draft.table, column)
         elif column.role == "metadata":
             kind = _metadata_type(column)
-            function, first, mark = self._metadata(column)
+            function, first, mark = self._choose_metadata_function(column)
         arguments = [*first, *kind, *default, *rest]
         if is_header_list(column):
             wanted = Annotation(self.imports.builtin("list"), (Annotation(self.imports.kdsl("Header")),))
@@ -152,8 +152,8 @@ class _Module:
         if doc:
             yield doc
 
-    def _rules(self, table: TableDef, attributes: Mapping[str, ColumnDef]) -> Iterator[str]:
-        """The row rules that are attributes of the class."""
+    def _write_rules(self, table: TableDef, attributes: Mapping[str, ColumnDef]) -> Iterator[str]:
+        """Yield the row rules that are attributes of the class; ``attributes`` are the names that are taken."""
         taken = dict.fromkeys(attributes)
         for rule in table.rules:
             if any(_is_of_column(rule, column) for column in table.columns):
@@ -163,16 +163,21 @@ class _Module:
             arguments = self._rule_arguments(rule, [f"name={string_literal(rule.name)}"] if name != rule.name else [])
             yield call(f"{name} = {self.imports.kdsl('expect')}(", arguments, INDENT)
 
-    def _rule(self, rule: RowRuleDef) -> str:
+    def _write_rule(self, rule: RowRuleDef) -> str:
+        """Write a row rule as the argument ``expect=`` of a column."""
         return part(f"expect={self.imports.kdsl('expect')}", self._rule_arguments(rule), INDENT * 2)
 
     @staticmethod
     def _rule_arguments(rule: RowRuleDef, more: Sequence[str] = ()) -> list[str]:
+        """Return the arguments of ``expect()`` for a rule, with more arguments after them."""
         action = [] if rule.on_fail == "warn" else [f"on_fail={string_literal(rule.on_fail)}"]
         return [string_literal(rule.condition), *action, *more]
 
-    def _metadata(self, column: ColumnDef) -> tuple[str, list[str], str]:
-        """Choose the function that declares a metadata column, its arguments, and a mark if no function declares it."""
+    def _choose_metadata_function(self, column: ColumnDef) -> tuple[str, list[str], str]:
+        """Choose the function that declares a metadata column, its arguments, and a mark (else empty).
+
+        A key that no function declares has a mark and ``col``.
+        """
         if column.virtual:
             return "virtual", [string_literal(column.shows)], ""
         known = METADATA.get(column.shows)
@@ -182,13 +187,14 @@ class _Module:
 
 
 def _metadata_type(column: ColumnDef) -> list[str]:
+    """Return the argument ``type=`` of a metadata column; none if the type is that of the metadata."""
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
     return [] if plain else [f"type={string_literal(column.type.spelling)}"]
 
 
 def _wrap_note(note: str) -> list[str]:
-    """Wrap a note to short lines."""
+    """Wrap a note to short lines, as an item of a list."""
     words = " ".join(note.split())
     return textwrap.wrap(
         f"- {words}", WIDTH - 2, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
@@ -218,12 +224,13 @@ def _is_of_column(rule: RowRuleDef, column: ColumnDef) -> bool:
 
 
 def _option_problems(table: TableDef) -> Iterator[Any]:
+    """Yield the problems of the options of a table and its formats."""
     for group in (table.options, table.key_format, table.value_format):
         if group is not None:
             yield from group.problems(table.option_name)
 
 
-def _attributes(table: TableDef) -> dict[str, ColumnDef]:
+def _name_attributes(table: TableDef) -> dict[str, ColumnDef]:
     """Name the attributes of a table class, and map them to their columns.
 
     Raises:
@@ -259,7 +266,7 @@ class _Marks:
         return "Col" if self._upserts else "Key"
 
     def arguments(self) -> Iterator[str]:
-        """Yield the arguments for what marks do not express."""
+        """Yield the arguments ``key_fields=`` and ``primary_key=``, where marks do not express them."""
         for name, marked, columns in (
             ("key_fields", self._in_order or self._upserts, self._key),
             ("primary_key", self._marked_primary, self._primary),

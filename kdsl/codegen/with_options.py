@@ -10,11 +10,7 @@ from kdsl.errors import fail_on, listing
 
 
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
-    """Collect the options of a table for a ``WITH`` clause or a YAML document.
-
-    Args:
-        table: The table.
-        placeholders: Replaces plain-text secrets.
+    """Return the options of a table, under Flink's keys, for a ``WITH`` clause or a YAML document.
 
     Raises:
         ResolveError: The table has problems.

@@ -18,6 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Represent a string; one with line breaks of other systems in double quotes, with escapes."""
     style = '"' if any(c in "\x85\u2028\u2029" for c in text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -37,18 +38,19 @@ def to_yaml(table: TableDef) -> str:
 
 
 def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a document, and return it with notes on what it does not contain; see `to_yaml`."""
+    """Write tables as a document, and return it with notes on what it lacks; it raises what `to_yaml` does."""
     notes: list[str] = []
-    document = {"tables": [_table(table, notes) for table in tables]}
+    document = {"tables": [_convert_table(table, notes) for table in tables]}
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)
     return "".join(f"# {line}\n" for note in notes for line in comment_lines(note)) + text, notes
 
 
-def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
-    """Convert a table to a mapping of a YAML document; what cannot be written is added to ``notes``.
+def _convert_table(table: TableDef, notes: list[str]) -> dict[str, Any]:
+    """Convert a table to a mapping of a YAML document; notes on what it does not contain are added to ``notes``.
 
     Raises:
-        CodegenError: The table has several watermarks, or a column that SQL cannot express.
+        ResolveError: The table has problems.
+        CodegenError: The table has several watermarks, or a column or key that a document cannot express.
     """
     placeholders = Placeholders()
     options = with_clause_options(table, placeholders)
@@ -61,7 +63,7 @@ def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
     entry: dict[str, Any] = {"name": table.name}
     if table.comment is not None:
         entry["comment"] = table.comment
-    entry["columns"] = [_column(table, column) for column in table.columns]
+    entry["columns"] = [_convert_column(table, column) for column in table.columns]
     if table.primary_key:
         entry["primary_key"] = list(table.primary_key)
     if len(table.watermarks) > 1:
@@ -74,7 +76,7 @@ def _table(table: TableDef, notes: list[str]) -> dict[str, Any]:
     return entry | {"options": options}
 
 
-def _column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
+def _convert_column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
     """Convert a column to a mapping of a YAML document.
 
     Raises:

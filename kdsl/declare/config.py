@@ -70,7 +70,7 @@ class TableConfig:
     comment: str | None = None
 
     def definition(self, where: Where | None = None, lines: Mapping[str, int] | None = None) -> TableDef:
-        """The table that this configuration declares.
+        """The table that this configuration declares; mistakes in it are its ``problems``.
 
         Args:
             where: The location of the table; its path is the prefix of all others.
@@ -85,7 +85,7 @@ class _Builder:
         self.problems: list[Problem] = []
 
     def locate(self, path: str, column: str | None = None) -> Where:
-        """Return the location of a path in the table's document."""
+        """Return the location of a path, relative to the table, in the table's document."""
         full = f"{self.where.path or '$'}{path}"
         return Where(self.config.name, column, self.where.file, self.lines.get(full), full if self.where.path else None)
 
@@ -120,7 +120,7 @@ class _Builder:
         )
 
     def column(self, index: int, config: ColumnConfig) -> ColumnDef:
-        """Build a column; its problems are recorded."""
+        """Build a column; mistakes are recorded as problems, and a type that cannot be read becomes STRING."""
         where = self.locate(f".columns[{index}]", config.name)
         role: Role = "computed" if config.computed is not None else "metadata" if config.metadata else "physical"
         if config.computed is not None and config.metadata:

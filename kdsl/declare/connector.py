@@ -31,28 +31,29 @@ MOST_BUCKETS = 65_536
 _ALWAYS_ALL = "an upsert table is always read from the beginning, because only all records give its current rows"
 
 
-def _positive(value: int | None) -> str | None:
+def _check_positive(value: int | None) -> str | None:
     """Return what to do about a number that is not positive or too large; None if it is right."""
     if value is None or 0 < value < 1 << 31:
         return None
     return "use a number greater than 0" if value <= 0 else "use a number less than 2147483648"
 
 
-def _some_time(value: timedelta | None) -> str | None:
+def _check_duration(value: timedelta | None) -> str | None:
     """Return what to do about a duration that is not longer than 0; None if it is right."""
     return None if value is None or value > timedelta() else "use a duration longer than 0"
 
 
-def _some_text(value: str | None) -> str | None:
+def _check_string(value: str | None) -> str | None:
     """Return what to do about an empty string; None if it is right."""
     return "write a string, or remove the option" if value == "" else None
 
 
-def _some_count(value: int) -> str | None:
+def _check_count(value: int) -> str | None:
+    """Return what to do about a number below -1; None if it is right."""
     return None if value >= NO_LIMIT else "use a number from 0 on, or -1 for any number"
 
 
-def _some_buckets(value: int) -> str | None:
+def _check_buckets(value: int) -> str | None:
     """Return what to do about a number of buckets that is out of range; None if it is right."""
     return None if 0 < value <= MOST_BUCKETS else f"use a number from 1 to {MOST_BUCKETS}"
 
@@ -133,7 +134,7 @@ class KafkaOptions(Options):
         "scan.header-filter",
         "Keep the records whose headers match: 'depart:toy|depart:book&!env:test', evaluated from left to right.",
         default=None,
-        check=_some_text,
+        check=_check_string,
     )
     scan_not_null_enforcer: NotNullEnforcer = option(
         "scan.not-null-enforcer",
@@ -147,7 +148,7 @@ class KafkaOptions(Options):
         "Where records go that cannot be read: this topic, with the reason as headers. The read leaves them out. "
         "Without it such a record is an error.",
         default=None,
-        check=_some_text,
+        check=_check_string,
         side="read",
     )
     dead_letter_max_count: int = option(
@@ -155,7 +156,7 @@ class KafkaOptions(Options):
         "How many dead letters a stream may write in all, and each action of a batch read; with more the read fails. "
         "-1: any number.",
         default=NO_LIMIT,
-        check=_some_count,
+        check=_check_count,
         side="read",
     )
     dead_letter_properties: Mapping[str, Value] = option(
@@ -174,7 +175,7 @@ class KafkaOptions(Options):
         "scan.parallelism",
         "The maximum number of tasks of a read; by default twice the number of cores.",
         default=None,
-        check=_positive,
+        check=_check_positive,
     )
     discovery: timedelta = option(
         "scan.topic-partition-discovery.interval",
@@ -186,13 +187,13 @@ class KafkaOptions(Options):
         "scan.max-records-per-trigger",
         "The maximum number of records of one micro-batch, over all partitions.",
         default=None,
-        check=_positive,
+        check=_check_positive,
     )
     max_records_per_partition: int | None = option(
         "scan.max-records-per-partition",
         "The maximum number of records of each partition in one micro-batch.",
         default=None,
-        check=_positive,
+        check=_check_positive,
     )
     watermark_emit: EmitStrategy = option(
         "scan.watermark.emit.strategy",
@@ -205,19 +206,19 @@ class KafkaOptions(Options):
         "scan.watermark.alignment.group",
         "Together with max-drift: read the partitions of the table at the same pace of event time.",
         default=None,
-        check=_some_text,
+        check=_check_string,
     )
     watermark_drift: timedelta | None = option(
         "scan.watermark.alignment.max-drift",
         "How far the event time of a partition may be ahead of the slowest one; by default the watermark's delay.",
         default=None,
-        check=_some_time,
+        check=_check_duration,
     )
     watermark_update: timedelta = option(
         "scan.watermark.alignment.update-interval",
         "A Flink option without effect: partitions are aligned with each micro-batch.",
         default=timedelta(seconds=1),
-        check=_some_time,
+        check=_check_duration,
         sql_only=True,
     )
     watermark_idle: timedelta | None = option(
@@ -247,7 +248,7 @@ class KafkaOptions(Options):
         "The number of buckets that the keys are distributed over. A bucket is read and written as a whole when one of "
         "its keys changes. Fixed when the checkpoint is created.",
         default=64,
-        check=_some_buckets,
+        check=_check_buckets,
     )
     partitioner: str = option(
         "sink.partitioner",
@@ -260,7 +261,7 @@ class KafkaOptions(Options):
         "sink.parallelism",
         "The number of tasks that write; by default the number of the DataFrame's partitions.",
         default=None,
-        check=_positive,
+        check=_check_positive,
     )
     sink_not_null_enforcer: NotNullEnforcer = option(
         "sink.not-null-enforcer",
@@ -289,7 +290,7 @@ class KafkaOptions(Options):
         "sink.transactional-id-prefix",
         "The prefix of the transactional ids of an exactly-once sink; no other job on the cluster may use it.",
         default=None,
-        check=_some_text,
+        check=_check_string,
     )
     transaction_naming: Naming = option(
         "sink.transaction-naming-strategy",
@@ -322,20 +323,20 @@ class KafkaOptions(Options):
         "dew.endpoint",
         "The address of the service that the secrets provider 'dew' asks.",
         default=None,
-        check=_some_text,
+        check=_check_string,
     )
     dew_secret: str | None = option(
-        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=_some_text
+        "dew.csms.secretName", "The secret of the service that holds the keys.", default=None, check=_check_string
     )
     dew_fields: str | None = option(
         "dew.csms.decrypt.fields",
         "The client properties, such as 'properties.sasl.jaas.config', whose values are keys at the secrets provider "
         "'dew'; separated by ';' or ','.",
         default=None,
-        check=_some_text,
+        check=_check_string,
     )
     dew_version: str | None = option(
-        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=_some_text
+        "dew.csms.version", "The version of the secret; the newest by default.", default=None, check=_check_string
     )
 
 

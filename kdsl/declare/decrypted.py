@@ -24,10 +24,12 @@ def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
 
 
 def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
-    """Client properties with references in place of the keys.
+    """Client properties in which the values that the options name as keys of a secrets service are references to them.
+
+    A value that already is a reference, or cannot be written as one, stays.
 
     Args:
-        properties: The client properties as declared.
+        properties: The client properties as declared; not changed.
         options: The table's options.
     """
     named = {name.removeprefix(PREFIX) for name in secret_property_names(options) if name.startswith(PREFIX)}

@@ -90,11 +90,12 @@ class ColumnDef:
 
 
 def _metadata_key(column: ColumnDef) -> str:
+    """Return the key of a metadata column, by default its name; empty for another column."""
     return (column.metadata_key or column.name) if column.role == "metadata" else ""
 
 
 def _comparable_delay(delay: object) -> object:
-    """A delay as a duration, so that different strings for the same delay are equal."""
+    """Return a delay as a duration, so that different strings for one delay are equal; an invalid one as it is."""
     try:
         return parse_duration(delay) if isinstance(delay, str) else delay
     except ValueError:
@@ -111,7 +112,7 @@ class WatermarkDef:
 
 
 def _rules_by_name(rules: tuple[RowRuleDef, ...]) -> object:
-    """Row rules without their order, which means nothing."""
+    """Return row rules sorted by name and condition, because their order means nothing."""
     return tuple(sorted(rules, key=lambda rule: (str(rule.name), str(rule.condition))))
 
 
@@ -195,7 +196,7 @@ class TableDef:
 
     @property
     def normalized(self) -> bool:
-        """Whether change data is compared with the last row of each key."""
+        """Whether change data has a primary key and the option to compare it with the last row of each key."""
         carries_changes = self.value_format is not None and not self.value_format.insert_only
         return carries_changes and bool(self.primary_key) and self.options.valid().cdc_events_duplicate
 
@@ -243,13 +244,14 @@ _ARGUMENTS = {
 
 
 def _not_null(column: ColumnDef, key: tuple[str, ...]) -> ColumnDef:
-    """The column; one of the primary key is NOT NULL, as in SQL."""
+    """Return a column, with a type that is NOT NULL if it is in the primary key, as in SQL."""
     if column.name not in key or not column.type.nullable:
         return column
     return attrs.evolve(column, type=column.type.as_nullable(False))
 
 
 def _message_key(table: TableDef) -> tuple[str, ...]:
+    """Return the names of the message key's columns, in the order of the key."""
     if table.upserts is not None:  # in the table's order, whatever that of the primary key (RULES UP-7)
         return tuple(c.name for c in table.columns if c.name in table.primary_key)
     return tuple(c.name for c in table.columns if c.key) if table.key_fields is None else table.key_fields

@@ -23,9 +23,6 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
-    Args:
-        path: The file.
-
     Raises:
         ResolveError: The document is not YAML, or has another structure; every error with its path and line. Mistakes
             in a table itself are reported when it is resolved.
@@ -36,10 +33,6 @@ def load_definitions(path: str | Path) -> list[TableDef]:
 
 def read_tables(text: str, *, file: str | None = None) -> list[TableDef]:
     """Parse a YAML document, and return the definitions of the tables that it declares; see `load_definitions`.
-
-    Args:
-        text: The document.
-        file: The name of its file, for messages.
 
     Raises:
         ResolveError: As for `load_definitions`.
@@ -60,21 +53,21 @@ class _Document(YamlDocument):
         super().__init__(text, file, _is_option)
 
     def tables(self) -> list[TableDef]:
-        """Return the definitions of the tables; errors in the structure are recorded as problems."""
+        """Return the definitions of the tables; none, and problems, if the document has a wrong structure."""
         if self.problems:
             return []
         if not isinstance(self.value, dict):
-            self._problem("$", "the document contains no table", "write 'tables:' and a list of tables")
+            self._record_problem("$", "the document contains no table", "write 'tables:' and a list of tables")
             return []
         several = "tables" in self.value
         for key in [k for k in self.value if several and k != "tables"]:
             fix = "put it inside a table, or remove it"
-            self._problem(f"$.{key}", f"{key!r} is not allowed in a document of tables", fix)
+            self._record_problem(f"$.{key}", f"{key!r} is not allowed in a document of tables", fix)
         root = "$.tables" if several else "$"
         try:
             if several and not isinstance(self.value["tables"], list):
-                self._problem(
-                    "$.tables", f"expected a list of tables, got {_kind(self.value['tables'])}", "write a list"
+                self._record_problem(
+                    "$.tables", f"expected a list of tables, got {_describe_kind(self.value['tables'])}", "write a list"
                 )
                 return []
             if several:
@@ -82,17 +75,17 @@ class _Document(YamlDocument):
             else:
                 tables = [_CONVERTER.structure(self.value, TableConfig)]
         except cattrs.BaseValidationError as e:
-            for path, message, fix in _errors(e, root):
-                self._problem(path, message, fix)
+            for path, message, fix in _describe_errors(e, root):
+                self._record_problem(path, message, fix)
             return []
         paths = [f"$.tables[{i}]" if several else "$" for i in range(len(tables))]
         names = [t.name for t in tables]
         for i, name in enumerate(names):
             if name in names[:i]:
-                self._problem(f"{paths[i]}.name", f"there are two tables {name!r}", "rename one of them")
+                self._record_problem(f"{paths[i]}.name", f"there are two tables {name!r}", "rename one of them")
         return [t.definition(self.where(path), self.lines) for path, t in zip(paths, tables, strict=True)]
 
-    def _problem(self, path: str, message: str, fix: str) -> None:
+    def _record_problem(self, path: str, message: str, fix: str) -> None:
         """Add a problem at a path of the document."""
         self.problems.append(Problem("document", message, fix, self.where(path)))
 
@@ -101,18 +94,18 @@ class _ShapeError(TypeError):
     """A value of the wrong type. The value of an option is not shown, because it may be a secret."""
 
     def __init__(self, wanted: str, value: Any, *, show: bool = True, fix: str = "") -> None:
-        got = repr(value) if show and not isinstance(value, list | dict) else _kind(value)
+        got = repr(value) if show and not isinstance(value, list | dict) else _describe_kind(value)
         super().__init__(f"{wanted}, got {got}")
         self.fix = fix or "correct the value; put it in quotes if YAML reads it differently"
 
 
-def _kind(value: Any) -> str:
-    """Describe a value of a document for a message."""
+def _describe_kind(value: Any) -> str:
+    """Describe a value for a message: its kind in words, or the value itself if it is a number or boolean."""
     return {list: "a list", dict: "a mapping", str: "a string", type(None): "nothing"}.get(type(value), repr(value))
 
 
-def _option(value: Any, _: Any) -> Any:
-    """Return the value of an option.
+def _require_option(value: Any, _: Any) -> Any:
+    """Return the value of an option as it is.
 
     Raises:
         _ShapeError: It is neither a string, a number nor a boolean.
@@ -123,8 +116,8 @@ def _option(value: Any, _: Any) -> Any:
     raise _ShapeError("an option is a string, a number, true or false", value, show=False, fix=fix)
 
 
-def _text(value: Any, _: Any) -> str:
-    """Return a string.
+def _require_string(value: Any, _: Any) -> str:
+    """Return a string as it is; the second argument of a structure hook, the type, is ignored.
 
     Raises:
         _ShapeError: It is not a string.
@@ -134,30 +127,25 @@ def _text(value: Any, _: Any) -> str:
     raise _ShapeError("expected a string", value)
 
 
-def _flag(value: Any, _: Any) -> bool:
-    """Return a boolean.
-
-    Raises:
-        _ShapeError: It is not a boolean.
-    """
+def _require_boolean(value: Any, _: Any) -> bool:
+    """Return a boolean as it is; raise `_ShapeError` for anything else."""
     if isinstance(value, bool):
         return value
     raise _ShapeError("expected true or false", value)
 
 
-def _key_or_flag(value: Any, _: Any) -> str | bool:
-    """Return a metadata key or a boolean.
-
-    Raises:
-        _ShapeError: It is neither.
-    """
+def _require_key_or_boolean(value: Any, _: Any) -> str | bool:
+    """Return a metadata key or a boolean as it is; raise `_ShapeError` for anything else, and an empty key."""
     if isinstance(value, bool) or (isinstance(value, str) and value):
         return value
     raise _ShapeError("expected a metadata key or true", value)
 
 
-def _of(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A structure hook that checks the type first, because cattrs would accept a string as a list of letters."""
+def _make_hook(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Return a structure hook that first checks the type of a value, as cattrs accepts a string as a list of letters.
+
+    It raises `_ShapeError` for a value that is not a ``shape``; ``wanted`` describes what is expected.
+    """
 
     def hook(value: Any, kind: Any) -> Any:
         if not isinstance(value, shape):
@@ -168,37 +156,41 @@ def _of(shape: type, wanted: str, structure: Callable[[Any, Any], Any]) -> Calla
 
 
 def _register(converter: cattrs.Converter, kind: Any, hook: Callable[[Any, Any], Any]) -> None:
+    """Make a converter use a hook for exactly this type."""
     converter.register_structure_hook_func(lambda other: other == kind, hook)
 
 
 def _register_class(converter: cattrs.Converter, cls: type[attrs.AttrsInstance]) -> None:
+    """Make a converter read a mapping as a class, and raise `_ShapeError` for anything else."""
     wanted = f"a mapping of {', '.join(a.name for a in attrs.fields(cls))}"
-    _register(converter, cls, _of(dict, wanted, make_dict_structure_fn(cls, converter)))
+    _register(converter, cls, _make_hook(dict, wanted, make_dict_structure_fn(cls, converter)))
 
 
-def _converter() -> cattrs.Converter:
+def _make_converter() -> cattrs.Converter:
     """Create the converter of documents, which refuses unknown keys."""
     converter = cattrs.Converter(forbid_extra_keys=True)
-    converter.register_structure_hook(str, _text)
-    converter.register_structure_hook(bool, _flag)
-    converter.register_structure_hook_func(lambda kind: kind == str | bool, _key_or_flag)
-    converter.register_structure_hook_func(lambda kind: kind == Scalar, _option)
+    converter.register_structure_hook(str, _require_string)
+    converter.register_structure_hook(bool, _require_boolean)
+    converter.register_structure_hook_func(lambda kind: kind == str | bool, _require_key_or_boolean)
+    converter.register_structure_hook_func(lambda kind: kind == Scalar, _require_option)
     # Each hook uses those of its parts, so the parts come first.
     for cls in (ColumnConfig, WatermarkConfig):
         _register_class(converter, cls)
     for kind in (list[ColumnConfig], list[str]):
-        _register(converter, kind, _of(list, "a list", list_structure_factory(kind, converter)))
+        _register(converter, kind, _make_hook(list, "a list", list_structure_factory(kind, converter)))
     options = dict[str, Scalar]
-    _register(converter, options, _of(dict, "a mapping of options", mapping_structure_factory(options, converter)))
+    _register(
+        converter, options, _make_hook(dict, "a mapping of options", mapping_structure_factory(options, converter))
+    )
     _register_class(converter, TableConfig)
     return converter
 
 
-_CONVERTER = _converter()
+_CONVERTER = _make_converter()
 
 
-def _errors(error: cattrs.BaseValidationError, root: str) -> Iterator[tuple[str, str, str]]:
-    """Path, message and fix of each error in a document that was structured from the path ``root`` on."""
+def _describe_errors(error: cattrs.BaseValidationError, root: str) -> Iterator[tuple[str, str, str]]:
+    """Yield path, message and fix of each error in a document that was structured from the path ``root`` on."""
 
     def describe(e: BaseException, kind: type | None) -> str:
         if isinstance(e, cattrs.ForbiddenExtraKeysError):

@@ -37,7 +37,7 @@ class RowRuleDef:
 
 
 def rule_problems(rules: Sequence[RowRuleDef]) -> Iterator[Problem]:
-    """The problems of the names and the actions of rules; conditions are checked when the table is resolved."""
+    """The problems of the names and actions of rules, such as repeated names; conditions are not checked here."""
     for i, rule in enumerate(rules):
         name: object = rule.name  # a user's program may pass anything
         on_fail: object = rule.on_fail
@@ -64,7 +64,7 @@ def read_rule_options(
         locations: The location of each option.
 
     Returns:
-        The rules, and the mistakes in their options.
+        The rules, with ``warn`` for an unknown action; and the mistakes in their options.
     """
     actions = {key.removesuffix(ON_FAIL): key for key in options if key.endswith(ON_FAIL)}
     conditions = {key: text for key, text in options.items() if not key.endswith(ON_FAIL)}
@@ -88,7 +88,7 @@ def read_rule_options(
 
 
 def rule_options(rules: Sequence[RowRuleDef]) -> dict[str, str]:
-    """The options that declare rules, by Flink-like keys."""
+    """The options that declare rules, by Flink-like keys; actions only if they are not ``warn``."""
     options: dict[str, str] = {}
     for rule in rules:
         options[f"{PREFIX}{rule.name}"] = rule.condition

@@ -69,6 +69,7 @@ def start_or_end_options(value: Any, side: Side, name: str = "") -> dict[str, An
 
 
 def _is_number(value: Any) -> bool:
+    """Whether a value is an integer from 0, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
@@ -121,11 +122,7 @@ def parse_offsets(text: str) -> Mapping[int, int] | str:
 
 
 def format_offsets(offsets: Mapping[int, int] | str) -> str:
-    """Format offsets as ``partition:0,offset:42;partition:1,offset:300``; a string is returned unchanged.
-
-    Args:
-        offsets: The offset of each partition, or a string in that form.
-    """
+    """Format offsets as ``partition:0,offset:42;partition:1,offset:300``; a string is returned unchanged."""
     if isinstance(offsets, str):
         return offsets
     return ";".join(f"partition:{partition},offset:{offset}" for partition, offset in offsets.items())

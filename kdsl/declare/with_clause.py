@@ -54,12 +54,7 @@ class WithClause:
 
 
 def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
-    """Divide Flink's options into those of the connector, the formats and the client.
-
-    Args:
-        options: The options by Flink's keys.
-        locations: The location of each option.
-    """
+    """Divide Flink's options into those of the connector, the formats and the client; mistakes are its ``problems``."""
     reader = _Reader(dict(options), locations)
     return reader.read()
 
@@ -79,8 +74,8 @@ class _Reader:
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)
         }
-        if not self._connector():
-            return self._unread(properties)
+        if not self._choose_connector():
+            return self._make_unread_clause(properties)
         upserts = self.kind is UpsertOptions
         self.rest.pop(VERSION, None)
         rules, wrong = read_rule_options(
@@ -90,13 +85,13 @@ class _Reader:
         if SEMANTIC in self.rest:  # the one option that also accepts the names of Flink's constants
             self.rest[SEMANTIC] = self.rest[SEMANTIC].replace("_", "-")
         key_fields = None if upserts else self.rest.pop("key.fields", None)
-        value_key = "value.format" if upserts else self._value_key()
-        key_format, value_format = self._format("key.format"), self._format(value_key)
+        value_key = "value.format" if upserts else self._choose_value_key()
+        key_format, value_format = self._take_format("key.format"), self._take_format(value_key)
         known = {a.metadata["key"] for a in self.kind.declarations()}
         spaces = tuple(key.removesuffix("*") for key in known if key.endswith(".*"))
         own = {k for k in self.rest if (k in known and not k.endswith(".*")) or k.startswith(spaces)}
         for key in [k for k in self.rest if k not in own]:
-            self._unknown(key, known)
+            self._report_unknown(key, known)
         return WithClause(
             options=self.kind.from_strings({k: v for k, v in self.rest.items() if k in own}),
             key_format=key_format,
@@ -108,38 +103,43 @@ class _Reader:
             rules=rules,
         )
 
-    def _problem(self, code: str, key: str, message: str, fix: str) -> None:
+    def _add_problem(self, code: str, key: str, message: str, fix: str) -> None:
         """Add a problem at an option."""
         self.problems.append(Problem(code, message, fix, self.locations.get(key, Where())))
 
-    def _connector(self) -> bool:
-        """Choose the connector; return whether its other options are those of a topic.
+    def _choose_connector(self) -> bool:
+        """Choose the connector, and return whether the other options are those of a topic.
 
-        A missing or unknown connector is recorded as a problem.
+        A missing, unknown or unsupported connector is recorded as a problem; a missing one counts as ``kafka``, a
+        misspelled one as the connector with the nearest name.
         """
         name = self.rest.pop("connector", None)
         if name == UpsertOptions.connector:
             self.kind = UpsertOptions
         known = CONNECTORS.get(name or "")
         if name is None:
-            self._problem("connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'")
+            self._add_problem(
+                "connector", "connector", "the option 'connector' is missing", "add 'connector' = 'kafka'"
+            )
         elif known is None:
             meant = CONNECTORS.get(closest(name, NAMES) or "")
             topic = meant is not None and meant.use == "topic"
             if meant is not None and meant.name == UpsertOptions.connector:
                 self.kind = UpsertOptions
             message = f"there is no connector {name!r}{nearest(name, NAMES)}"
-            self._problem("connector" if topic else "connector-unknown", "connector", message, AVAILABLE)
+            self._add_problem("connector" if topic else "connector-unknown", "connector", message, AVAILABLE)
             return topic
         elif known.use == "later":
-            self._problem("connector-later", "connector", f"the connector {name!r} is not supported yet", known.instead)
+            self._add_problem(
+                "connector-later", "connector", f"the connector {name!r} is not supported yet", known.instead
+            )
         elif known.use == "script":
             message = f"tables of the connector {name!r} can only be used in SQL scripts"
-            self._problem("connector-script", "connector", message, known.instead)
+            self._add_problem("connector-script", "connector", message, known.instead)
         return known is None or known.use == "topic"
 
-    def _unread(self, properties: Mapping[str, str]) -> WithClause:
-        """The clause of a connector whose tables are not topics; its other options are not checked."""
+    def _make_unread_clause(self, properties: Mapping[str, str]) -> WithClause:
+        """Return the clause of a connector whose tables are not topics; its other options are not checked."""
         return WithClause(
             options=KafkaOptions(),
             key_format=None,
@@ -150,22 +150,25 @@ class _Reader:
             unread=frozenset({"key", "value"}),
         )
 
-    def _value_key(self) -> str:
-        """Return the option that names the value format; if both do and differ, add a problem and drop the long one."""
+    def _choose_value_key(self) -> str:
+        """Return the option that names the value format: ``format`` or ``value.format``.
+
+        If both are set, the other one is dropped, and a problem is recorded if they differ.
+        """
         short, long = self.options.get("format"), self.options.get("value.format")
         if short is not None and long is not None:
             del self.rest["value.format" if short != long else "format"]
             if short != long:
                 message = f"'format' is {short!r} and 'value.format' is {long!r}, but a value has one format"
-                self._problem("format-twice", "format", message, "keep one of the two options")
+                self._add_problem("format-twice", "format", message, "keep one of the two options")
                 return "format"
             return "value.format"
         return "format" if short is not None else "value.format"
 
-    def _format(self, option: str) -> Format | None:
-        """Take the format that an option names, with its own options, from the unread ones.
+    def _take_format(self, option: str) -> Format | None:
+        """Take the format that an option names, with its own options, from the options that are left.
 
-        Add a problem if there is none.
+        None if the option is missing, or names an unknown format, which is recorded as a problem.
         """
         name = self.rest.pop(option, None)
         if name is None:
@@ -173,7 +176,7 @@ class _Reader:
         try:
             chosen = format_class(name)
         except UnknownFormatError as e:
-            self._problem("format-unknown", option, f"{option!r}: {e}", "use one of these")
+            self._add_problem("format-unknown", option, f"{option!r}: {e}", "use one of these")
             self.unread.add("key" if option == "key.format" else "value")
             for key in [k for k in self.rest if k.startswith(f"{option.removesuffix('format')}{name}.")]:
                 del self.rest[key]
@@ -183,19 +186,19 @@ class _Reader:
         own = {key.removeprefix(prefix): self.rest.pop(key) for key in list(self.rest) if key.startswith(prefix)}
         return chosen.from_strings(own)
 
-    def _unknown(self, key: str, known: set[str]) -> None:
-        """Drop and report an unread option: it belongs to another format or connector, or does not exist."""
+    def _report_unknown(self, key: str, known: set[str]) -> None:
+        """Remove an option that nothing has taken, and record why: another format or connector has it, or none."""
         del self.rest[key]
         for prefix, chosen in self.spaces.items():
             name = f"{chosen.identifier}."
             for other in ("key." + name,) if prefix.startswith("key.") else (name, f"value.{name}"):
                 if key.startswith(other) and other != prefix:
                     message = f"the option {key!r} does not belong to a format of the table"
-                    self._problem("option-unknown", key, message, f"write {prefix + key.removeprefix(other)!r}")
+                    self._add_problem("option-unknown", key, message, f"write {prefix + key.removeprefix(other)!r}")
                     return
         if key.startswith(tuple(f"{side}{name}." for name in format_names() for side in ("", "key.", "value."))):
             message = f"the option {key!r} belongs to a format that the table does not use"
-            self._problem("option-unknown", key, message, "remove it, or choose that format")
+            self._add_problem("option-unknown", key, message, "remove it, or choose that format")
             return
         upserts = self.kind is UpsertOptions
         every = [
@@ -207,16 +210,17 @@ class _Reader:
             *([] if upserts else ["format", "key.fields"]),
         ]
         if upserts and key in _NOT_OF_UPSERTS:
-            self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", _NOT_OF_UPSERTS[key])
+            self._add_problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", _NOT_OF_UPSERTS[key])
             return
         if key in {a.metadata["key"] for a in UpsertOptions.declarations()}:
             fix = f"remove it, or use the connector {UpsertOptions.connector!r}, which has it"
-            self._problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", fix)
+            self._add_problem("option-unknown", key, f"{self.kind.title} has no option {key!r}", fix)
             return
         message = f"{self.kind.title} has no option {key!r}{nearest(key, every)}"
         fix = "correct or remove it; client settings begin with 'properties.'"
-        self._problem("option-unknown", key, message, fix)
+        self._add_problem("option-unknown", key, message, fix)
 
     def _format_keys(self) -> Iterator[str]:
+        """Yield the keys of all options of the table's formats."""
         for prefix, chosen in self.spaces.items():
             yield from (prefix + a.metadata["key"] for a in attrs.fields(chosen))

@@ -18,9 +18,6 @@ ENDINGS = (".sql", ".ddl")
 def parse_file(path: str | Path) -> Script:
     """Read a script from a file; mistakes in its statements are among its problems.
 
-    Args:
-        path: The file.
-
     Raises:
         ResolveError: The file is not UTF-8.
         OSError: The file cannot be read.
@@ -31,9 +28,6 @@ def parse_file(path: str | Path) -> Script:
 
 def parse_source(source: str | Path) -> Script:
     """Read a script from a file or from a string; a string without blanks is the name of a file.
-
-    Args:
-        source: The file, or the script itself.
 
     Raises:
         ResolveError: As for `parse_file`.
@@ -46,10 +40,7 @@ def parse_source(source: str | Path) -> Script:
 
 
 def script_tables(script: Script) -> list[DeclaredTable]:
-    """Declare the tables of a script, and raise its problems.
-
-    Args:
-        script: The script.
+    """Declare the tables of a script; problems of their options are in their definitions.
 
     Raises:
         ResolveError: Statements have mistakes, two tables have the same name, or a missing table is dropped.
@@ -62,8 +53,7 @@ def script_tables(script: Script) -> list[DeclaredTable]:
 def script_definitions(source: str | Path) -> list[TableDef]:
     """Read the definitions of a script's tables, except those whose connector is only for scripts.
 
-    Args:
-        source: A file, or the script itself.
+    ``source`` is a file, or the script itself; see `parse_source`.
 
     Raises:
         ResolveError: As for `parse_file` and `script_tables`.
@@ -73,10 +63,7 @@ def script_definitions(source: str | Path) -> list[TableDef]:
 
 
 def table_definitions(script: Script) -> list[TableDef]:
-    """The definitions of the tables of a parsed script; see `script_definitions`.
-
-    Args:
-        script: The script.
+    """The definitions of the tables of a parsed script, except those whose connector is only for scripts.
 
     Raises:
         ResolveError: As for `script_tables`.
@@ -86,13 +73,10 @@ def table_definitions(script: Script) -> list[TableDef]:
 
 
 def statement_definition(text: str) -> TableDef:
-    """Return the definition of the one table that a string declares.
-
-    Args:
-        text: A ``CREATE TABLE`` statement.
+    """Return the definition of the one table that a string declares; problems of its options are in the definition.
 
     Raises:
-        ResolveError: The statement has mistakes, or there is not exactly one such statement.
+        ResolveError: The statement has mistakes, there is not exactly one, or its connector is only for scripts.
     """
     script = read_script(text)
     what = "write one CREATE TABLE statement; kdsl.load_sql reads scripts, and `kdsl run` runs them"

@@ -37,7 +37,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     """
     table, options = resolved.table, resolved.table.options
     wanted = _select_columns(table, columns)
-    upserts = _upserts(table)
+    upserts = _plan_upserts(table)
     sourced = [c for c in table.columns if c.role != "computed"]
     computed = [c for c in resolved.computed if c.name in wanted or (resolved.watermark or _NONE).column == c.name]
     if not computed:
@@ -51,7 +51,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
     shown = [c for c in resolved.metadata if c.name in names]
     value = _prune(resolved.value, names, always=_decides_rows(resolved))
     lacking = value.columns if value is not None and upserts is None and keeps_unavailable(value.format) else ()
-    sourced = [_lacking(c) if c.name in lacking and c.name not in table.primary_key else c for c in sourced]
+    sourced = [_make_nullable(c) if c.name in lacking and c.name not in table.primary_key else c for c in sourced]
     by_name.update({c.name: c for c in sourced})
     last = (_UNAVAILABLE,) if lacking else ()
     return ReadPlan(
@@ -71,8 +71,8 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
         max_records_per_partition=options.max_records_per_partition,
         key=_prune(resolved.key, names),
         value=value,
-        metadata=_metadata(shown),
-        columns=_row(sourced, changelog=changelog, last=last),
+        metadata=_plan_metadata(shown),
+        columns=_row_type(sourced, changelog=changelog, last=last),
         changelog=changelog,
         upserts=upserts,
         keyed=table.primary_key if table.normalized or lacking else (),
@@ -86,7 +86,7 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
             duration_text(parse_duration(resolved.watermark.delay)),
             options.watermark_drift if options.watermark_group else None,
         ),
-        output=_row(
+        output=_row_type(
             (_output_column(by_name[name], upserts) for name in (wanted if columns is not None else by_name)),
             changelog=changelog,
             last=last,
@@ -108,7 +108,9 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
-    """Return the names of the columns to read, all by default, without those that a changelog always has.
+    """Return the names of the columns to read, all for None, without those that a changelog always has.
+
+    The names are the keys of the dict, in order.
 
     Raises:
         UnknownColumnError: The table does not have one of them.
@@ -138,7 +140,10 @@ def _decides_rows(resolved: ResolvedTable) -> bool:
 
 
 def _prune(part: Part | None, names: Collection[str], *, always: bool = False) -> Part | None:
-    """The part without the columns that are not needed, if its format allows that; None if nothing is needed."""
+    """Return a part without the columns that are not in ``names``, if its format can skip columns.
+
+    None if there is no part, or no column of it is wanted and ``always`` is false.
+    """
     if part is None or not (always or any(name in names for name in part.columns)):
         return None
     if not part.format.prunable():
@@ -150,7 +155,7 @@ def _prune(part: Part | None, names: Collection[str], *, always: bool = False) -
 
 
 def write_plan(resolved: ResolvedTable) -> WritePlan:
-    """What a write to a table does.
+    """The plan of a write, without computed and virtual columns.
 
     Args:
         resolved: The table, resolved for ``"write"``.
@@ -162,13 +167,13 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
         topics=resolved.topics,
         key=resolved.key,
         value=resolved.value,
-        metadata=_metadata(resolved.metadata),
+        metadata=_plan_metadata(resolved.metadata),
         rules=resolved.rules,
         drops_nulls=table.options.sink_not_null_enforcer == "drop",
-        columns=_row(columns, changelog=resolved.changelog),
+        columns=_row_type(columns, changelog=resolved.changelog),
         changelog=resolved.changelog,
-        upserts=_upsert_write(table),
-        defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_defaults(columns)},
+        upserts=_plan_upsert_write(table),
+        defaults={**({ROW_KIND: "'+I'"} if resolved.changelog else {}), **_default_literals(columns)},
         delivery=resolved.delivery,
         transactions=resolved.transactions,
         partitioner=table.options.partitioner,
@@ -179,32 +184,34 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
     )
 
 
-def _upsert_write(table: TableDef) -> UpsertWrite | None:
+def _plan_upsert_write(table: TableDef) -> UpsertWrite | None:
+    """Return how an upsert table is written; None for another table."""
     options = table.upserts
     if options is None:
         return None
     return UpsertWrite(table.message_key, options.buffer_rows, options.buffer_interval.total_seconds())
 
 
-def _row(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
-    """Return the row type of columns, with the row kind first for a changelog."""
+def _row_type(columns: Iterable[ColumnDef], *, changelog: bool, last: tuple[t.Field, ...] = ()) -> t.Row:
+    """Return the row type of columns, with the row kind first for a changelog, and with more fields at the end."""
     first = (_KIND,) if changelog else ()
     return t.Row((*first, *(t.Field(c.name, c.type, c.comment) for c in columns), *last), nullable=False)
 
 
-def _lacking(column: ColumnDef) -> ColumnDef:
+def _make_nullable(column: ColumnDef) -> ColumnDef:
     """Make a column nullable even if it is declared NOT NULL, because a change may lack its value."""
     return attrs.evolve(column, type=column.type.as_nullable())
 
 
 def _output_column(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
-    """A column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
+    """Return a column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
     lacking = upserts is not None and not upserts.images and column.name not in upserts.keys
     free = column.role == "computed" or lacking
     return attrs.evolve(column, type=column.type.as_nullable()) if free else column
 
 
-def _upserts(table: TableDef) -> Upserts | None:
+def _plan_upserts(table: TableDef) -> Upserts | None:
+    """Return how the records of a table that keeps rows become changes; None for another table."""
     if not table.keeps_rows:
         return None
     options, keys = table.options, table.primary_key if table.normalized else table.message_key
@@ -217,17 +224,19 @@ def _upserts(table: TableDef) -> Upserts | None:
     )
 
 
-def _metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
+def _plan_metadata(columns: Iterable[ColumnDef]) -> tuple[MetadataColumn, ...]:
+    """Return columns of metadata as parts of a plan."""
     return tuple(MetadataColumn(c.name, c.shows, c.type) for c in columns)
 
 
 def _plan_computed(column: ColumnDef) -> Computed:
+    """Return a computed column as a part of a plan."""
     expression = column.expression
     assert expression is not None
     return Computed(column.name, column.type, expression.text, sql=expression.column is None)
 
 
-def _defaults(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
+def _default_literals(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
     """Return the SQL of the columns' defaults, without those that SQL cannot write."""
     literals = {c.name: literal(c.default, c.type) for c in columns if c.default is not MISSING}
     return {name: text for name, text in literals.items() if text is not None}

@@ -40,7 +40,7 @@ def difference_lines(before: WritePlan, after: WritePlan) -> list[str]:
 
 
 def _names_of(allow: AllowedChanges) -> frozenset[str]:
-    """Return the names of the allowed changes.
+    """Return the names of the allowed changes: all for True, none for False.
 
     Raises:
         ValueError: There is no such change.
@@ -68,8 +68,10 @@ def _differences(before: WritePlan, after: WritePlan) -> Iterator[Change]:
 
 
 def _members(part: Part | None) -> object:
+    """Return what a part encodes, to compare it; None without a part."""
     return None if part is None else (part.row, part.columns)
 
 
 def _format(part: Part | None) -> object:
+    """Return how a part is encoded, to compare it; None without a part."""
     return None if part is None else record_format(part)

@@ -14,26 +14,26 @@ def schema(table: TableDef) -> StructType:
     """The schema of the DataFrame that a read returns.
 
     Raises:
-        ResolveError: The table is invalid.
+        ResolveError: The table is invalid for a read.
     """
     return spark_schema(read_plan(resolve(table, "read")).output)
 
 
 def key_schema(table: TableDef) -> StructType:
-    """The schema of the message key under the names on the wire; empty if the table has no key.
+    """The schema of the message key under the names on the wire; empty if no column is decoded from the key.
 
     Raises:
-        ResolveError: The table is invalid.
+        ResolveError: The table is invalid for a read.
     """
     key = resolve(table, "read").key
     return StructType([]) if key is None else spark_schema(key.row)
 
 
 def value_schema(table: TableDef) -> StructType:
-    """The schema of the message value under the names on the wire; empty if the table has none.
+    """The schema of the message value under the names on the wire; empty if no column is decoded from the value.
 
     Raises:
-        ResolveError: The table is invalid.
+        ResolveError: The table is invalid for a read.
     """
     value = resolve(table, "read").value
     return StructType([]) if value is None else spark_schema(value.row)

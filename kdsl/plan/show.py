@@ -31,82 +31,77 @@ WIDTH = 10
 
 
 def show(plan: ReadPlan | WritePlan) -> str:
-    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``.
-
-    Args:
-        plan: The plan.
-    """
-    steps = _read(plan) if isinstance(plan, ReadPlan) else _write(plan)
+    """A plan as readable lines, equal for equal plans; secrets of its properties are shown as ``***``."""
+    steps = _describe_read(plan) if isinstance(plan, ReadPlan) else _describe_write(plan)
     verb = "Read" if isinstance(plan, ReadPlan) else "Write"
     return "\n".join([f"{verb} {plan.table}", *steps])
 
 
-def _read(plan: ReadPlan) -> Iterator[str]:
+def _describe_read(plan: ReadPlan) -> Iterator[str]:
     """Describe the steps of a read, in lines."""
-    yield _step("source", [_topics(plan.topics), *_client(plan)])
-    yield _step("start", [_start(plan.start, plan.group_id)])
+    yield _format_step("source", [_describe_topics(plan.topics), *_describe_client(plan)])
+    yield _format_step("start", [_describe_start(plan.start, plan.group_id)])
     if plan.stop.mode != "unbounded":
-        yield _step("stop", [_stop(plan.stop, plan.group_id)])
+        yield _format_step("stop", [_describe_stop(plan.stop, plan.group_id)])
     if plan.check_group:
-        yield _step("group", [f"refused while somebody else uses the group {plan.group_id!r}"])
-    yield _step("discovery", ["off" if plan.discovery is None else f"every {duration_text(plan.discovery)}"])
+        yield _format_step("group", [f"refused while somebody else uses the group {plan.group_id!r}"])
+    yield _format_step("discovery", ["off" if plan.discovery is None else f"every {duration_text(plan.discovery)}"])
     limits = [
         f"at most {limit:,} records of {what}"
         for limit, what in ((plan.max_records, "a batch"), (plan.max_records_per_partition, "a partition and batch"))
         if limit is not None
     ]
     limits += [] if plan.parallelism is None else [f"at most {plan.parallelism} tasks"]
-    yield from _optional_step("limits", limits)
-    yield from _optional_step("headers", _header_filter(plan.headers))
-    yield from _optional_step("client", _properties(plan.properties))
-    yield from _optional_step("letters", _dead_letters(plan.dead_letters))
+    yield from _format_optional_step("limits", limits)
+    yield from _format_optional_step("headers", _describe_header_filter(plan.headers))
+    yield from _format_optional_step("client", _describe_properties(plan.properties))
+    yield from _format_optional_step("letters", _describe_dead_letters(plan.dead_letters))
     names = set(plan.columns.names)
-    yield from _part("key", plan.key, "=", names)
-    yield from _part("value", plan.value, "=", names)
-    yield from _optional_step("metadata", _metadata(plan.metadata, "="))
-    yield from _optional_step("rules", _rules(plan))
+    yield from _describe_part("key", plan.key, "=", names)
+    yield from _describe_part("value", plan.value, "=", names)
+    yield from _format_optional_step("metadata", _describe_metadata(plan.metadata, "="))
+    yield from _format_optional_step("rules", _describe_rules(plan))
     if plan.upserts:
-        yield _step("changes", list(_upserts(plan.upserts)))
-    yield from _optional_step("compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed])
+        yield _format_step("changes", list(_describe_upserts(plan.upserts)))
+    yield from _format_optional_step(
+        "compute", [f"{c.column} {c.type} = {' '.join(c.text.split())}" for c in plan.computed]
+    )
     if plan.watermark:
-        yield _step("watermark", [_watermark(plan.watermark)])
+        yield _format_step("watermark", [_describe_watermark(plan.watermark)])
     if plan.inferred:
-        yield _step("inferred", list(lines_of_inference(plan.inferred, plan.output)))
-    yield _step("output", _columns(plan.output))
+        yield _format_step("inferred", list(lines_of_inference(plan.inferred, plan.output)))
+    yield _format_step("output", _describe_columns(plan.output))
 
 
-def _write(plan: WritePlan) -> Iterator[str]:
-    yield _step("input", _columns(plan.columns))
-    yield from _optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
-    yield from _optional_step("rules", _rules(plan))
-    yield from _part("key", plan.key, "<-")
-    yield from _part("value", plan.value, "<-")
-    yield from _optional_step("metadata", _metadata(plan.metadata, "->"))
-    yield from _optional_step("client", _properties(plan.properties))
-    target = _topics(plan.topics)
+def _describe_write(plan: WritePlan) -> Iterator[str]:
+    """Describe the steps of a write, in lines."""
+    yield _format_step("input", _describe_columns(plan.columns))
+    yield from _format_optional_step("defaults", [f"{name} = {text}" for name, text in plan.defaults.items()])
+    yield from _format_optional_step("rules", _describe_rules(plan))
+    yield from _describe_part("key", plan.key, "<-")
+    yield from _describe_part("value", plan.value, "<-")
+    yield from _format_optional_step("metadata", _describe_metadata(plan.metadata, "->"))
+    yield from _format_optional_step("client", _describe_properties(plan.properties))
+    target = _describe_topics(plan.topics)
     if len(plan.topics.names) != 1:
         target = f"the topic of each row, one of {target}" if plan.topics.names else f"the topic of each row, {target}"
-    lines = [target, *_client(plan), f"delivery {plan.delivery}", *_transactions(plan.transactions)]
-    lines += [] if plan.upserts is None else _upsert_write(plan.upserts)
+    lines = [target, *_describe_client(plan), f"delivery {plan.delivery}", *_describe_transactions(plan.transactions)]
+    lines += [] if plan.upserts is None else _describe_upsert_write(plan.upserts)
     lines += [] if plan.partitioner == "default" else [f"partitioner {plan.partitioner}"]
     lines += [] if plan.parallelism is None else [f"{plan.parallelism} tasks"]
-    yield _step("sink", lines)
+    yield _format_step("sink", lines)
 
 
 def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
-    """What was inferred of a table, and from what.
-
-    Args:
-        inferred: What was inferred.
-        row: The columns of the table that are read.
-    """
+    """Describe from what columns of a table were inferred, which ones with their types, and what to know about it."""
     names = set(inferred.columns)
     yield f"from {inferred.source}:"
     yield ", ".join(f"{f.name} {f.type}" for f in row.fields if f.name in names) or "no columns"
     yield from inferred.notes
 
 
-def _upserts(upserts: Upserts) -> Iterator[str]:
+def _describe_upserts(upserts: Upserts) -> Iterator[str]:
+    """Describe how records become changes, in lines."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
         yield f"by {keys}; of rows before a change only the key counts"
@@ -118,7 +113,8 @@ def _upserts(upserts: Upserts) -> Iterator[str]:
         yield "the last of each key in a batch, without the row before"
 
 
-def _upsert_write(upserts: UpsertWrite) -> list[str]:
+def _describe_upsert_write(upserts: UpsertWrite) -> list[str]:
+    """Describe how changes become upserts, in lines."""
     lines = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
     if upserts.rows:
         length = duration_text(timedelta(seconds=upserts.seconds))
@@ -126,26 +122,29 @@ def _upsert_write(upserts: UpsertWrite) -> list[str]:
     return lines
 
 
-def _dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
+def _describe_dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
+    """Describe where the dead letters go, in lines; none for None."""
     if letters is not None:
         limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
         yield f"records that cannot be read, {limit}, to topic {letters.topic}"
-        yield from (f"  {line}" for line in _properties(letters.properties))
+        yield from (f"  {line}" for line in _describe_properties(letters.properties))
 
 
-def _step(name: str, lines: list[str]) -> str:
-    """Write a step with its lines beside it."""
+def _format_step(name: str, lines: list[str]) -> str:
+    """Format a step: its name, and its lines beside it; ``-`` if there are none."""
     first, *more = lines or ["-"]
     return "\n".join([f"  {name:<{WIDTH}}{first}", *(f"  {'':<{WIDTH}}{line}" for line in more)])
 
 
-def _optional_step(name: str, lines: Iterable[str]) -> Iterator[str]:
+def _format_optional_step(name: str, lines: Iterable[str]) -> Iterator[str]:
+    """Yield a step, unless it has no lines."""
     all_lines = list(lines)
     if all_lines:
-        yield _step(name, all_lines)
+        yield _format_step(name, all_lines)
 
 
-def _topics(topics: Topics) -> str:
+def _describe_topics(topics: Topics) -> str:
+    """Describe topics by a pattern, or the names of partitions or topics."""
     if topics.pattern is not None:
         return f"topics like {topics.pattern!r}"
     if topics.partitions:
@@ -153,7 +152,8 @@ def _topics(topics: Topics) -> str:
     return f"topic{'s' if len(topics.names) > 1 else ''} {', '.join(topics.names)}"
 
 
-def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
+def _describe_client(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    """Describe the transport and the latency, in lines, unless they are the default."""
     if plan.transport != "librdkafka":
         why = ", for the login with GSSAPI (Kerberos)" if needs_java(plan.properties.reveal()) else ""
         yield f"transport {plan.transport}{why}"
@@ -161,13 +161,15 @@ def _client(plan: ReadPlan | WritePlan) -> Iterator[str]:
         yield f"latency {plan.latency}"
 
 
-def _transactions(transactions: Transactions | None) -> Iterator[str]:
+def _describe_transactions(transactions: Transactions | None) -> Iterator[str]:
+    """Describe the transactions in a line; none for None."""
     if transactions is not None:
         staged = ", staged beside the checkpoint" if transactions.staged else ""
         yield f"transactions {transactions.prefix!r}{staged}"
 
 
-def _start(start: Start, group_id: str | None) -> str:
+def _describe_start(start: Start, group_id: str | None) -> str:
+    """Describe where a read starts, and what happens without a committed offset."""
     otherwise = "an error where there is none" if start.reset == "none" else f"{start.reset} where there is none"
     match start.mode:
         case "group-offsets":
@@ -175,41 +177,43 @@ def _start(start: Start, group_id: str | None) -> str:
         case "timestamp":
             return f"the first records from {start.timestamp} ms on"
         case "specific-offsets":
-            return _specific_offsets(start)
+            return _describe_specific_offsets(start)
         case mode:
             return mode
 
 
-def _stop(stop: Stop, group_id: str | None) -> str:
+def _describe_stop(stop: Stop, group_id: str | None) -> str:
+    """Describe where a read ends."""
     match stop.mode:
         case "group-offsets":
             return f"the offsets committed by the group {group_id!r}"
         case "timestamp":
             return f"before the first records from {stop.timestamp} ms on"
         case "specific-offsets":
-            return (
-                f"before {_offsets(stop.offsets) if not stop.function else f'the offsets that {stop.function!r} gives'}"
-            )
+            return f"before {_describe_specific_offsets(stop)}"
         case mode:
             return mode
 
 
-def _specific_offsets(position: Start | Stop) -> str:
-    return f"the offsets that {position.function!r} gives" if position.function else _offsets(position.offsets)
+def _describe_specific_offsets(position: Start | Stop) -> str:
+    """Describe offsets: the function that returns them, or each one."""
+    return f"the offsets that {position.function!r} gives" if position.function else _list_offsets(position.offsets)
 
 
-def _offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
+def _list_offsets(offsets: Iterable[tuple[str, int, int]]) -> str:
+    """List the offsets of topic partitions."""
     return "offsets " + ", ".join(f"{topic}[{partition}]: {offset}" for topic, partition, offset in offsets)
 
 
-def _header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
+def _describe_header_filter(conditions: Iterable[HeaderCondition]) -> Iterator[str]:
     """Describe each condition of the header filter."""
     for i, c in enumerate(conditions):
         joined = {"&": "and ", "|": "or "}[c.joined] if i else ""
         yield f"{joined}{'no ' if c.negated else ''}{c.name} = {c.value!r}"
 
 
-def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
+def _describe_rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
+    """Describe the row rules, in lines, after the rule that drops rows with NULL."""
     if plan.drops_nulls:
         yield "no NULL in a NOT NULL column, otherwise left out"
     for rule in plan.rules:
@@ -222,19 +226,28 @@ def _rules(plan: ReadPlan | WritePlan) -> Iterator[str]:
         yield f"{rule.name}: {' '.join(rule.condition.split())}, {action}"
 
 
-def _watermark(watermark: Watermark) -> str:
+def _describe_watermark(watermark: Watermark) -> str:
+    """Describe a watermark: its column, its delay and its drift."""
     aligned = "" if watermark.drift is None else f", partitions at most {duration_text(watermark.drift)} apart"
     return f"{watermark.column}, at most {watermark.delay} late{aligned}"
 
 
-def _part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
+def _describe_part(name: str, part: Part | None, arrow: str, names: set[str] | None = None) -> Iterator[str]:
+    """Yield the step of a key or value: its format and its columns; nothing for None.
+
+    ``arrow`` is ``=`` for a read and ``<-`` for a write; columns of a read that are not in ``names`` are marked as
+    skipped.
+    """
     if part is None:
         return
     options = ", ".join(f"{key} = {value!r}" for key, value in part.format.display_options().items())
-    yield _step(name, [f"{part.format.identifier}{f' ({options})' if options else ''}", *_members(part, arrow, names)])
+    yield _format_step(
+        name, [f"{part.format.identifier}{f' ({options})' if options else ''}", *_describe_members(part, arrow, names)]
+    )
 
 
-def _members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
+def _describe_members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
+    """Describe the columns of a part, in lines; for the arguments see `_describe_part`."""
     for member, column in zip(part.row.fields, part.columns, strict=True):
         skipped = "" if names is None or column in names else "  (skipped)"
         if arrow == "=":
@@ -243,13 +256,16 @@ def _members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
             yield f"  {t.Field(member.name, member.type)} <- {column}"
 
 
-def _metadata(columns: Iterable[MetadataColumn], arrow: str) -> Iterator[str]:
+def _describe_metadata(columns: Iterable[MetadataColumn], arrow: str) -> Iterator[str]:
+    """Describe the metadata columns, in lines, with ``arrow`` between column and metadata."""
     return (f"{m.column} {m.type} {arrow} {m.key}" for m in columns)
 
 
-def _columns(row: t.Row) -> list[str]:
+def _describe_columns(row: t.Row) -> list[str]:
+    """Describe columns: the name and the type of each."""
     return [f"{f.name} {f.type}" for f in row.fields]
 
 
-def _properties(properties: Properties) -> list[str]:
+def _describe_properties(properties: Properties) -> list[str]:
+    """Describe client properties, sorted, with secrets hidden."""
     return [f"{key} = {value}" for key, value in sorted(properties.redact().items())]

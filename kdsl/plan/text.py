@@ -26,7 +26,8 @@ Q = TypeVar("Q", bound=ReadPlan | WritePlan)
 VERSION = 1
 
 
-def _converter() -> Converter:
+def _make_converter() -> Converter:
+    """Create the converter between plans and JSON, without defaults and client properties."""
     converter = Converter(omit_if_default=True, forbid_extra_keys=True)
     converter.register_unstructure_hook_func(_is_a(t.DataType), str)
     converter.register_structure_hook_func(_is_a(t.DataType), lambda text, _: parse_type(text))
@@ -42,6 +43,7 @@ def _converter() -> Converter:
 
 
 def _is_a(base: type) -> Any:
+    """Return a predicate: whether a type is a subclass of ``base``."""
     return lambda kind: isinstance(kind, type) and issubclass(kind, base)
 
 
@@ -55,25 +57,17 @@ def _read_format(value: dict[str, Any]) -> Format:
     return format_class(value["format"]).from_strings(value["options"])
 
 
-_CONVERTER = _converter()
+_CONVERTER = _make_converter()
 
 
 def plan_text(plan: ReadPlan | WritePlan) -> str:
-    """A plan as JSON, without its client properties and literal secrets; equal plans give equal strings.
-
-    Args:
-        plan: The plan.
-    """
+    """A plan as JSON, without its client properties and literal secrets; equal plans give equal strings."""
     document = {"version": VERSION, **_CONVERTER.unstructure(split_secrets(plan)[0])}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def read_plan_text(text: str, kind: type[P]) -> P:
-    """Parse a plan from its JSON.
-
-    Args:
-        text: The result of `plan_text`.
-        kind: ReadPlan or WritePlan.
+    """Parse a plan from its JSON; client properties and literal secrets are missing.
 
     Raises:
         ValueError: Another version of kdsl wrote the JSON.
@@ -89,7 +83,7 @@ def read_plan_text(text: str, kind: type[P]) -> P:
 
 
 def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
-    """A plan without the literal secrets of its formats, and those secrets by the keys of their references."""
+    """Return a plan with references in place of its formats' literal secrets, and the secrets by reference."""
     parts: dict[str, Part] = {}
     literals: dict[str, str] = {}
     for side, part in (("key", plan.key), ("value", plan.value)):
@@ -103,11 +97,12 @@ def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
 
 
 def with_secrets(plan: Q, literals: Mapping[str, str]) -> Q:
-    """The plan with the literal secrets that `split_secrets` separated."""
+    """Return a plan with the literal secrets that `split_secrets` separated in place of their references."""
     sides = {side: part for side, part in (("key", plan.key), ("value", plan.value)) if part is not None}
     parts = {side: attrs.evolve(p, format=p.format.with_literals(literals, _prefix(side))) for side, p in sides.items()}
     return attrs.evolve(plan, **parts) if literals else plan  # type: ignore[arg-type]
 
 
 def _prefix(side: str) -> str:
+    """Return what the references of a side's secrets begin with."""
     return f"format.{side}."

@@ -111,7 +111,9 @@ RULES: tuple[Rule, ...] = (
 
 
 def problems(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> list[Problem]:
-    """All errors and warnings of a table in a direction, in the order of the rules.
+    """All errors and warnings of a table in a direction, in the order of the rules, each once.
+
+    If the declaration could not be read completely, or has no topic, only its own problems are returned.
 
     Args:
         table: The declared table.

@@ -31,7 +31,7 @@ def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem
 
 
 def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a property that turns offset commits on in a table that declares no consumer group to commit to."""
+    """Report, for a read, a property that turns offset commits on in a table without a consumer group to commit to."""
     properties = table.properties.reveal()
     if direction != "read" or properties.get("group.id", "").strip() or commits_offsets(table):
         return

@@ -47,7 +47,7 @@ def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def case_clashes(names: Iterable[str]) -> list[list[str]]:
-    """Groups of different names that are equal except for letter case."""
+    """Groups of different names that are equal except for letter case; names without such a group are left out."""
     groups: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
         groups.setdefault(name.lower(), []).append(name)
@@ -93,7 +93,7 @@ def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def _identifies_records(table: TableDef) -> bool:
-    """Whether the primary key is the position of a record in Kafka, which is unique."""
+    """Whether the primary key contains the partition and offset, and the topic if there are several."""
     shown = {c.shows for c in table.columns if c.name in table.primary_key}
     one_topic = table.options.topic_pattern is None and len(set(table.options.topic)) == 1
     return {"partition", "offset"} <= shown and (one_topic or "topic" in shown)

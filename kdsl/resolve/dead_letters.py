@@ -30,7 +30,7 @@ def remove_delivery_settings(properties: Properties) -> Properties:
 
 
 def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | None:
-    """The dead-letter topic of a valid table; None if it has none, and for a write."""
+    """The dead-letter topic of a valid table; None if it has none, or for a write."""
     options = table.options
     if options.dead_letter_topic is None or direction != "read":
         return None
@@ -43,11 +43,14 @@ def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | 
 
 
 def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The dead-letter topic has a legal name that the table does not read, and each bad record has one way."""
+    """Report what is wrong with a dead-letter topic and its client; options without effect are problems, too.
+
+    A topic must have a legal name, not be read by the table, and get all bad records; a write only warns.
+    """
     options = table.options
     topic, named = options.dead_letter_topic, table.option_name("dead_letter_topic")
     if topic is None:
-        yield from _without_topic(table)
+        yield from _check_without_topic(table)
         return
     if direction == "write":
         message = f"{named} has no effect on a write: only a read has dead letters"
@@ -75,10 +78,11 @@ def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
         message = f"{named} does not work with {shown}, which runs no Python"
         fix = f"write {table.setting('latency', 'micro-batch')}, or remove {named}"
         yield problem(table, "dead-letter-realtime", message, fix, option="dead_letter_topic")
-    yield from _client(table)
+    yield from _check_client(table)
 
 
-def _without_topic(table: TableDef) -> Iterator[Problem]:
+def _check_without_topic(table: TableDef) -> Iterator[Problem]:
+    """Report other options of dead letters in a table without a topic for them."""
     options = table.options
     without_effect = {
         "dead_letter_max_count": options.dead_letter_max_count != NO_LIMIT,
@@ -91,7 +95,7 @@ def _without_topic(table: TableDef) -> Iterator[Problem]:
 
 
 def _reads(table: TableDef, topic: str) -> bool:
-    """Whether a topic of the letters' cluster is one that the table reads."""
+    """Whether a topic of the letters is one that the table reads; False if its brokers are others."""
     options = table.options
     servers = Properties(options.dead_letter_properties).reveal().get(SERVERS)
     if servers is not None and servers != table.properties.reveal().get(SERVERS):
@@ -106,8 +110,8 @@ def _reads(table: TableDef, topic: str) -> bool:
         return False
 
 
-def _client(table: TableDef) -> Iterator[Problem]:
-    """The producer of the letters accepts its settings and can log in."""
+def _check_client(table: TableDef) -> Iterator[Problem]:
+    """Report settings that the producer of the letters does not accept, and a login that it does not support."""
     named = table.option_name("dead_letter_topic")
     own = Properties(table.options.dead_letter_properties)
     settings = (own if SERVERS in own else remove_delivery_settings(table.properties).merge(own)).reveal()

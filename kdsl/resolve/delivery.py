@@ -22,7 +22,7 @@ _FUNCTION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\
 
 
 def delivery_of(table: TableDef) -> Delivery:
-    """The delivery guarantee of a valid table, whichever of the two options sets it."""
+    """The delivery guarantee of a valid table: ``sink.semantic`` if it is set, otherwise the newer option."""
     options = table.options
     return options.semantic or options.delivery
 
@@ -36,7 +36,7 @@ def transactions_of(table: TableDef) -> Transactions | None:
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report ``sink.semantic`` if it contradicts the option that replaced it; otherwise warn that the name is old."""
+    """Report, for a write, ``sink.semantic`` if it contradicts the newer option; otherwise warn that it is old."""
     options = table.options
     if direction != "write" or options.semantic is None:
         return
@@ -53,7 +53,7 @@ def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a missing or unusable prefix of an exactly-once sink, and client properties that contradict transactions.
+    """Report, for a write, a missing or unusable prefix of an exactly-once sink, and contradicting client properties.
 
     Without exactly-once, warn of its options, which then have no effect.
     """
@@ -79,7 +79,7 @@ def exactly_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     elif not prefix.isprintable() or prefix != prefix.strip():
         message = f"{named} is {prefix!r}, with surrounding blanks or invisible characters that no tool can type"
-        fix = f"write {table.setting('transactional_id_prefix', _printable(prefix) or f'{table.name}-1')}"
+        fix = f"write {table.setting('transactional_id_prefix', _make_printable(prefix) or f'{table.name}-1')}"
         yield problem(table, "transactional-id-prefix", message, fix, option="transactional_id_prefix")
     settings = table.kdsl_settings
     if settings.idempotence is False:
@@ -116,13 +116,13 @@ def acknowledgements(table: TableDef, direction: Direction) -> Iterator[Problem]
     yield problem(table, "at-least-once-acks", message, fix, option="properties.acks", severity="warning")
 
 
-def _printable(text: str) -> str:
+def _make_printable(text: str) -> str:
     """Remove blanks at both ends and characters that cannot be printed."""
     return "".join(c for c in text if c.isprintable()).strip()
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
+    """Report, for a write, an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
     if direction != "write":
         return
     chosen, shown = table.options.partitioner, table.setting("partitioner", table.options.partitioner)

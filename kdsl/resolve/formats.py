@@ -19,10 +19,7 @@ from kdsl.types import model as t
 
 
 def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a missing value format.
-
-    Value columns need one, and without value columns each record would be a tombstone.
-    """
+    """Report a missing value format: value columns need one, and a write without any would only write tombstones."""
     if table.value_format is not None or "value" in table.unread:
         return
     key = "'format'" if table.upserts is None else "'value.format'"
@@ -73,21 +70,16 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
-    """Report formats that need a schema registry and have none, neither their own nor the cluster's (SR-5).
-
-    Args:
-        table: The table.
-        of_cluster: The registry of the cluster, if it has one.
-    """
+    """Report formats that need a schema registry and have none, neither their own nor ``of_cluster`` (SR-5)."""
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
         for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
             yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)
 
 
 def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report literal secrets of formats that Spark would send in plain text.
+    """Report literal secrets of formats, except those of the cluster's registry, that Spark would send in plain text.
 
-    Those of the registry are checked later.
+    It does with the transport ``jvm``, and in staged writes.
     """
     staged = direction == "write" and table.options.exactly_once == "staged"
     if transport_of(table) != "jvm" and not staged:
@@ -105,13 +97,9 @@ def literal_secrets(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def open_secrets(chosen: Format, of_cluster: Registry | None) -> tuple[str, ...]:
     """The literal secrets that a format needs in each task: its own, and those of its registry.
 
-    Args:
-        chosen: The format.
-        of_cluster: The registry of the cluster.
-
     Returns:
-        The keys of the format's options, then the names of the registry's settings. Settings that the
-        format replaces or does not use are left out.
+        The keys of the format's options, then the names of the registry's settings. Settings that the format replaces
+        or does not use are left out.
     """
     own = tuple(chosen.split()[1])
     used = chosen.registry(of_cluster)
@@ -143,7 +131,7 @@ def _prefix(table: TableDef, side: str, chosen: Format) -> str:
 
 
 def _option_spelling(table: TableDef, side: str, chosen: Format) -> Callable[[str, str], str]:
-    """Return a function that writes an option of a format as the table spells it."""
+    """Return a function from an option's Python name and key to the option as the table spells it."""
     if table.spelling is Spelling.PYTHON:
         return lambda name, _: f"{side}={type(chosen).__name__}({name}=)"
     return lambda _, key: repr(_prefix(table, side, chosen) + key)

@@ -23,11 +23,8 @@ class HeaderFilterError(ValueError):
 def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
     """Parse a filter such as ``depart:toy|depart:book&!env:test``.
 
-    A condition is ``name:value`` or ``!name:value``; the first colon separates name and value, and blanks around
-    them are ignored. There are no escapes, so neither may contain ``&`` or ``|``; a name cannot begin with ``!``.
-
-    Args:
-        text: The filter.
+    A condition is ``name:value`` or ``!name:value``; the first colon separates name and value, and blanks around them
+    are ignored. There are no escapes, so neither may contain ``&`` or ``|``; a name cannot begin with ``!``.
 
     Raises:
         HeaderFilterError: The string has another form.
@@ -62,7 +59,7 @@ def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
 
 
 def header_filter(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a header filter that cannot be parsed."""
+    """Report, for a read, a header filter that cannot be parsed."""
     text = table.options.header_filter
     if text is None or direction != "read":
         return

@@ -33,17 +33,20 @@ def value_columns(table: TableDef) -> tuple[ColumnDef, ...]:
 
 
 def key_part(table: TableDef) -> Part | None:
-    """The columns and format of the message key of a valid table; None if it has no key."""
+    """The columns and format of the message key of a valid table; None if it has no key format."""
     by_name = {c.name: c for c in table.physical}
     columns = [by_name[name] for name in key_columns(table)]
-    return _part(table.key_format, columns, table.options.key_prefix)
+    return _make_part(table.key_format, columns, table.options.key_prefix)
 
 
 def value_part(table: TableDef) -> Part | None:
-    """The columns and format of the message value of a valid table; None if no column is decoded from it."""
+    """The columns and format of the message value of a valid table.
+
+    None if it has no format, or a column holds the raw value and no column is decoded from it.
+    """
     if has_raw_value_alone(table):
         return None
-    return _part(table.value_format, value_columns(table), table.options.value_prefix)
+    return _make_part(table.value_format, value_columns(table), table.options.value_prefix)
 
 
 def has_raw_value_alone(table: TableDef) -> bool:
@@ -51,8 +54,8 @@ def has_raw_value_alone(table: TableDef) -> bool:
     return not value_columns(table) and any(c.shows == "__raw_value__" for c in table.columns)
 
 
-def _part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
-    """Return the key or value as a part of the plan; None without a format."""
+def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
+    """Return the key or value as a part of the plan, with names without the prefix; None without a format."""
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)

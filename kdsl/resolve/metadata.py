@@ -45,7 +45,7 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report columns whose type the metadata cannot be cast to (MD-5)."""
+    """Report metadata columns with a type to which the metadata cannot be cast (MD-5)."""
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}
@@ -83,7 +83,7 @@ def castable(kind: t.DataType, to: t.DataType) -> bool:
 
 
 def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a second written column of the same metadata; both forms of headers count as the same (MD-6)."""
+    """Report, for a write, a second column of the same metadata; both forms of headers count as the same (MD-6)."""
     if direction != "write":
         return
     written: dict[str, ColumnDef] = {}
@@ -96,7 +96,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report columns that write the raw key or value beside other columns or a format that would write it, too."""
+    """Report, for a write, columns of the raw key or value beside others or a format that would write it, too."""
     if direction != "write":
         return
     keys = key_columns(table)

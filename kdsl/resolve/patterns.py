@@ -114,7 +114,7 @@ class _Translation:
         self._look_at_flags()
         parts: list[str] = []
         while self._at < len(self._text):
-            parts.append(self._next())
+            parts.append(self._translate_next())
         return "".join(parts)
 
     def _look_at_flags(self) -> None:
@@ -126,15 +126,15 @@ class _Translation:
                 else:
                     self._scoped_case = True
 
-    def _next(self) -> str:
-        """Translate the next part of the pattern, and move after it."""
+    def _translate_next(self) -> str:
+        """Translate the next part of the pattern, and move after it; raise PatternError if it cannot be translated."""
         rest = self._text[self._at]
         if rest == "\\":
-            return self._escape()
+            return self._translate_escape()
         if rest == "[":
-            return self._class()
+            return self._translate_class()
         if self._text.startswith("(?", self._at):
-            return self._group()
+            return self._translate_group()
         self._at += 1
         return rest
 
@@ -145,7 +145,7 @@ class _Translation:
             self._at = match.end()
         return match
 
-    def _group(self) -> str:
+    def _translate_group(self) -> str:
         """Translate the beginning of a group, with its name or flags.
 
         Raises:
@@ -174,7 +174,7 @@ class _Translation:
         self._at += 2
         return "(?"
 
-    def _escape(self) -> str:
+    def _translate_escape(self) -> str:
         """Translate what begins with a backslash outside a class.
 
         Raises:
@@ -184,12 +184,12 @@ class _Translation:
             return re.escape(self._take_quotation())
         if match := self._take(_BACK):
             return f"(?P={match[1]})"
-        if (character := self._character()) is not None:
+        if (character := self._take_character()) is not None:
             return re.escape(character)
         start = self._at
-        letter = self._letter()
+        letter = self._peek_letter()
         if letter in "pP":
-            return _character_class(self._property(letter))
+            return _character_class(self._take_property(letter))
         self._at = start + 2
         match letter:
             case "z":
@@ -213,7 +213,7 @@ class _Translation:
         self._at = len(self._text) if end < 0 else end + 2
         return text
 
-    def _character(self) -> str | None:
+    def _take_character(self) -> str | None:
         """Take a character that is written as its code; None if there is no code at the position.
 
         Raises:
@@ -227,7 +227,7 @@ class _Translation:
             raise PatternError(f"names the character {match[0]}, which does not exist")
         return chr(code)
 
-    def _letter(self) -> str:
+    def _peek_letter(self) -> str:
         """Return the character after the backslash at the position, without a move.
 
         Raises:
@@ -237,7 +237,7 @@ class _Translation:
             raise PatternError("ends with a backslash")
         return self._text[self._at + 1]
 
-    def _property(self, letter: str) -> frozenset[str]:
+    def _take_property(self, letter: str) -> frozenset[str]:
         r"""Take a property such as ``\p{Lower}``, and return the characters of topic names that have it.
 
         Raises:
@@ -258,7 +258,7 @@ class _Translation:
         characters = self._fold_case(characters)
         return _EVERY - characters if negated else characters
 
-    def _class(self) -> str:
+    def _translate_class(self) -> str:
         """Translate the class in brackets that is next. It stays unchanged if Python reads it the same way.
 
         Raises:
@@ -274,9 +274,9 @@ class _Translation:
                 "(?i) for a part of the pattern",
                 "put (?i) first, or write the characters out, as [a-z]",
             )
-        return _character_class(self._set())
+        return _character_class(self._read_set())
 
-    def _set(self) -> frozenset[str]:
+    def _read_set(self) -> frozenset[str]:
         """Read a class, whose opening bracket is next, and return its characters.
 
         Raises:
@@ -298,12 +298,12 @@ class _Translation:
                 self._at += 2
                 parts.append(None)
             else:
-                parts[-1] = (parts[-1] or _NONE) | self._item()
+                parts[-1] = (parts[-1] or _NONE) | self._read_item()
             first = False
         characters = frozenset.intersection(*[part for part in parts if part is not None] or [_NONE])
         return _EVERY - characters if negated else characters
 
-    def _item(self) -> frozenset[str]:
+    def _read_item(self) -> frozenset[str]:
         """Read one part of a class, and return its characters: a nested class, an escape, a range, or a character.
 
         Raises:
@@ -311,25 +311,25 @@ class _Translation:
         """
         text = self._text
         if text[self._at] == "[":
-            return self._set()
+            return self._read_set()
         if text.startswith("\\Q", self._at):
             return self._fold_case(frozenset(self._take_quotation()))
         if text[self._at] == "\\":
-            letter = self._letter()
+            letter = self._peek_letter()
             if letter in "pP":
-                return self._property(letter)
+                return self._take_property(letter)
             if letter.lower() in _CLASSES:
                 self._at += 2
                 return _CLASSES[letter] if letter.islower() else _EVERY - _CLASSES[letter.lower()]
-        first = last = self._one()
+        first = last = self._take_one()
         if text.startswith("-", self._at) and text[self._at + 1 : self._at + 2] not in ("", "]", "["):
             self._at += 1
-            last = self._one()
+            last = self._take_one()
             if last < first:
                 raise PatternError(f"has the range {first}-{last}, whose end comes before its beginning")
         return self._fold_case(frozenset(c for c in _EVERY if first <= c <= last))
 
-    def _one(self) -> str:
+    def _take_one(self) -> str:
         """Take one character of a class in brackets, which may be escaped.
 
         Raises:
@@ -338,9 +338,9 @@ class _Translation:
         if self._text[self._at] != "\\":
             self._at += 1
             return self._text[self._at - 1]
-        if (character := self._character()) is not None:
+        if (character := self._take_character()) is not None:
             return character
-        letter, at = self._letter(), self._at
+        letter, at = self._peek_letter(), self._at
         self._at += 2
         if letter.isalnum():
             known = {"t": "\t", "n": "\n", "r": "\r", "f": "\f", "a": "\a", "e": "\x1b"}
@@ -350,7 +350,7 @@ class _Translation:
         return letter
 
     def _fold_case(self, characters: frozenset[str]) -> frozenset[str]:
-        """The characters in both letter cases, if the pattern ignores case."""
+        """The characters that topic names have, in both letter cases if the whole pattern ignores case."""
         if not self._any_case:
             return characters & _EVERY
         return frozenset(folded for c in characters for folded in (c.lower(), c.upper())) & _EVERY

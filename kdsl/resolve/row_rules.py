@@ -20,8 +20,8 @@ from kdsl.types import model as t
 
 
 def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
-    """The row rules of a valid table."""
-    columns = _columns(table, direction)
+    """The row rules of a valid table, each with the columns that its condition uses."""
+    columns = _checkable_columns(table, direction)
     return tuple(
         RowRule(rule.name, rule.condition, rule.on_fail, compile_condition(rule.condition, columns).columns)
         for rule in table.rules
@@ -29,16 +29,16 @@ def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
 
 
 def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """The conditions can be checked, and the actions are those of the direction."""
-    columns = _columns(table, direction)
+    """Report conditions that cannot be checked in this direction, and actions that it does not have."""
+    columns = _checkable_columns(table, direction)
     known = all(c.type_known for c in table.columns)
     for rule in table.rules:
         condition: object = rule.condition  # type checkers do not see what a user's program passes
         if not isinstance(condition, str) or not condition.strip():
             message = f"the row rule {rule.name!r} has the condition {rule.condition!r}"
-            yield _problem(table, rule, message, "write a condition, such as 'amount > 0'")
+            yield _make_problem(table, rule, message, "write a condition, such as 'amount > 0'")
             continue
-        yield from _action_problems(table, rule, direction)
+        yield from _check_action(table, rule, direction)
         if not known:
             continue  # the problem of the column says why
         try:
@@ -46,13 +46,13 @@ def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
         except ConditionError as e:
             for part in e.parts:
                 reason, fix = _explain_column(table, direction, part.name) or (part.reason, part.fix)
-                yield _problem(table, rule, f"the row rule {rule.name!r} ({rule.condition}): {reason}", fix)
+                yield _make_problem(table, rule, f"the row rule {rule.name!r} ({rule.condition}): {reason}", fix)
         else:
-            yield from _metadata_problems(table, rule, condition, direction)
+            yield from _check_metadata(table, rule, condition, direction)
 
 
-def _columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
-    """The columns that rows have when they are checked."""
+def _checkable_columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
+    """Return the types, by name, of the columns that rows have when they are checked; computed ones are missing."""
     return {
         c.name: c.type
         for c in table.columns
@@ -60,27 +60,29 @@ def _columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
     }
 
 
-def _problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
+def _make_problem(table: TableDef, rule: RowRuleDef, message: str, fix: str) -> Problem:
+    """Return a problem of a row rule, at the rule's location."""
     return problem(table, "row-rule", message, fix, column=rule.where.column, where=rule.where)
 
 
-def _action_problems(table: TableDef, rule: RowRuleDef, direction: Direction) -> Iterator[Problem]:
+def _check_action(table: TableDef, rule: RowRuleDef, direction: Direction) -> Iterator[Problem]:
+    """Report a dead-letter action in a write or without a topic, and any rule in real-time mode."""
     if rule.on_fail == "dead_letter" and direction == "write":
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but a row that is written has no record yet"
         fix = "use 'warn', 'drop' or 'fail'; or declare the rule in a subclass of the table that is only read"
-        yield _problem(table, rule, message, fix)
+        yield _make_problem(table, rule, message, fix)
     if rule.on_fail == "dead_letter" and direction == "read" and table.options.dead_letter_topic is None:
         message = f"the row rule {rule.name!r} has on_fail='dead_letter', but the table has no dead-letter topic"
         in_python = table.spelling is Spelling.PYTHON
         topic = "dead_letters=DeadLetters('orders.dead')" if in_python else "'scan.dead-letter.topic'"
-        yield _problem(table, rule, message, f"declare one with {topic}, or use another action")
+        yield _make_problem(table, rule, message, f"declare one with {topic}, or use another action")
     if table.options.latency == "realtime":
         message = f"the row rule {rule.name!r} is checked in Python, which real-time mode does not use"
-        yield _problem(table, rule, message, "remove the rule, or set latency='micro-batch'")
+        yield _make_problem(table, rule, message, "remove the rule, or set latency='micro-batch'")
 
 
 def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[str, str] | None:
-    """Why a column that the table has cannot be used, and what to write instead."""
+    """Explain why a column that the table has cannot be used, and what to write instead; None for any other name."""
     column = next((c for c in table.columns if c.name == name), None)
     if column is None:
         return None
@@ -95,10 +97,8 @@ def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[s
     return None
 
 
-def _metadata_problems(
-    table: TableDef, rule: RowRuleDef, condition: Condition, direction: Direction
-) -> Iterator[Problem]:
-    """A rule that leaves rows of changes out sees the same values in the row before a change."""
+def _check_metadata(table: TableDef, rule: RowRuleDef, condition: Condition, direction: Direction) -> Iterator[Problem]:
+    """Report a rule that drops rows of a changelog by metadata, which the row before a change does not have."""
     if rule.on_fail not in ("drop", "dead_letter") or not table.is_changelog or table.keeps_rows or direction != "read":
         return
     used = [c.name for c in table.columns if c.role == "metadata" and c.name in condition.columns]
@@ -108,4 +108,4 @@ def _metadata_problems(
             "contains the row before it without the metadata of its record, so that the decision could not be repeated"
         )
         fix = "use on_fail='warn' or 'fail', or decide by columns of the message value"
-        yield _problem(table, rule, message, fix)
+        yield _make_problem(table, rule, message, fix)

@@ -70,7 +70,7 @@ def problem(
 
 
 def _enclosing_options(table: TableDef, key: str) -> tuple[str, ...]:
-    """The options whose location stands for that of a key without one: in Python one argument sets several options."""
+    """Return the options whose location stands for that of a key without one, such as the format of its option."""
     space, _, rest = key.partition(".")
     if space == "properties":
         return ("properties",)
@@ -109,7 +109,7 @@ def value_severity(options: Options, attribute: str | None, direction: Direction
 
 
 def _is_rejected(check: Callable[[Any], str | None] | None, value: object) -> bool:
-    """Whether a value has the right type but fails the check of its option."""
+    """Whether the check of an option rejects a value; False without a check, or for a value of a wrong type."""
     try:
         return check is not None and check(value) is not None
     except TypeError:

@@ -87,7 +87,7 @@ def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of a read that ends before it starts, and would be empty."""
+    """Warn of a read that ends before it starts, by timestamps or offsets, and would be empty."""
     if direction != "read" or table.upserts is not None:
         return
     start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
@@ -119,8 +119,8 @@ DISCOVERY = "partition.discovery.interval.ms"
 def discovery_of(table: TableDef) -> timedelta | None:
     """How often a stream looks for new partitions; None is never.
 
-    A set option overrides the client property, which overrides the option's default. A bounded read does not look for
-    new partitions.
+    An option that is set overrides the client property, which overrides the option's default. A bounded read never
+    looks.
     """
     interval = table.options.discovery
     millis = table.kdsl_settings.discovery_interval_ms
@@ -136,7 +136,7 @@ def _is_discovery_set(table: TableDef) -> bool:
 
 
 def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of an option and a client property of partition discovery that contradict each other."""
+    """Warn, for a read, if an option and a client property of partition discovery contradict each other."""
     millis = table.kdsl_settings.discovery_interval_ms
     if direction != "read" or millis is None or not _is_discovery_set(table):
         return
@@ -152,7 +152,7 @@ def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report an empty group id, which Kafka would reject."""
+    """Report, for a read, an empty group id, which Kafka would reject."""
     group_id = table.properties.reveal().get("group.id")
     if direction == "read" and group_id is not None and not group_id.strip():
         message = f"the consumer group 'group.id' is {group_id!r}, which is not a name"
@@ -161,7 +161,7 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
-    """Return mode, timestamp and offsets of the start or the end."""
+    """Return the mode, timestamp and sorted offsets of the ``side``; those that the mode does not use are empty."""
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
     pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}
@@ -189,24 +189,24 @@ class _Mode:
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
             fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
             fix += "" if self.in_python else "milliseconds since 1970"
-            yield self._problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
+            yield self._make_problem("timestamp", f"{self.named} is 'timestamp', but no time is set", fix)
         if self.mode == "specific-offsets":
-            yield from self._specific(offsets)
+            yield from self._check_specific_offsets(offsets)
         for what, value, needs in (("timestamp", millis, "timestamp"), ("offsets", offsets, "specific-offsets")):
             if value is not None and self.mode != needs:
                 message = f"{self._name(what)} has no effect, because {self.named} is {self.mode!r}"
                 fix = f"set {self.named} to {needs!r}, or remove it"
-                yield attrs.evolve(self._problem("unused", message, fix, what), severity="warning")
+                yield attrs.evolve(self._make_problem("unused", message, fix, what), severity="warning")
         option = self.spelling("timestamp")
         if self.mode == "timestamp" and millis is not None and not 0 <= millis < 1 << 63:
             message = f"{option} is {millis} ms after 1970, which is not a valid timestamp of a Kafka record"
             fix = "set a time after 1970" if millis < 0 else "write milliseconds since 1970-01-01 UTC"
-            yield self._problem("timestamp", message, fix, "timestamp")
+            yield self._make_problem("timestamp", message, fix, "timestamp")
         elif self.mode == "timestamp" and millis is not None and millis < SMALLEST_MILLIS:
             message = f"{option} is {millis} ms after 1970, which is before March 1973"
             fix = "check the time"
             fix = fix if self.in_python else "write milliseconds since 1970-01-01 UTC, not seconds"
-            yield attrs.evolve(self._problem("seconds", message, fix, "timestamp"), severity="warning")
+            yield attrs.evolve(self._make_problem("seconds", message, fix, "timestamp"), severity="warning")
 
     @property
     def mode(self) -> str:
@@ -223,22 +223,22 @@ class _Mode:
         """The mode's option as the user wrote it."""
         return self.table.option_name(self.argument or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
-    def _specific(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
+    def _check_specific_offsets(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
         """Report specific offsets that are missing, cannot be read, or are set for several topics."""
         name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
             message = f"{self.named} is 'specific-offsets', but no offsets are set"
-            yield self._problem("offsets", message, f"write {form}")
+            yield self._make_problem("offsets", message, f"write {form}")
         else:
             try:
                 yield from self._warn_of_repetition(list(offset_pairs(offsets)))
             except ValueError as e:
                 message = f"{self.spelling('offsets')} has the value {offsets!r}: {e}"
-                yield self._problem("offsets", message, f"write {form}", "offsets")
+                yield self._make_problem("offsets", message, f"write {form}", "offsets")
         if len(self.table.options.topic) != 1:
             message = f"{self.named} 'specific-offsets' sets offsets by partition, which requires a single topic"
-            yield self._problem("topics", message, f"name one topic, or choose another {self.side} mode")
+            yield self._make_problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
     def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
         """Warn of a partition with two offsets; the last one is used."""
@@ -248,27 +248,29 @@ class _Mode:
                 message = (
                     f"{self._name('offsets')} sets the offsets {last[partition]} and {offset} for partition {partition}"
                 )
-                warning = self._problem("repeated", f"{message}; {offset} is used", "remove the other one", "offsets")
+                warning = self._make_problem(
+                    "repeated", f"{message}; {offset} is used", "remove the other one", "offsets"
+                )
                 yield attrs.evolve(warning, severity="warning")
             last[partition] = offset
 
     def value(self, what: str) -> Any:
-        """The value of one of the side's other options."""
+        """The value of another option of the side: ``timestamp`` or ``offsets``."""
         return getattr(self.table.options, f"{self.side}_{what}")
 
     def spelling(self, what: str) -> str:
-        """The name under which the user sets one of the side's other options."""
+        """The name under which the user sets another option of the side: ``timestamp`` or ``offsets``."""
         return self.named if self.in_python else self._name(what)
 
     def _is_unreadable(self, what: str) -> bool:
-        """Whether the option is set to a value that cannot be read, which is another problem."""
+        """Whether an option without a value is set in the declaration: it cannot be read, which is another problem."""
         return attrs.fields_dict(KafkaOptions)[f"{self.side}_{what}"].metadata["key"] in self.table.option_locations
 
     def _name(self, what: str) -> str:
         """Return an option of the start or the end as the table spells it."""
         return self.table.option_name(f"{self.side}_{what}")
 
-    def _problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
-        """Create a problem of the start or the end."""
+    def _make_problem(self, what: str, message: str, fix: str, option: str = "") -> Problem:
+        """Create a problem of the side with the code ``<side>-<what>``, at one of its options, by default the mode."""
         attribute = f"{self.side}_{option}" if option else self.side
         return problem(self.table, f"{self.side}-{what}", message, fix, option=attribute)

@@ -14,7 +14,7 @@ from kdsl.types import model as t
 
 
 def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a second watermark, one that is not on a TIMESTAMP or TIMESTAMP_LTZ column, and an invalid delay."""
+    """Report, for a read, a second watermark, one on a wrong or missing column, and an invalid delay."""
     if direction != "read":
         return
     for declared in table.watermarks[1:]:
@@ -67,10 +67,10 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
         fix = "declare a watermark, or remove the option"
         yield problem(table, "alignment", message, fix, option="watermark_group", severity="warning")
     elif not missing and options.watermark_drift is not None:
-        yield from _wide_drift(table, options.watermark_drift)
+        yield from _check_drift(table, options.watermark_drift)
 
 
-def _wide_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
+def _check_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
     """Warn if partitions may be further apart than rows may be late: rows of the slower one may be dropped."""
     delay: object = table.watermarks[0].delay
     try:

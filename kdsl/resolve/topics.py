@@ -17,7 +17,11 @@ LEGAL_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def topics_of(table: TableDef) -> Topics:
-    """The topics of a valid table, each once."""
+    """The topics of a valid table, each once, or its pattern in Python's syntax.
+
+    Raises:
+        PatternError: The pattern cannot be translated, so the table is not valid.
+    """
     pattern = table.options.topic_pattern
     return Topics(tuple(dict.fromkeys(table.options.topic)), None if pattern is None else python_pattern(pattern))
 

@@ -23,7 +23,7 @@ from kdsl.types import model as t
 
 
 def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
-    """The client that reads and writes: the declared one, else one that can log in.
+    """The declared transport; without one ``jvm`` for a login that only Java's clients support, else ``librdkafka``.
 
     Args:
         declared: The transport that the table declares; None if kdsl chooses.
@@ -83,15 +83,15 @@ class Capability:
     uses: Callable[[TableDef, Direction], Iterator[CapabilityUse]]
 
 
-def _leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield each use of the metadata 'leader-epoch'."""
+def _find_leader_epoch(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield each column that a read fills with the metadata 'leader-epoch'."""
     if direction == "read":
         for column in table.columns:
             if column.role == "metadata" and column.shows == "leader-epoch":
                 yield CapabilityUse("the metadata 'leader-epoch'", "remove the column", column=column)
 
 
-def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+def _find_timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
     """Yield each column that writes the timestamp of records."""
     if direction == "write":
         for column in metadata_columns(table, direction):
@@ -99,15 +99,15 @@ def _timestamp(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]
                 yield CapabilityUse("writing the metadata 'timestamp'", "declare the column virtual", column=column)
 
 
-def _exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of exactly-once delivery."""
+def _find_exactly_once(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the exactly-once delivery of a write, if the table declares it."""
     if direction == "write" and delivery_of(table) == "exactly-once":
         shown = table.setting("delivery", "exactly-once")
         yield CapabilityUse(shown, f"write {table.setting('delivery', 'at-least-once')}", option="delivery")
 
 
-def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of a limit for each partition."""
+def _find_limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield a read's limit of records for each partition, if the table declares one."""
     limit = table.options.max_records_per_partition
     if direction == "read" and limit is not None:
         shown = table.setting("max_records_per_partition", limit)
@@ -115,23 +115,23 @@ def _limit_of_each_partition(table: TableDef, direction: Direction) -> Iterator[
         yield CapabilityUse(shown, instead, option="max_records_per_partition")
 
 
-def _alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of watermark alignment."""
+def _find_alignment(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the watermark alignment of a read, if the table declares both of its options."""
     group, drift = table.options.watermark_group, table.options.watermark_drift
     if direction == "read" and group is not None and drift is not None:
         yield CapabilityUse(table.setting("watermark_group", group), "remove it", option="watermark_group")
 
 
-def _internal(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of internal topics by a pattern."""
+def _find_internal_topics(table: TableDef, direction: Direction) -> Iterator[CapabilityUse]:
+    """Yield the setting with which a pattern also reads internal topics, if it is set for a read."""
     settings = table.kdsl_settings
     if direction == "read" and table.options.topic_pattern is not None and not settings.exclude_internal_topics:
         name = "exclude.internal.topics"
         yield CapabilityUse(f"{name!r} = 'false' with a pattern", f"remove {name!r}", option=f"properties.{name}")
 
 
-def _realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
-    """Yield the use of real-time mode."""
+def _find_realtime(table: TableDef, _: Direction) -> Iterator[CapabilityUse]:
+    """Yield real-time mode, if the table declares it."""
     if table.options.latency == "realtime":
         instead = f"write {table.setting('latency', 'micro-batch')}"
         yield CapabilityUse(table.setting("latency", "realtime"), instead, option="latency")
@@ -143,49 +143,49 @@ CAPABILITIES: tuple[Capability, ...] = (
         "The metadata `leader-epoch`.",
         ("librdkafka",),
         "Spark's source does not provide it",
-        _leader_epoch,
+        _find_leader_epoch,
     ),
     Capability(
         "timestamp",
         "Writing the metadata `timestamp`.",
         ("librdkafka",),
         "Spark's sink silently ignores it",
-        _timestamp,
+        _find_timestamp,
     ),
     Capability(
         "exactly-once",
         "`sink.delivery-guarantee` exactly-once.",
         ("librdkafka",),
         "Spark's sink does not support transactions",
-        _exactly_once,
+        _find_exactly_once,
     ),
     Capability(
         "limit per partition",
         "`scan.max-records-per-partition`.",
         ("librdkafka",),
         "Spark's source limits all partitions together",
-        _limit_of_each_partition,
+        _find_limit_of_each_partition,
     ),
     Capability(
         "alignment",
         "`scan.watermark.alignment.*`: partitions read at the same pace of event time.",
         ("librdkafka",),
         "Spark's source cuts a backlog by offsets",
-        _alignment,
+        _find_alignment,
     ),
     Capability(
         "internal topics",
         "A topic pattern with `exclude.internal.topics` = false.",
         ("librdkafka",),
         "Spark's source never matches internal topics with a pattern",
-        _internal,
+        _find_internal_topics,
     ),
     Capability(
         "realtime",
         "`latency` realtime.",
         ("jvm",),
         "a Python data source has no real-time mode",
-        _realtime,
+        _find_realtime,
     ),
 )
 """Everything that only one of the transports can do."""
@@ -200,7 +200,10 @@ def _describe_transport(table: TableDef) -> str:
 
 
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report each feature that the table uses and its transport does not have; the fix names the one that has it."""
+    """Report each feature that the table uses and its transport does not have; the fix names the one that has it.
+
+    With Kerberos the fix is another login, and a check of the consumer group is reported, too.
+    """
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)
     if kerberos and direction == "read" and table.options.check_group:
@@ -245,7 +248,7 @@ _STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report formats and metadata that Spark's own expressions do not handle exactly, in a table in real-time mode."""
+    """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly."""
     options = table.options
     if options.latency != "realtime" or transport_of(table) != "jvm":
         return
@@ -257,7 +260,7 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
         ("value", table.value_format, value_columns(table)),
     )
     for name, chosen, columns in sides:
-        if chosen is not None and columns and (reason := _not_exact(chosen, [c.type for c in columns])):
+        if chosen is not None and columns and (reason := _find_inexact_part(chosen, [c.type for c in columns])):
             message = (
                 f"{shown} runs no Python, but {reason} needs it, because Spark's own expressions compute other results"
             )
@@ -283,7 +286,7 @@ def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
         yield problem(table, "realtime-option", message, f"remove it, or {micro}", option="partitioner")
 
 
-def _not_exact(chosen: Format, kinds: Sequence[t.DataType]) -> str:
+def _find_inexact_part(chosen: Format, kinds: Sequence[t.DataType]) -> str:
     """The part of a format that Spark's own expressions cannot handle exactly; empty if they handle all."""
     if chosen.identifier != "raw":
         return f"the format {chosen.identifier!r}"

@@ -71,7 +71,7 @@ def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report options of the buffer that are neither both greater than zero nor both zero (UP-8, UP-9)."""
+    """Report, for a write, options of the buffer that are neither both greater than zero nor both zero (UP-8, UP-9)."""
     options = table.upserts
     if options is None or direction != "write":
         return
@@ -85,7 +85,10 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def check_normalization(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report normalization without change data or a primary key, and its options in other tables (CL-3)."""
+    """Report, for a read, normalization that cannot work, and its options in tables without it (CL-3).
+
+    It needs change data, a primary key that identifies rows, and for ``truncate = 'apply'`` all rows of a single topic.
+    """
     if table.upserts is not None or direction != "read" or "value" in table.unread:
         return
     options, chosen = table.options, table.value_format
@@ -137,7 +140,7 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
 
 
 def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a watermark on a computed column of a table that keeps rows: columns are computed after the changes."""
+    """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late."""
     if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}

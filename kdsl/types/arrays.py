@@ -22,15 +22,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def compare_values(left: pa.Array, right: pa.Array) -> Mask:
-    """Compare two arrays value by value: NULL equals NULL, and NaN equals nothing.
-
-    Args:
-        left: The first values.
-        right: The second values, of the same length and type.
-
-    Returns:
-        True where both values are equal.
-    """
+    """Return where two arrays of one length and type are equal: NULL equals NULL, and NaN equals nothing."""
     if pa.types.is_nested(left.type):
         import polars as pl
 

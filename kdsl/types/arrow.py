@@ -32,7 +32,7 @@ _SIMPLE: dict[type[t.DataType], pa.DataType] = {
 def arrow_type(kind: t.DataType) -> pa.DataType:
     """The Arrow type of a column type.
 
-    Timestamps hold microseconds, Spark's precision; strings and bytes have 32-bit offsets.
+    Timestamps hold microseconds, Spark's precision; strings and bytes have 32-bit offsets; lengths are dropped.
     """
     match kind:
         case t.Decimal(precision=precision, scale=scale):
@@ -60,14 +60,14 @@ def arrow_schema(row: t.Row) -> pa.Schema:
 
 
 def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast an array to another type, inside of rows, lists and maps too.
+    """Cast an array to another type, inside of rows, lists and maps too; buffers are shared where values do not change.
 
     Use it wherever a column may be nested. Arrow's own ``cast`` refuses a NULL row whose type has NOT NULL members
     ("nulls in input cannot be viewed as non-nullable"), even if source and target types are equal, and Spark hands over
     such rows. It also sets all members of a row to NULL when their names differ from those of the target type.
 
-    Members of rows are matched by name; a nullable member that the array does not have is NULL. NOT NULL is not
-    checked (`kdsl.run.records.nulls.find_null_violations` does that).
+    Members of rows are matched by name; a nullable member that the array does not have is NULL. NOT NULL is not checked
+    (`kdsl.run.records.nulls.find_null_violations` does that).
 
     Args:
         array: The values.
@@ -113,7 +113,7 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
-    """Cast the members of rows to those of another row type.
+    """Cast the members of rows to those of another row type, in its order; missing nullable ones are NULL.
 
     Raises:
         pa.ArrowTypeError: The other type lacks a member, or has a NOT NULL member that the rows lack.
@@ -131,12 +131,13 @@ def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
 
 
 def _cast_entries(array: pa.MapArray, kind: pa.StructType) -> pa.StructArray:
-    """Cast all entries of maps to a row type of two members, whatever they are called."""
+    """Cast all entries of maps to a row type of two members, whatever they are called; raise as `cast_array` does."""
     parts = [cast_array(array.keys, kind.field(0).type), cast_array(array.items, kind.field(1).type)]
     return pa.Array.from_buffers(kind, len(array.keys), [None], children=parts)
 
 
 def _is_other_list(kind: pa.DataType) -> bool:
+    """Whether a type is a large, fixed-size or view list."""
     return any(
         is_kind(kind)
         for is_kind in (
@@ -155,7 +156,7 @@ def list_of_entries(array: pa.MapArray) -> pa.ListArray:
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`)."""
+    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`); drop other columns."""
     if rows.schema.equals(schema):
         return rows
     return pa.RecordBatch.from_arrays([cast_array(rows.column(f.name), f.type) for f in schema], schema=schema)
@@ -172,7 +173,7 @@ def plain_values(array: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _with_numbers(kind: pa.DataType) -> pa.DataType:
-    """A type with numbers in place of dates, times and timestamps."""
+    """Return a type with integers in place of dates, times and timestamps."""
     if pa.types.is_date32(kind):
         return pa.int32()
     if pa.types.is_timestamp(kind) or pa.types.is_time64(kind):

@@ -15,7 +15,7 @@ _parsed: dict[str, tuple[list[str], dict[str, dict[str, str]]]] = {}
 
 
 def member_docstrings(cls: type) -> Mapping[str, str]:
-    """The docstring under each member of a class that has one, inherited members included."""
+    """The docstring under each member of a class that has one, inherited members included; files are parsed once."""
     docstrings: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         module = sys.modules.get(base.__module__)
@@ -31,6 +31,7 @@ def member_docstrings(cls: type) -> Mapping[str, str]:
 
 
 def _class_docstrings(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the qualified name of each class of a source with its members' docstrings; none if it cannot be parsed."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported
@@ -39,7 +40,7 @@ def _class_docstrings(text: str) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def _walk_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """The classes at any depth under their qualified names; only statements are visited, not expressions."""
+    """Yield the classes at any depth by qualified name, with docstrings; expressions are not visited."""
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(node, block, ()):
             match child:
@@ -53,6 +54,7 @@ def _walk_classes(node: ast.AST, prefix: str) -> Iterator[tuple[str, dict[str, s
 
 
 def _members_with_docstrings(class_node: ast.ClassDef) -> dict[str, str]:
+    """Return the strings directly under annotated members of a class body, by member."""
     docstrings: dict[str, str] = {}
     before: ast.stmt | None = None
     for node in class_node.body:

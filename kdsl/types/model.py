@@ -232,7 +232,7 @@ def row(**fields: DataType) -> Row:
 
 
 def children(kind: DataType) -> Iterator[DataType]:
-    """The types directly inside a type."""
+    """The types directly inside a type; none for a type without parts."""
     match kind:
         case Array(element=element) | Multiset(element=element):
             yield element

@@ -76,6 +76,7 @@ class TypeSyntaxError(TextError):
 
 
 def _error(reason: str, text: str, position: int, length: int, expected: tuple[str, ...]) -> TypeSyntaxError:
+    """Create a TypeSyntaxError from its pickled parts."""
     return TypeSyntaxError(reason, text, position, length=length, expected=expected)
 
 
@@ -102,7 +103,7 @@ class TypeReader:
             TypeSyntaxError: There is no type, or one of Flink's that a Kafka table's column cannot have.
         """
         self._start = self.token.start
-        kind = self._type(1, nullability=nullability)
+        kind = self._read_type(1, nullability=nullability)
         if _depth(kind) > MAX_TYPE_DEPTH:
             self._refuse_depth()
         return kind
@@ -142,15 +143,12 @@ class TypeReader:
         return False
 
     def _expect(self, word: str) -> None:
+        """Take a keyword or sign; raise a TypeSyntaxError if it does not come next."""
         if not self._accept(word):
             self._fail()
 
     def _fail(self, *expected: str, position: int | None = None) -> NoReturn:
-        """Raise the error that the token at the cursor, or what begins at a position inside of it, cannot be there.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: what is at the cursor, or at a position in its token, is not what is expected."""
         position = self.token.start if position is None else position
         names = sorted({*self._optional, *expected})
         either = ", ".join(names[:-1]) + " or " + names[-1] if len(names) > 1 else names[0]
@@ -162,11 +160,7 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, position, length=len(word), expected=names)
 
     def _refuse_type(self) -> NoReturn:
-        """Raise the error that no type begins at the cursor.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: no type, or none that a column can have, begins at the cursor."""
         token = self.token
         word = token.text
         reason = ""
@@ -181,30 +175,26 @@ class TypeReader:
         raise TypeSyntaxError(reason, self.text, token.start, length=len(word), expected=["a type"])
 
     def _refuse_depth(self) -> NoReturn:
-        """Raise the error for a type that is nested too deeply.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError: the type that was read is nested too deeply."""
         length = self.cursor.previous.end - self._start
         raise TypeSyntaxError(f"it is nested more than {MAX_TYPE_DEPTH} deep", self.text, self._start, length=length)
 
     def _refuse_value(self, reason: str, token: Token) -> NoReturn:
-        """Raise the error for a token with a wrong value.
-
-        Raises:
-            TypeSyntaxError: Always.
-        """
+        """Raise a TypeSyntaxError for a token with a wrong value."""
         raise TypeSyntaxError(reason, self.text, token.start, length=len(token.text))
 
     # types
 
-    def _type(self, level: int, *, nullability: bool = True) -> t.DataType:
-        """Read a type, its nullability, and ARRAY or MULTISET after it."""
+    def _read_type(self, level: int, *, nullability: bool = True) -> t.DataType:
+        """Read a type, its nullability, and ARRAY or MULTISET after it; ``level`` is how deep it is nested, from 1.
+
+        Raises:
+            TypeSyntaxError: There is no such type, or it is nested too deeply.
+        """
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()
-        kind = self._base(level)
-        kind = self._nullability(kind) if nullability else kind
+        kind = self._read_base(level)
+        kind = self._read_nullability(kind) if nullability else kind
         while True:
             if self._accept("ARRAY"):
                 kind = t.Array(kind)
@@ -212,13 +202,13 @@ class TypeReader:
                 kind = t.Multiset(kind)
             else:
                 break
-            kind = self._nullability(kind) if nullability else kind
+            kind = self._read_nullability(kind) if nullability else kind
         token = self.token
         if token.kind == "end" or token.text in (",", ">", ")") or self._at_comment():
             self._optional.clear()  # something that may follow a type: only the rule around it can be broken
         return kind
 
-    def _nullability(self, kind: t.DataType) -> t.DataType:
+    def _read_nullability(self, kind: t.DataType) -> t.DataType:
         """Read ``NULL`` or ``NOT NULL``, if it follows a type, and return the type with it.
 
         Raises:
@@ -230,11 +220,11 @@ class TypeReader:
         self._accept("NULL")
         return kind
 
-    def _base(self, level: int) -> t.DataType:
-        """Read a type without its nullability.
+    def _read_base(self, level: int) -> t.DataType:
+        """Read a type without its nullability, at a nesting level.
 
         Raises:
-            TypeSyntaxError: There is no such type.
+            TypeSyntaxError: There is no such type, or it has a mistake.
         """
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
@@ -243,34 +233,34 @@ class TypeReader:
         match name:
             case "CHAR" | "BINARY":
                 if self._accept("VARYING"):
-                    return self._type_with_length(f"VAR{name}")
-                return self._type_with_length(name)
+                    return self._read_length(f"VAR{name}")
+                return self._read_length(name)
             case "VARCHAR" | "VARBINARY":
-                return self._type_with_length(name)
+                return self._read_length(name)
             case "DECIMAL":
-                return self._decimal()
+                return self._read_decimal()
             case "TIME" | "TIMESTAMP" | "TIMESTAMP_LTZ":
-                return self._temporal(name)
+                return self._read_temporal(name)
             case "ARRAY" | "MULTISET":
                 self._expect("<")
-                element = self._type(level + 1)
+                element = self._read_type(level + 1)
                 self._expect(">")
                 return t.Array(element) if name == "ARRAY" else t.Multiset(element)
             case "MAP":
                 self._expect("<")
-                key = self._type(level + 1)
+                key = self._read_type(level + 1)
                 self._expect(",")
-                value = self._type(level + 1)
+                value = self._read_type(level + 1)
                 self._expect(">")
                 return t.Map(key, value)
             case "ROW":
-                return self._row(level)
+                return self._read_row(level)
         if name == "DOUBLE":
             self._accept("PRECISION")
         return _SIMPLE[name]
 
-    def _numbers(self, most: int) -> list[Token]:
-        """Read the numbers in brackets, up to a maximum; none where there are no brackets.
+    def _read_numbers(self, most: int) -> list[Token]:
+        """Read up to ``most`` numbers in brackets, and return their tokens; none where there are no brackets.
 
         Raises:
             TypeSyntaxError: The brackets contain something else.
@@ -289,19 +279,11 @@ class TypeReader:
         self._expect(")")
         return numbers
 
-    def _value(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
-        """Return the number at an index, or the default where it is left out.
-
-        Args:
-            numbers: The numbers in brackets.
-            index: The index of the wanted number.
-            default: The default.
-            least: The smallest valid number.
-            most: The largest valid number.
-            what: The meaning of the number, for the error.
+    def _choose_number(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
+        """Return the number at an index, or the default if there is none; ``what`` is its meaning, for the error.
 
         Raises:
-            TypeSyntaxError: The number is not in that range.
+            TypeSyntaxError: The number is not from ``least`` to ``most``.
         """
         if index >= len(numbers):
             return default
@@ -310,22 +292,30 @@ class TypeReader:
             self._refuse_value(f"{what} is a number from {least} to {most}, not {token.text}", token)
         return int(token.text)
 
-    def _type_with_length(self, name: str) -> t.DataType:
-        """Read the length of ``CHAR(n)`` and the like; without a length VARCHAR is STRING, and VARBINARY is BYTES."""
+    def _read_length(self, name: str) -> t.DataType:
+        """Read the length of ``CHAR(n)`` and the like, by default 1; VARCHAR is then STRING, and VARBINARY is BYTES.
+
+        Raises:
+            TypeSyntaxError: What is in brackets is not one valid number.
+        """
         default = t.MAX_LENGTH if name.startswith("VAR") else 1
-        length = self._value(self._numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
+        length = self._choose_number(self._read_numbers(1), 0, default, 1, t.MAX_LENGTH, f"the length of {name}")
         kinds = {"CHAR": t.Char, "VARCHAR": t.VarChar, "BINARY": t.Binary, "VARBINARY": t.VarBinary}
         return kinds[name](length)
 
-    def _decimal(self) -> t.DataType:
-        """Read precision and scale of a DECIMAL."""
-        numbers = self._numbers(2)
-        digits = self._value(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
-        return t.Decimal(digits, self._value(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
+    def _read_decimal(self) -> t.DataType:
+        """Read precision and scale of a DECIMAL, by default 10 and 0; raise a TypeSyntaxError if they are invalid."""
+        numbers = self._read_numbers(2)
+        digits = self._choose_number(numbers, 0, 10, 1, t.MAX_DECIMAL, "the precision of DECIMAL")
+        return t.Decimal(digits, self._choose_number(numbers, 1, 0, 0, digits, f"the scale of DECIMAL({digits}, …)"))
 
-    def _temporal(self, name: str) -> t.DataType:
-        """Read the rest of ``TIME(p)``, ``TIMESTAMP(p)`` or ``TIMESTAMP_LTZ(p)``, also as SQL's standard spells it."""
-        numbers, kind = self._numbers(1), name
+    def _read_temporal(self, name: str) -> t.DataType:
+        """Read the rest of TIME, TIMESTAMP or TIMESTAMP_LTZ, also in standard SQL; by default with 0 or 6 digits.
+
+        Raises:
+            TypeSyntaxError: The precision is invalid, or the words after it are.
+        """
+        numbers, kind = self._read_numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):
             self._expect("TIME")
             self._expect("ZONE")
@@ -334,10 +324,10 @@ class TypeReader:
                 self._expect(word)
             kind = "TIMESTAMP_LTZ"
         default = 0 if kind == "TIME" else 6
-        precision = self._value(numbers, 0, default, 0, MAX_PRECISION, f"the precision of {kind}")
+        precision = self._choose_number(numbers, 0, default, 0, MAX_PRECISION, f"the precision of {kind}")
         return {"TIME": t.Time, "TIMESTAMP": t.Timestamp, "TIMESTAMP_LTZ": t.TimestampLtz}[kind](precision)
 
-    def _row(self, level: int) -> t.DataType:
+    def _read_row(self, level: int) -> t.DataType:
         """Read the members of ``ROW<name type, …>`` or ``ROW(name type, …)``.
 
         Raises:
@@ -350,7 +340,7 @@ class TypeReader:
         while not self._accept(close):
             if fields:
                 self._expect(",")
-            fields.append(self._field(level))
+            fields.append(self._read_field(level))
         names: set[str] = set()
         for token, field in fields:
             if field.name in names:
@@ -359,18 +349,18 @@ class TypeReader:
             names.add(field.name)
         return t.Row(tuple(field for _, field in fields))
 
-    def _field(self, level: int) -> tuple[Token, t.Field]:
-        """Read a member of a row, and return it with the token of its name.
+    def _read_field(self, level: int) -> tuple[Token, t.Field]:
+        """Read a member of a row, with its comment, and return it with the token of its name.
 
         Raises:
-            TypeSyntaxError: There is no name.
+            TypeSyntaxError: There is no name, or no type after it.
         """
         if self.token.kind not in ("word", "quoted"):
             self._fail("a name", "a name in back-ticks")
         token = self._take()
         if not token.value:
             self._refuse_value("a name cannot be empty", token)
-        kind = self._type(level + 1)
+        kind = self._read_type(level + 1)
         comment = None
         if self._at_comment():
             comment = self._take().value
@@ -379,6 +369,7 @@ class TypeReader:
         return token, t.Field(token.value, kind, comment)
 
     def _at_comment(self) -> bool:
+        """Whether a string in single quotes comes next."""
         return self.token.kind == "text" and self.token.text.startswith("'")
 
 
@@ -408,6 +399,7 @@ def parse_type(text: str) -> t.DataType:
 
 
 def _depth(kind: t.DataType) -> int:
+    """Return how deep a type is nested: 1 for one without parts."""
     depth, level = 0, [kind]
     while level:  # without recursion, which is what must not fail here
         depth, level = depth + 1, [child for one in level for child in t.children(one)]

@@ -97,7 +97,7 @@ _NAMES = "__kdsl_member_names__"
 
 
 def member_names(cls: Any) -> Mapping[str, str]:
-    """The attributes of a class whose members have other names in the row, each with that name.
+    """The attributes of a class whose members have other names in the row, by these names.
 
     They are known as soon as a column type was read from the class.
     """
@@ -141,7 +141,7 @@ def column_type(annotation: Any, explicit: SqlType | None = None, evaluate: Eval
 
 
 def sql_type(declared: SqlType) -> t.DataType:
-    """The column type of an SQL spelling, a Spark type or a kdsl type.
+    """The column type of an SQL spelling, a Spark type or a kdsl type; a class of types stands for its default.
 
     Raises:
         AnnotationError: The argument is neither of them, or cannot be a column type.
@@ -164,7 +164,11 @@ def sql_type(declared: SqlType) -> t.DataType:
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Remove ``Annotated`` from an annotation, and return the rest with its metadata; type aliases are resolved."""
+    """Remove ``Annotated`` and qualifiers from an annotation, and resolve aliases and NewTypes.
+
+    Returns:
+        The rest, and the metadata of all ``Annotated``, inner ones first.
+    """
     marks: tuple[Any, ...] = ()
     while True:
         if get_origin(annotation) is Annotated:
@@ -184,7 +188,10 @@ _QUALIFIERS = (typing.Required, typing.Final)
 
 
 def class_members(cls: Any) -> Mapping[str, Any] | None:
-    """The members of a class of fields with their annotations, some still strings; None for any other class."""
+    """The members of an attrs class, dataclass, NamedTuple or TypedDict; None for any other class.
+
+    Each has its annotation, which may still be a string, or None without one.
+    """
     if not isinstance(cls, type):
         return None
     if attrs.has(cls):
@@ -252,10 +259,11 @@ class _AnnotationReader:
             )
 
     def _evaluate_hint(self, annotation: Any) -> Any:
+        """Evaluate an annotation if it is a string, in the module of the innermost class; see `evaluate_annotation`."""
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
-        """Derive the column type of a Python type.
+        """Derive the column type of a Python type; ``annotation`` is how it was written, for messages.
 
         Raises:
             AnnotationError: There is none.
@@ -277,7 +285,7 @@ class _AnnotationReader:
             return t.Map(self._read_key(args[0]), self.read(args[1]))
         if (hints := class_members(base)) is not None:
             return self._read_row(base, hints)
-        raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggestion(base)}", f"use {_USABLE}")
+        raise AnnotationError(f"{_spell(annotation)} is not a column type{_suggest_type(base)}", f"use {_USABLE}")
 
     def _read_key(self, annotation: Any) -> t.DataType:
         """Derive the type of a map's keys.
@@ -291,7 +299,7 @@ class _AnnotationReader:
         return kind
 
     def _type_of_values(self, allowed: tuple[Any, ...], annotation: Any) -> t.DataType:
-        """Return the type of the values of a ``Literal`` or ``Enum``.
+        """Return STRING or BIGINT, the type of the values of a ``Literal`` or ``Enum``.
 
         Raises:
             AnnotationError: They are neither all strings nor all integers.
@@ -307,7 +315,7 @@ class _AnnotationReader:
         )
 
     def _read_row(self, cls: type, hints: Mapping[str, Any]) -> t.DataType:
-        """Derive the ROW of a class of fields; names that differ on the wire are stored on the class.
+        """Derive the ROW of a class of fields; names that differ on the wire are stored on the class (`member_names`).
 
         Raises:
             AnnotationError: It contains itself, has no fields, two members of one name, or a member without a column
@@ -392,16 +400,12 @@ def evaluate_annotation(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _no_names(text: str) -> Any:
-    """Raise the error for any name: the evaluation without a module.
-
-    Raises:
-        NameError: Always.
-    """
+    """Raise NameError: the evaluation without a module knows no name."""
     raise NameError(f"name {text!r} is not defined", name=text)
 
 
 def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
-    """An evaluator for the annotations of a nested class: by the names of its module, then by the outer evaluator."""
+    """Return an evaluator by the names of a nested class, of its bases and their modules, then by the outer one."""
 
     def evaluate(text: str) -> Any:
         for owner in cls.__mro__:
@@ -440,7 +444,7 @@ def is_compatible(derived: t.DataType, explicit: t.DataType) -> bool:
 
 
 def _python_spelling(kind: t.DataType) -> str:
-    """The annotation of a column type's values."""
+    """Return the annotation of a column type's values as source, for a message."""
     match kind:
         case t.Array(element=element):
             return f"list[{_python_spelling(element)}]"
@@ -454,8 +458,8 @@ def _python_spelling(kind: t.DataType) -> str:
             return next(str(p.__name__) for p, derived in SCALARS.items() if is_compatible(derived, kind))
 
 
-def _suggestion(base: Any) -> str:
-    """Return a hint at a similar type; empty if there is none."""
+def _suggest_type(base: Any) -> str:
+    """Return a hint at a supported type with a similar name; empty if there is none."""
     name = getattr(base, "__name__", "")
     names = {p.__name__: p for p in SCALARS}
     return nearest(name, names) if name and name not in names else ""
@@ -469,14 +473,14 @@ def _spell(annotation: Any) -> str:
     if base is Any:
         return "Any"
     text = str(base)
-    for part in _parts(base):
+    for part in _walk_annotation(base):
         module = getattr(part, "__module__", "")
         text = text.replace(f"{module}.", "") if module else text
     return text
 
 
-def _parts(annotation: Any) -> Iterator[Any]:
+def _walk_annotation(annotation: Any) -> Iterator[Any]:
     """Yield an annotation and all its parts."""
     yield annotation
     for part in get_args(annotation):
-        yield from _parts(part)
+        yield from _walk_annotation(part)

@@ -103,7 +103,7 @@ def spark_schema(row: t.Row) -> s.StructType:
 
 
 def from_spark(kind: s.DataType, *, nullable: bool = True) -> t.DataType:
-    """The column type of a Spark type.
+    """The column type of a Spark type, nullable or not.
 
     Raises:
         TypeError: The Spark type has no counterpart (intervals, variant, user-defined types, …).
@@ -162,6 +162,7 @@ def time_columns(schema: s.StructType) -> list[str]:
 
 
 def _is_or_holds_time(kind: s.DataType) -> bool:
+    """Whether a Spark type is TIME, or contains it."""
     match kind:
         case s.StructType():
             return bool(time_columns(kind))
@@ -174,4 +175,5 @@ def _is_or_holds_time(kind: s.DataType) -> bool:
 
 
 def _holds_time(kind: t.DataType) -> bool:
+    """Whether a column type is TIME, or contains it."""
     return isinstance(kind, t.Time) or any(_holds_time(child) for child in t.children(kind))

@@ -39,7 +39,7 @@ def microseconds_between(end: str, start: str = "TIMESTAMP_NTZ '1970-01-01 00:00
 
 
 def literal(value: Any) -> tuple[str, t.DataType | None]:
-    """The SQL literal of a Python value, and its type where that is known.
+    """The SQL literal of a Python value, and its type; None for NULL, intervals, arrays, maps and structs.
 
     A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists, dicts,
     dataclasses and attrs classes become arrays, maps and structs.
@@ -77,7 +77,7 @@ def literal(value: Any) -> tuple[str, t.DataType | None]:
         case time():
             return f"TIME '{value.isoformat()}'", t.Time()
         case timedelta():
-            return _interval(value), None
+            return _write_interval(value), None
         case list() | tuple() if not hasattr(value, "_fields"):
             return f"array({', '.join(literal(v)[0] for v in value)})", None
         case Mapping():
@@ -101,7 +101,8 @@ def _members(value: Any) -> dict[str, Any] | None:
     return None
 
 
-def _interval(value: timedelta) -> str:
+def _write_interval(value: timedelta) -> str:
+    """Write a duration as an INTERVAL of days to seconds."""
     sign = "-" if value < timedelta() else ""
     whole = abs(value)
     seconds = (

@@ -67,6 +67,7 @@ def holds(wide: t.DataType, narrow: t.DataType) -> bool:
 
 
 def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:
+    """Join two types that are both NOT NULL, or whose nullability does not matter; see `join`."""
     if a == b:
         return a
     if isinstance(a, t.Decimal) or isinstance(b, t.Decimal):
@@ -92,12 +93,12 @@ def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:
 
 
 def _second_digits(kind: t.DataType) -> int:
-    """The digits of a second that a date or timestamp brings into a timestamp."""
+    """The digits of a second that a date or timestamp brings into a timestamp: 6 for a date."""
     return kind.precision if isinstance(kind, (t.Timestamp, t.TimestampLtz)) else _MICROS
 
 
 def _join_decimals(a: t.DataType, b: t.DataType) -> t.DataType:
-    """The join where one of the types is a DECIMAL."""
+    """Join two types, at least one of them a DECIMAL: a DECIMAL for both, or STRING if there is none."""
     sizes = []
     for kind in (a, b):
         match kind:
@@ -132,6 +133,8 @@ def join_columns(a: Sequence[t.Field], b: Sequence[t.Field]) -> tuple[t.Field, .
 
 def join_schemas(a: TableSchema | None, b: TableSchema | None) -> TableSchema | None:
     """The schema of a table that two schemas describe; None stands for a table that is not known yet.
+
+    The columns are joined by `join_columns`; a primary key that only one of them has is kept.
 
     Raises:
         PrimaryKeyError: They have different primary keys.

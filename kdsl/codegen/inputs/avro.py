@@ -64,7 +64,7 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
     try:
         kind = schema_type(schema)
         envelope = isinstance(chosen, DebeziumAvroConfluent)
-        differences = [] if envelope else _schema_differences(kind, row_of(schema, legacy_timestamps=False))
+        differences = [] if envelope else _find_schema_differences(kind, row_of(schema, legacy_timestamps=False))
         if chosen is None and differences:
             chosen = AvroConfluent()
         legacy = chosen is not None and bool(getattr(chosen, "legacy_timestamps", True))
@@ -72,13 +72,15 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         check_members(row)
     except AvroTypeError as e:
         raise CodegenError(f"the Avro schema cannot be converted to a table: {e}") from None
-    record = _record(kind)
+    record = _find_record(kind)
     assert record is not None
     if envelope:
-        record, row = _row_record(record, row)
-    notes = list(_notes(record, row, ()))
+        record, row = _find_row_record(record, row)
+    notes = list(_collect_notes(record, row, ()))
     columns = [
-        ColumnDef(field.name, field.type, default=_default(member, field.type)[0], comment=field.comment or None)
+        ColumnDef(
+            field.name, field.type, default=_convert_default(member, field.type)[0], comment=field.comment or None
+        )
         for member, field in zip(record.fields, row.fields, strict=True)
     ]
     chosen = chosen or Avro(legacy_timestamps=False, micros=_has_micros(row))
@@ -96,7 +98,7 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         value_format=chosen,
         comment=record.doc or None,
     )
-    return TableDraft(table, dict(_hints(record, (), row)), tuple(notes))
+    return TableDraft(table, dict(_collect_hints(record, (), row)), tuple(notes))
 
 
 def is_envelope(schema: Json) -> bool:
@@ -105,86 +107,86 @@ def is_envelope(schema: Json) -> bool:
     Raises:
         AvroTypeError: It is not an Avro schema.
     """
-    record = _record(schema_type(schema))
+    record = _find_record(schema_type(schema))
     members = {} if record is None else {m.name: m.type for m in record.fields}
-    return "op" in members and all(name in members and _record(members[name]) is not None for name in _IMAGES)
+    return "op" in members and all(name in members and _find_record(members[name]) is not None for name in _IMAGES)
 
 
-def _row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
-    """The record inside an envelope, and its columns."""
+def _find_row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
+    """Return the record inside an envelope, and its columns, from the envelope's record and its row type."""
     kind = next(f.type for f in row.fields if f.name == _IMAGES[0])
-    record = next((_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
+    record = next((_find_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
     assert record is not None
     assert isinstance(kind, t.Row)
     return record, kind
 
 
-def _record(kind: Type) -> Type | None:
-    """A type if it is a record, or the record of its union with null; else None."""
+def _find_record(kind: Type) -> Type | None:
+    """Return a type if it is a record, or the record in its union with null; else None."""
     branches = [b for b in (kind.branches or (kind,)) if b.kind != "null"]
     return branches[0] if len(branches) == 1 and branches[0].kind == "record" else None
 
 
-def _hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and docs of the records and enums inside a type."""
+def _collect_hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
+    """Yield the names and docs of the records and enums inside an Avro type, by path; ``of`` is its column type."""
     match kind.kind:
         case "record" if isinstance(of, t.Row):
             if path:
-                pairs = ((m.name, _default(m, f.type)[0]) for m, f in zip(kind.fields, of.fields, strict=True))
+                pairs = ((m.name, _convert_default(m, f.type)[0]) for m, f in zip(kind.fields, of.fields, strict=True))
                 defaults = {name: default for name, default in pairs if default is not MISSING}
                 yield path, Hint(kind.short, kind.doc or None, defaults=defaults)
             for member, field in zip(kind.fields, of.fields, strict=True):
-                yield from _hints(member.type, (*path, member.name), field.type)
+                yield from _collect_hints(member.type, (*path, member.name), field.type)
         case "enum":
             yield path, Hint(kind.short, kind.doc or None, tuple(map(Symbol, kind.symbols)))
         case "array" | "map":
             step, inner = (ITEMS, of.element) if isinstance(of, t.Array) else (VALUES, getattr(of, "value", of))
-            yield from _hints(kind.items, (*path, step), inner)
+            yield from _collect_hints(kind.items, (*path, step), inner)
         case "union":
             members = [b for b in kind.branches if b.kind != "null"]
             if len(members) == 1:
-                yield from _hints(members[0], path, of)
+                yield from _collect_hints(members[0], path, of)
             elif isinstance(of, t.Row):
                 types = ", ".join(m.short or m.logical or m.kind for m in members)
                 column = next(step for step in reversed(path) if step not in (ITEMS, VALUES))
                 yield path, Hint(f"{column}_choice", f"One of {types}; the others are None.")
                 for i, (branch, field) in enumerate(zip(members, of.fields, strict=True)):
-                    yield from _hints(branch, (*path, f"{MEMBER}{i}"), field.type)
+                    yield from _collect_hints(branch, (*path, f"{MEMBER}{i}"), field.type)
 
 
-def _notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Yield notes on the parts of a schema that a table cannot express."""
+def _collect_notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
+    """Yield notes on the parts of an Avro type that its column type (``of``) cannot express."""
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:
-        yield from _notes(members[0], of, path)
+        yield from _collect_notes(members[0], of, path)
     elif kind.kind == "record" and isinstance(of, t.Decimal):
         yield f"{location}: each value has its own scale, and is rounded to that of {of.spelling}"
     elif isinstance(of, t.Row) and members:
         yield f"{location}: a union of several types is a row with a field for each type; one of them has a value"
         for branch, field in zip(members, of.fields, strict=True):
-            yield from _notes(branch, field.type, path)
+            yield from _collect_notes(branch, field.type, path)
     elif kind.inner is not None:
-        yield from _notes(kind.inner, of.element if isinstance(of, t.Array) else getattr(of, "value", of), path)
+        yield from _collect_notes(kind.inner, of.element if isinstance(of, t.Array) else getattr(of, "value", of), path)
     elif isinstance(of, t.Row):
         for member, field in zip(kind.fields, of.fields, strict=True):
             inside = (*path, member.name)
-            if note := _default(member, field.type)[1]:
+            if note := _convert_default(member, field.type)[1]:
                 yield f"{'.'.join(inside)}: {note}"
-            yield from _notes(member.type, field.type, inside)
+            yield from _collect_notes(member.type, field.type, inside)
 
 
-def _schema_differences(kind: Type, of: t.DataType) -> list[str]:
-    """Describe where a schema encodes messages differently from the schema that is derived from the columns."""
+def _find_schema_differences(kind: Type, of: t.DataType) -> list[str]:
+    """Describe where a schema encodes messages differently from the one derived from the columns (``of``)."""
     try:
         derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
     except AvroTypeError as e:
         return [str(e)]
-    return list(dict.fromkeys(_differences(kind, derived, "")))
+    return list(dict.fromkeys(_find_differences(kind, derived, "")))
 
 
-def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
-    """Describe how a schema differs from the one that kdsl would derive from the table."""
+def _find_differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
+    """Describe how a schema differs from the derived one, in the types below a path; names are not compared."""
     location = path or kind.short
     if kind.kind != derived.kind:
         yield f"{location} has the type {kind.kind}, but {derived.kind} would be derived"
@@ -193,21 +195,22 @@ def _differences(kind: Type, derived: Type, path: str) -> Iterator[str]:
             yield f"{location} is a union with other types, or with another order"
             return
         for a, b in zip(kind.branches, derived.branches, strict=True):
-            yield from _differences(a, b, path)
+            yield from _find_differences(a, b, path)
     elif kind.inner is not None:
-        yield from _differences(kind.items, derived.items, f"{path}[]")
+        yield from _find_differences(kind.items, derived.items, f"{path}[]")
     else:
         for member, other in zip(kind.fields, derived.fields, strict=True):
-            yield from _differences(member.type, other.type, f"{path}.{member.name}" if path else member.name)
+            yield from _find_differences(member.type, other.type, f"{path}.{member.name}" if path else member.name)
 
 
 def _has_micros(kind: t.DataType) -> bool:
+    """Whether a type contains a timestamp finer than milliseconds."""
     fine = isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > 3
     return fine or any(_has_micros(child) for child in t.children(kind))
 
 
-def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
-    """Return the default of a column or field, and a note if it must be omitted."""
+def _convert_default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
+    """Return the default of a column or field, MISSING without one; and a note if it must be omitted."""
     if member.default is NO_DEFAULT:
         return MISSING, None
     try:
@@ -221,7 +224,7 @@ def _default(member: RecordField, kind: t.DataType) -> tuple[Any, str | None]:
 
 
 def _check_symbols(kind: Type, value: Any) -> None:
-    """Check that the values of enums are symbols of theirs.
+    """Check that all values of enums inside a value are among their symbols.
 
     Raises:
         ValueError: A value is not a symbol.

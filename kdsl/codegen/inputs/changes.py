@@ -18,39 +18,35 @@ _NUMBERS: Mapping[int, Callable[[str], Any]] = {  # by the numbers of JDBC's typ
 
 
 def detect_change_data(objects: Sequence[Object]) -> tuple[ChangeJson, list[Object]] | None:
-    """Detect the format of change data, and extract the rows inside.
+    """Detect the format of messages of change data, and extract the rows before and after changes.
 
-    Args:
-        objects: The messages.
-
-    Returns:
-        The format, and the rows before and after changes; None if a message is not a change, or none has a row.
+    None if a message is not a change, or none has a row.
     """
     payloads = [o["payload"] for o in objects if set(o) == {"schema", "payload"} and isinstance(o["payload"], dict)]
     if objects and len(payloads) == len(objects):
-        rows = _rows(DebeziumJson.dialect, payloads)
+        rows = _extract_rows(DebeziumJson.dialect, payloads)
         return (DebeziumJson(schema_include=True), rows) if rows else None
-    candidates = ((cls(), _rows(cls.dialect, objects)) for cls in _FORMATS)
+    candidates = ((cls(), _extract_rows(cls.dialect, objects)) for cls in _FORMATS)
     return next(((format_, rows) for format_, rows in candidates if rows), None)
 
 
-def _rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
-    """Extract the rows of changes; none if one of the changes is of another dialect."""
+def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
+    """Return the rows of changes; none if a message is of another dialect, or a change has no row."""
     known = {*dialect.inserts, dialect.update, dialect.delete}
     rows: list[Object] = []
     for change in changes:
         operation = change.get(dialect.operation)
         if not isinstance(operation, str) or operation not in {*known, *dialect.skipped, dialect.truncate}:
             return []
-        images = list(_images(dialect, change))
+        images = list(_extract_images(dialect, change))
         if operation in known and not images:
             return []
         rows += images
     return rows
 
 
-def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
-    """Return the rows in a change, before and after it."""
+def _extract_images(dialect: Dialect, change: Object) -> Iterator[Object]:
+    """Yield the rows in a change, after and before it, in the order of the message."""
     first, second = (change.get(member) for member in dialect.members)
     match dialect.images:
         case "before and after":
@@ -65,7 +61,7 @@ def _images(dialect: Dialect, change: Object) -> Iterator[Object]:
 
 
 def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
-    """Yield a row, and the row before the change; only the fields that changed are in ``old``."""
+    """Yield a row, and the row before the change: ``old`` has its changed fields. Nothing without a row."""
     if isinstance(row, dict):
         yield row
         if isinstance(old, dict):

@@ -52,7 +52,7 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if not schemas:
         return None
     schema = schemas[-1]
-    declared = table_of_schema(_image(schema) if changes else schema)
+    declared = table_of_schema(_find_image_schema(schema) if changes else schema)
     if declared is None:
         return None
     different = len({repr(one) for one in schemas})
@@ -60,13 +60,13 @@ def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSch
     if different > 1:
         notes.append(f"the messages have {different} schemas; the table is that of the last message")
     columns = tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in declared.row.fields)
-    return InlineSchema(_format(declared, changes=changes), columns, tuple(notes))
+    return InlineSchema(_make_format(declared, changes=changes), columns, tuple(notes))
 
 
 def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
-    """Extract the rows from messages of Kafka Connect with a schema and a payload.
+    """Return the rows in messages of Kafka Connect with a schema and a payload, without null payloads.
 
-    None if a message has another form.
+    None if a message has another form, or there is no row.
     """
     for one in objects:
         schema = one.get(_SCHEMA)
@@ -78,8 +78,8 @@ def extract_payloads(objects: Sequence[Object]) -> list[Object] | None:
     return rows if rows and all(isinstance(row, Mapping) for row in rows) else None
 
 
-def _image(schema: Object) -> Any:
-    """The schema of the rows inside changes."""
+def _find_image_schema(schema: Object) -> Any:
+    """Return the schema of the rows inside changes; None if there is none."""
     fields = schema.get("fields")
     for field in fields if isinstance(fields, list) else ():
         if isinstance(field, Mapping) and field.get("field") in _IMAGES:
@@ -87,7 +87,8 @@ def _image(schema: Object) -> Any:
     return None
 
 
-def _format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
+def _make_format(declared: SchemaTable, *, changes: bool) -> Json | DebeziumJson:
+    """Return the format of messages with a schema inside, with the modes of decimals and times that it needs."""
     modes = declared.modes
     chosen = DebeziumJson if changes else Json
     return chosen(schema_include=True, decimal_handling_mode=modes.decimals, time_precision_mode=modes.times)
@@ -130,15 +131,17 @@ def _values(rows: Iterable[Object], name: str) -> list[Any]:
 
 
 def _listing(names: Sequence[str]) -> str:
+    """Join names and the verb "look", as the beginning of a note."""
     return f"{names[0]} looks" if len(names) == 1 else f"{', '.join(names)} look"
 
 
 def _within(values: Sequence[Any], least: int, most: int) -> bool:
+    """Whether there are values, and all are integers from ``least`` to before ``most``."""
     return bool(values) and all(type(v) is int and least <= v < most for v in values)
 
 
 def _are_times(values: Sequence[Any], unit: int) -> bool:
-    """Whether all values are times of these decades; a value for infinity makes it certain."""
+    """Whether all values are times of the years 2000 to 2100 in a unit (in nanoseconds), or one means infinity."""
     if any(value in infinite_of(unit) for value in values):
         return True
     return _within(values, _FIRST * _SECOND // unit, _LAST * _SECOND // unit)

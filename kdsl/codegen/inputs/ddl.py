@@ -18,7 +18,7 @@ def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
 
     Raises:
         ResolveError: The script has mistakes, which are all reported with line and column.
-        CodegenError: The file does not exist, or declares no such table.
+        CodegenError: The file does not exist, or declares none of these tables.
     """
     if not Path(file).is_file():
         raise CodegenError(f"there is no file {file!r}; write the path of an SQL file")

@@ -32,12 +32,13 @@ def infer_type(values: Iterable[Any]) -> t.DataType:
 
 
 def _common_type(values: Iterable[Any]) -> t.DataType:
+    """Return the type of some JSON values, which may contain `Unknown`."""
     initial: t.DataType = Unknown(nullable=False)
     return reduce(widen, map(type_of, values), initial)
 
 
 def type_of(value: Any) -> t.DataType:
-    """The type of one value."""
+    """The type of one JSON value, in which `Unknown` stands for null; NOT NULL for any other value."""
     match value:
         case None:
             return Unknown()
@@ -57,7 +58,7 @@ def type_of(value: Any) -> t.DataType:
 
 
 def widen(a: t.DataType, b: t.DataType) -> t.DataType:
-    """Find a type that holds the values of both types."""
+    """Find a type that holds the values of both types, nullable if one of them is."""
     return _widen_non_null(a, b).as_nullable(a.nullable or b.nullable)
 
 

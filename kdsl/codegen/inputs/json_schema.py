@@ -87,8 +87,8 @@ def json_schema_draft(
     return TableDraft(table, reader.hints, tuple(reader.notes))
 
 
-def _decimal(parameters: Any) -> t.DataType | None:
-    """The type of Kafka Connect's decimals that are written as numbers; None if it has no digits."""
+def _read_decimal(parameters: Any) -> t.DataType | None:
+    """Return the type of Kafka Connect's decimals that are written as numbers; None without valid digits."""
     try:
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         return t.Decimal(precision, scale) if 0 <= scale <= precision <= t.MAX_DECIMAL else None
@@ -97,12 +97,13 @@ def _decimal(parameters: Any) -> t.DataType | None:
 
 
 def _string_of(schema: Any, name: str) -> str | None:
-    """A keyword of a schema, if its value is a string."""
+    """Return a keyword of a schema if its value is a string, else None."""
     value = schema.get(name) if isinstance(schema, Mapping) else None
     return value if isinstance(value, str) else None
 
 
 def _has_time(kind: t.DataType) -> bool:
+    """Whether a type is or contains a TIMESTAMP_LTZ."""
     return isinstance(kind, t.TimestampLtz) or any(map(_has_time, t.children(kind)))
 
 
@@ -118,7 +119,8 @@ class _Reader:
     def type(self, schema: Any, path: Path, around: tuple[str, ...]) -> t.DataType:
         """Convert a schema to a column type; NOT NULL unless the schema itself allows null.
 
-        Defaults, hints and notes of its parts are collected in the reader.
+        A schema without a single type becomes STRING, with a note. Defaults, hints and notes are collected in the
+        reader.
 
         Args:
             schema: The schema.
@@ -126,11 +128,11 @@ class _Reader:
             around: The references through which it was reached.
 
         Raises:
-            CodegenError: The schema contains itself.
+            CodegenError: The schema contains itself, has an unknown type or reference, or too many or too deep types.
         """
         self._counter.add(path)
         if not isinstance(schema, Mapping):
-            return self._json_string(path, "any value is allowed")
+            return self._make_json_string(path, "any value is allowed")
         reference = schema.get("$ref")
         if isinstance(reference, str):
             if reference in around:
@@ -149,7 +151,7 @@ class _Reader:
             if len(rest) == 1 and isinstance(rest[0], Mapping):
                 inner = {**rest[0], **{k: v for k, v in schema.items() if k not in (*_CHOICES, "default")}}
                 return self.type(inner, path, around).as_nullable(len(rest) < len(choices))
-            return self._json_string(path, "several types are allowed").as_nullable(len(rest) < len(choices))
+            return self._make_json_string(path, "several types are allowed").as_nullable(len(rest) < len(choices))
         null = "null" in several
         several = [k for k in several if k != "null"]
         if not several and "properties" in schema:
@@ -157,23 +159,25 @@ class _Reader:
         if not several and "enum" in schema:
             several = ["string"]
         if len(several) != 1:
-            return self._json_string(path, "there is no single type").as_nullable(null)
-        return self._single_type(schema, several[0], path, around).as_nullable(null)
+            return self._make_json_string(path, "there is no single type").as_nullable(null)
+        return self._read_single_type(schema, several[0], path, around).as_nullable(null)
 
-    def _single_type(self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]) -> t.DataType:
+    def _read_single_type(
+        self, schema: Mapping[str, Any], kind: str, path: Path, around: tuple[str, ...]
+    ) -> t.DataType:
         """Read the column type of a schema of one JSON type; enumerations and notes are collected in the reader.
 
         Raises:
             CodegenError: JSON Schema has no such type, or the schema contains itself.
         """
         if kind == "object":
-            return self._object(schema, path, around)
+            return self._read_object(schema, path, around)
         if kind == "array":
             return t.Array(self.type(schema.get("items"), (*path, ITEMS), around), nullable=False)
         connect = schema.get("connect.type")
         scalar = _CONNECT.get(connect) if isinstance(connect, str) else None
         if kind == "number" and schema.get("title") == DECIMAL:
-            scalar = _decimal(schema.get("connect.parameters")) or scalar
+            scalar = _read_decimal(schema.get("connect.parameters")) or scalar
         if kind == "string":
             scalar = scalar or _FORMATS.get(str(schema.get("format")))
         scalar = scalar or _SCALARS.get(kind)
@@ -188,14 +192,15 @@ class _Reader:
             title = _string_of(schema, "title")
             symbols = tuple(Symbol(v) for v in dict.fromkeys(values) if v is not None)
             doc = _string_of(schema, "description") if title else None
-            self._hint(path, Hint(title or _last_name(path), doc, symbols))
+            self._add_hint(path, Hint(title or _last_name(path), doc, symbols))
             return scalar.as_nullable(None in values)
         return scalar.as_nullable(False)
 
-    def _object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
-        """Read an object as a ROW, or as a MAP if it has no properties.
+    def _read_object(self, schema: Mapping[str, Any], path: Path, around: tuple[str, ...]) -> t.DataType:
+        """Read an object as a ROW, or as a MAP if it has no properties; its defaults, hints and notes are collected.
 
-        Its defaults, or notes about them, are collected.
+        Raises:
+            CodegenError: A property cannot be converted; see `type`.
         """
         members, more = schema.get("properties"), schema.get("additionalProperties")
         if not isinstance(members, Mapping) or not members:
@@ -209,23 +214,23 @@ class _Reader:
             fields.append(t.Field(name, kind, _string_of(members[name], "description")))
             if isinstance(members[name], Mapping) and "default" in members[name]:
                 default = members[name]["default"]
-                if self._holds((*path, name), kind, default):
+                if self._can_hold((*path, name), kind, default):
                     defaults[name] = default
                 else:
                     self.notes.append(f"{'.'.join((*path, name))}: the default {default!r} was omitted")
         if path:
             title = _string_of(schema, "title") or _last_name(path)
-            self._hint(path, Hint(title.rpartition(".")[2], _string_of(schema, "description"), defaults=defaults))
+            self._add_hint(path, Hint(title.rpartition(".")[2], _string_of(schema, "description"), defaults=defaults))
         else:
             self.defaults = defaults
         return t.Row(tuple(fields), nullable=False)
 
-    def _hint(self, path: Path, hint: Hint) -> None:
-        """Store a hint for a path, and that each path around it has one inside."""
+    def _add_hint(self, path: Path, hint: Hint) -> None:
+        """Store a hint for a path, and note that all paths around it contain one."""
         self.hints[path] = hint
         self._with_hints.update(path[:i] for i in range(len(path)))
 
-    def _holds(self, path: Path, kind: t.DataType, value: Any) -> bool:
+    def _can_hold(self, path: Path, kind: t.DataType, value: Any) -> bool:
         """Whether a default can be written: a value of the type that contains no object of a generated class."""
         hint = self.hints.get(path)
         if path in self._with_hints or (hint and not hint.symbols):
@@ -258,14 +263,14 @@ class _Reader:
             raise CodegenError(f"{'.'.join(path)}: there is no schema {reference!r}{known}")
         return schema
 
-    def _json_string(self, path: Path, reason: str) -> t.DataType:
+    def _make_json_string(self, path: Path, reason: str) -> t.DataType:
         """Note why a value is read as JSON, and return the type STRING."""
         self.notes.append(f"{'.'.join(path)}: {reason}; it is a STRING that contains JSON")
         return t.STRING.as_nullable(False)
 
 
 def _qualify_references(schema: Any, name: str) -> Any:
-    """Add a name to the references of a schema to itself, in a copy."""
+    """Return a copy of a schema whose references to itself begin with a name."""
     if isinstance(schema, list):
         return [_qualify_references(one, name) for one in schema]
     if not isinstance(schema, Mapping):
@@ -277,14 +282,16 @@ def _qualify_references(schema: Any, name: str) -> Any:
 
 
 def _as_list(value: Any) -> list[Any]:
+    """Return a list as it is, a string as a list of it, and anything else as an empty list."""
     return value if isinstance(value, list) else [value] if isinstance(value, str) else []
 
 
 def _connect_index(schema: Any) -> int:
-    """The position of a property in Kafka Connect's schema."""
+    """Return the position of a property in Kafka Connect's schema; 0 if it has none."""
     index = schema.get("connect.index") if isinstance(schema, Mapping) else None
     return index if isinstance(index, int) else 0
 
 
 def _last_name(path: Path) -> str:
+    """Return the last name in a path, without steps to elements; ``record`` if there is none."""
     return next((step for step in reversed(path) if step not in (ITEMS, VALUES)), "record")

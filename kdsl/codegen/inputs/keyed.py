@@ -55,7 +55,7 @@ def combine_sides(
         table = TableDef(name, tuple(value.columns), options=options, value_format=value.format, comment=comment)
         return table, hints
     own = [c.name for c in key.columns]
-    if _same(key.columns, value.columns, loosely=upserts):
+    if _contains_key(key.columns, value.columns, loosely=upserts):
         columns = tuple(attrs.evolve(c, key=c.name in own and not upserts) for c in value.columns)
     else:
         prefix = "k_" if any(c.name.startswith("key_") for c in value.columns) else "key_"
@@ -77,8 +77,8 @@ def combine_sides(
     )
 
 
-def _same(key: Sequence[ColumnDef], value: Sequence[ColumnDef], *, loosely: bool) -> bool:
-    """Whether all key columns are columns of the value as well."""
+def _contains_key(key: Sequence[ColumnDef], value: Sequence[ColumnDef], *, loosely: bool) -> bool:
+    """Whether all key columns are columns of the value; ``loosely`` compares names and types without nullability."""
     if not loosely:
         return all(c in value for c in key)
     kinds = {c.name: c.type.as_nullable() for c in value}

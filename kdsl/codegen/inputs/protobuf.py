@@ -49,7 +49,7 @@ def protobuf_draft(
         beside: The folder of the generated module, to which its paths are relative. Without it, paths are unchanged.
 
     Raises:
-        CodegenError: The file cannot be compiled, or has no such message.
+        CodegenError: The file cannot be compiled, has no such message or several, or the message cannot become a table.
     """
     from kdsl_formats.protobuf.format import Protobuf
     from kdsl_formats.protobuf.sources import SchemaError, compile_files
@@ -63,7 +63,7 @@ def protobuf_draft(
         path, *folder_paths = (one if beside is None else RelativePath.of(one, beside) for one in (file, *folders))
         return Protobuf(message_class_name=full, proto_file=path, proto_path=tuple(folder_paths))
 
-    return _draft(files, message, make_format, topic, name)
+    return _draft_message(files, message, make_format, topic, name)
 
 
 def draft_registered_protobuf(
@@ -83,10 +83,10 @@ def draft_registered_protobuf(
         files = load_files(client, schema)
     except SchemaError as e:
         raise CodegenError(str(e)) from None
-    return _draft(files, message, lambda full: ProtobufConfluent(url=url, message_class_name=full), topic, name)
+    return _draft_message(files, message, lambda full: ProtobufConfluent(url=url, message_class_name=full), topic, name)
 
 
-def _draft(
+def _draft_message(
     files: FileDescriptorSet, message: str, make_format: Callable[[str], Format], topic: str, name: str
 ) -> TableDraft:
     """Draft a table of a message of compiled files: the named one, or the only one that no other uses.
@@ -118,7 +118,7 @@ def _draft(
     except SchemaError as e:
         raise CodegenError(str(e)) from None
     check_members(row)
-    notes = list(_notes(descriptor))
+    notes = list(_describe_oneofs(descriptor))
     table = TableDef(
         name or descriptor.name,
         tuple(ColumnDef(f.name, f.type, comment=f.comment) for f in row.fields),
@@ -126,18 +126,19 @@ def _draft(
         value_format=make_format(descriptor.full_name),
         comment=comments.get(descriptor.full_name),
     )
-    return TableDraft(table, dict(_hints(descriptor, (), row, comments)), tuple(notes))
+    return TableDraft(table, dict(_collect_hints(descriptor, (), row, comments)), tuple(notes))
 
 
-def _notes(descriptor: Any) -> Iterator[str]:
+def _describe_oneofs(descriptor: Any) -> Iterator[str]:
+    """Yield a note on each oneof of a message (a Protobuf descriptor) that has several fields."""
     for one in descriptor.oneofs:
         names = [f.name for f in one.fields]
         if len(names) > 1:
             yield f"{listing(names)} are a oneof ({one.name}): at most one of them has a value"
 
 
-def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and comments of the messages and enums inside a message."""
+def _collect_hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
+    """Yield the names and comments of the messages and enums inside a message (its descriptor), by path."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):
@@ -154,4 +155,4 @@ def _hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str])
             yield inside, Hint(of.enum_type.name, comments.get(of.enum_type.full_name), tuple(values))
         elif of.message_type is not None and isinstance(kind, t.Row):
             yield inside, Hint(of.message_type.name, comments.get(of.message_type.full_name))
-            yield from _hints(of.message_type, inside, kind, comments)
+            yield from _collect_hints(of.message_type, inside, kind, comments)

@@ -49,14 +49,16 @@ def registry_draft(
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
     topic = topic or subject.removesuffix("-value").removesuffix("-key")
     draft = draft_registered_schema(client, schema, registry.url, topic=topic, name=name, message=message)
-    return draft if connector == "kafka" else _upsert_draft(client, subject, draft, registry.url)
+    return draft if connector == "kafka" else _draft_upserts(client, subject, draft, registry.url)
 
 
-def _upsert_draft(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
-    """Draft an upsert table of a value and the subject of its key.
+def _draft_upserts(client: RegistryClient, subject: str, draft: TableDraft, url: str) -> TableDraft:
+    """Draft an upsert table of the draft of a value's subject, and of the subject of its key.
 
     Raises:
-        CodegenError: The value contains change data, or the registry has no subject for the key.
+        CodegenError: The value contains change data, its subject does not end in ``-value``, or the key's subject does
+            not exist or cannot be converted.
+        RegistryError: The registry does not answer, or denies access.
     """
     table = draft.table
     if table.value_format is None or not table.value_format.insert_only:
@@ -97,6 +99,7 @@ def draft_registered_schema(
 
     Raises:
         CodegenError: The schema is of another type, or cannot be converted to a table.
+        RegistryError: The registry does not have what the schema references, or does not answer.
     """
     match schema.kind:
         case "AVRO":

@@ -104,7 +104,7 @@ def topic_draft(
     notes = [f"inferred from the last {len(messages)} records of the topic {topic!r}; other records may differ"]
     if key is not None and any(k is None for k in keys):
         notes.append(f"{sum(k is None for k in keys)} of them have no key")
-    upserts = _check_upserts(topic, cluster, connector, keys, key, value)
+    upserts = _are_upserts(topic, cluster, connector, keys, key, value)
     if upserts and connector is None:
         notes.append("the topic is compacted; therefore its records are read as upserts of the rows of their keys")
     if tombstones and not changes:
@@ -117,7 +117,7 @@ def topic_draft(
     return TableDraft(table, hints, (*notes, *value.notes))
 
 
-def _check_upserts(
+def _are_upserts(
     topic: str,
     cluster: Cluster,
     connector: ConnectorName | None,
@@ -125,7 +125,7 @@ def _check_upserts(
     key: InferredSide | None,
     value: InferredSide,
 ) -> bool:
-    """Return whether the records are the rows of an upsert table.
+    """Return whether the records are the rows of an upsert table: as requested, or of a compacted topic with keys.
 
     Raises:
         CodegenError: An upsert table was requested, and the records are not its rows.
@@ -141,11 +141,11 @@ def _check_upserts(
             f"the topic {topic!r} cannot be read as an upsert table: {reason}; leave out --connector upsert-kafka"
         )
     if connector is None and fits:
-        return "compact" in _cleanup_policy(topic, cluster)
+        return "compact" in _ask_cleanup_policy(topic, cluster)
     return connector == "upsert-kafka"
 
 
-def _cleanup_policy(topic: str, cluster: Cluster) -> str:
+def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
     """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
@@ -154,7 +154,11 @@ def _cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the bytes of key and value of the last records."""
+    """Read the last records, and return the bytes of their ``key`` and ``value``.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+    """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
     options = KafkaOptions(topic=(topic,), startup="earliest-offset")
@@ -164,7 +168,7 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
 
 
 def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
-    """Infer format and columns from the bytes of one side.
+    """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
     Args:
         messages: The bytes.
@@ -173,7 +177,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
         side: ``key`` or ``value``, for messages.
 
     Raises:
-        CodegenError: The bytes do not have the named format.
+        CodegenError: The bytes do not have the named format, or their schema cannot be converted.
+        RegistryError: The registry does not answer, or does not have the schema of a named format.
     """
     if kind in _REGISTERED:
         return _infer_registered(messages, cluster, kind, side)
@@ -189,8 +194,10 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from bytes that name no schema; see `infer_side`.
 
+    Without ``kind``, messages that are not all JSON objects are ``raw``.
+
     Raises:
-        CodegenError: Some messages are not JSON objects, or not changes of the requested format.
+        CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8.
     """
     if kind == "csv":
         return _infer_csv([_decode(m, "csv") for m in messages])
@@ -288,7 +295,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
 
 
 def _parse_object(message: bytes) -> dict[str, Any] | None:
-    """Parse a JSON object; None if the message is something else."""
+    """Parse a JSON object; None if the message is something else, or an empty object."""
     try:
         value = json.loads(message)
     except (ValueError, RecursionError):
@@ -297,7 +304,7 @@ def _parse_object(message: bytes) -> dict[str, Any] | None:
 
 
 def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
-    """Infer the columns of JSON objects."""
+    """Infer the columns of JSON objects, which have a format; for JSON with notes on what they look like."""
     row = infer_type(objects)
     assert isinstance(row, t.Row)
     notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
@@ -321,7 +328,7 @@ def _infer_csv(lines: Sequence[str]) -> InferredSide:
 
 
 def _parse_scalar(text: str) -> Any:
-    """Convert a string to the number or boolean that it spells, else to None."""
+    """Convert a string to the number or boolean that it spells; any other string stays."""
     for read in (int, float):
         try:
             return read(text)
@@ -345,7 +352,7 @@ def _decode(message: bytes, kind: str) -> str:
 
 
 def _infer_raw(messages: Sequence[bytes], side: str) -> InferredSide:
-    """Infer a single column: STRING if all messages are text, else BYTES."""
+    """Infer a single column, named after the side: STRING if all messages are UTF-8 without zeros, else BYTES."""
     kind: t.DataType = t.BYTES
     with suppress(UnicodeDecodeError):
         if not any("\0" in message.decode() for message in messages):

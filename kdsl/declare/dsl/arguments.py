@@ -94,18 +94,18 @@ class Arguments:
 
 
 def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
-    """The names of the arguments that the class statement of a connector's table accepts."""
+    """The names of the arguments that the class statement of a connector's table (its options' class) accepts."""
     keywords = (a.name for a in kind.declarations() if not a.metadata["sql_only"])
     options = (name for name in keywords if name not in (*STARTUP[1:], *BOUNDED[1:], *DEAD_LETTERS))
     return (*options, "dead_letters", *(name for name in OTHER if name != "key_fields" or kind is not UpsertOptions))
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement; mistakes become problems in the result.
+    """Read the arguments of a class statement; mistakes become problems in the result and leave out the argument.
 
     Args:
         located: The arguments with their locations.
-        kind: The options of the connector.
+        kind: The class of the connector's options.
     """
     arguments_read = Arguments()
     values: dict[str, Any] = {}
@@ -116,17 +116,17 @@ def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = K
             arguments_read.option_locations[key] = argument.where
         try:
             if name not in valid:
-                raise _unknown(name, valid)
+                raise _explain_unknown(name, valid)
             if name in ("key", "value"):
-                setattr(arguments_read, name, _format(name, argument.value))
+                setattr(arguments_read, name, _read_format(name, argument.value))
             elif name in ("key_fields", "primary_key"):
-                setattr(arguments_read, name, _column_names(name, argument.value))
+                setattr(arguments_read, name, _read_column_names(name, argument.value))
             elif name in OWN:
-                setattr(arguments_read, name, _string(name, argument.value))
+                setattr(arguments_read, name, _read_string(name, argument.value))
             elif name == "properties":
                 _set_properties(arguments_read, argument)
             elif name != "group_id" and argument.value is not None:
-                values.update(_option(name, argument.value))
+                values.update(_read_option(name, argument.value))
         except _StatementError as wrong:
             arguments_read.unread |= {name} & {"key", "value"}
             arguments_read.problems.append(attrs.evolve(wrong.problem, where=argument.where))
@@ -143,12 +143,12 @@ class _StatementError(Exception):
 
 
 def _options_of(name: str) -> tuple[str, ...]:
-    """Return the options that an argument sets."""
+    """Return the attributes of the options that an argument sets."""
     return {"startup": STARTUP, "bounded": BOUNDED, "dead_letters": DEAD_LETTERS}.get(name, (name,))
 
 
-def _unknown(name: str, valid: Collection[str]) -> _StatementError:
-    """Create the error for an argument that the class does not have, with the reason or a hint."""
+def _explain_unknown(name: str, valid: Collection[str]) -> _StatementError:
+    """Create, not raise, the error for an argument that the class does not have, with the reason or a hint."""
     if name in _NOT_OF_UPSERTS and name in arguments(KafkaOptions):
         return _StatementError("argument-unknown", f"an upsert table has no argument {name}=", _NOT_OF_UPSERTS[name])
     if name in arguments(UpsertOptions) and name not in valid:
@@ -159,7 +159,7 @@ def _unknown(name: str, valid: Collection[str]) -> _StatementError:
     return _StatementError("argument-unknown", f"a table class has no argument {name}={hint}", fix)
 
 
-def _format(side: str, value: Any) -> Format | None:
+def _read_format(side: str, value: Any) -> Format | None:
     """Return the format that an argument names or is; None if it is None.
 
     Raises:
@@ -181,11 +181,11 @@ def _format(side: str, value: Any) -> Format | None:
         ) from None
 
 
-def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
+def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Return the column names of an argument; None if it is None.
 
     Raises:
-        _StatementError: It is not a list of strings, or empty.
+        _StatementError: It is not an iterable of strings, or empty.
     """
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
@@ -194,7 +194,7 @@ def _column_names(name: str, value: Any) -> tuple[str, ...] | None:
     return names
 
 
-def _string(name: str, value: Any) -> str | None:
+def _read_string(name: str, value: Any) -> str | None:
     """Return the string of an argument; None if it is None.
 
     Raises:
@@ -205,7 +205,7 @@ def _string(name: str, value: Any) -> str | None:
     return value
 
 
-def _properties(value: Any) -> dict[str, Any]:
+def _read_properties(value: Any) -> dict[str, Any]:
     """Return the client settings of ``properties=``.
 
     Raises:
@@ -224,8 +224,12 @@ def _properties(value: Any) -> dict[str, Any]:
 
 
 def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the properties with valid values; the others become problems, which never show the values."""
-    for key, value in _properties(argument.value).items():
+    """Set the properties that have valid values; the others become problems, which never show the values.
+
+    Raises:
+        _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
+    """
+    for key, value in _read_properties(argument.value).items():
         wrong = [attrs.evolve(p, where=argument.where) for p in check_property_type(key, value)]
         arguments_read.problems.extend(wrong)
         if not wrong:
@@ -233,7 +237,11 @@ def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
 
 
 def _set_group(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the consumer group among the client settings; a wrong or contradicting one is added to the problems."""
+    """Set ``group.id`` among the client settings to ``group_id=``.
+
+    An invalid one is recorded as a problem and not set; one that contradicts ``properties=`` is recorded and replaces
+    that.
+    """
     if not isinstance(argument.value, str) or not argument.value:
         message = f"group_id= has the value {argument.value!r}"
         arguments_read.problems.append(Problem("argument-value", message, "set group_id= to a string", argument.where))
@@ -245,17 +253,17 @@ def _set_group(arguments_read: Arguments, argument: Argument) -> None:
     arguments_read.properties["group.id"] = argument.value
 
 
-def _option(name: str, value: Any) -> dict[str, Any]:
-    """Return the options, by attribute, that an argument sets.
+def _read_option(name: str, value: Any) -> dict[str, Any]:
+    """Return the options, by attribute, that an argument sets; most values are not checked here.
 
     Raises:
-        _StatementError: It has a wrong value.
+        _StatementError: The value cannot be a topic, function, duration, start or end, or `DeadLetters`.
     """
     match name:
         case "topic":
-            return {"topic": _topics(value)}
+            return {"topic": _read_topics(value)}
         case "partitioner" if callable(value):
-            return {"partitioner": _partitioner(value)}
+            return {"partitioner": _read_partitioner(value)}
         case "dead_letters":
             if not isinstance(value, DeadLetters):
                 message = f"dead_letters= is {value!r}, which is not DeadLetters"
@@ -279,7 +287,7 @@ def _option(name: str, value: Any) -> dict[str, Any]:
             return {name: value}
 
 
-def _partitioner(function: Any) -> str:
+def _read_partitioner(function: Any) -> str:
     """Return the import name of a partitioner function, which is what a plan stores.
 
     Raises:
@@ -292,7 +300,7 @@ def _partitioner(function: Any) -> str:
         raise _StatementError("argument-value", message, e.fix) from None
 
 
-def _topics(value: Any) -> tuple[str, ...]:
+def _read_topics(value: Any) -> tuple[str, ...]:
     """Return the topics of ``topic=``, which may be separated by semicolons.
 
     Raises:

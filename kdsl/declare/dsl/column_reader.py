@@ -65,7 +65,7 @@ class ClassColumns:
         """Read the columns, and return them with their problems.
 
         Columns without problems are cached; otherwise they are read again next time, since a name that an annotation
-        uses may be defined later.
+        uses may be defined later. The list must not be changed.
         """
         if self._columns is not None:
             return self._columns, []
@@ -86,6 +86,7 @@ class ClassColumns:
 
 
 def _is_string(value: object) -> bool:
+    """Whether a value is a string; its declared type does not matter, as a class statement may hold anything."""
     return isinstance(value, str)  # whatever is annotated: a class statement may hold anything
 
 
@@ -105,7 +106,7 @@ class _ColumnReader:
         self.where = Where(declaration.table, column or name, declaration.file, line or self.source.line)
 
     def read(self) -> ClassColumn:
-        """Read the column; its problems are recorded."""
+        """Read the column; its problems are recorded, and what cannot be read is replaced: a type by STRING."""
         if self.descriptor.uses > 1:
             self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
         if self.name in self.source.repeated:
@@ -120,7 +121,7 @@ class _ColumnReader:
         for mark in marks:
             self._check_mark(mark)
         key = next((m for m in (*marks, self.descriptor.key) if isinstance(m, KeyField)), None)
-        mark = self._metadata_mark([m for m in marks if isinstance(m, MetadataMark)])
+        mark = self._choose_metadata_mark([m for m in marks if isinstance(m, MetadataMark)])
         computed = isinstance(self.descriptor, Computed)
         virtual = not computed and (
             wrapper is Virtual or isinstance(self.descriptor, Virtual) or (mark is not None and mark.virtual)
@@ -137,7 +138,7 @@ class _ColumnReader:
             metadata_key=mark.key if mark and metadata_key is not None else None,
             virtual=virtual,
             default=self._read_default(kind, annotation, virtual=virtual),
-            comment=self._comment(),
+            comment=self._find_comment(),
             type_known=declared_type is not None,
             where=self.where,
         )
@@ -150,9 +151,10 @@ class _ColumnReader:
         self.problems.append(Problem(code, message, fix, self.where))
 
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
-        """Return whether the column is a Col or a Virtual, the Python type of its values, and the marks.
+        """Return the wrapper (Col or Virtual), the Python type of the values, and the marks of the column.
 
-        A missing annotation, or one that cannot be evaluated, is recorded as a problem.
+        An annotation that is missing or cannot be evaluated is recorded as a problem, and `_ABSENT` returned as the
+        type.
         """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace
@@ -179,7 +181,7 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """The marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as those outside."""
+        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types."""
         if annotation is _ABSENT:
             return ()
         try:
@@ -191,7 +193,7 @@ class _ColumnReader:
         return tuple(mark for mark in every if not is_sql_type(mark))
 
     def _check_mark(self, mark: Any) -> None:
-        """Report a mark that looks like one of kdsl's, but has no meaning as it is written."""
+        """Record a problem if a mark looks like one of kdsl's, but has no meaning as it is written."""
         if isinstance(mark, type) and issubclass(mark, KeyField | MetadataMark):
             call = "KeyField()" if issubclass(mark, KeyField) else 'Metadata("offset")'
             message = f"Annotated holds the class {call.split('(')[0]} instead of an instance"
@@ -205,7 +207,7 @@ class _ColumnReader:
             self._add_problem("column-mark", message, fix)
 
     def _guess_from_string(self, annotation: str) -> tuple[type, Any, tuple[Any, ...]]:
-        """Guess the kind of a column and its key mark from the string of an annotation that cannot be evaluated.
+        """Guess from an annotation that cannot be evaluated what `_read_annotation` returns, without the type.
 
         Otherwise the missing column would cause further problems.
         """
@@ -214,8 +216,8 @@ class _ColumnReader:
         key = (KeyField(primary=word == "PrimaryKey"),) if word in ("Key", "PrimaryKey") else ()
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
-    def _metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
-        """Return the mark that names the metadata of the column; several or wrong ones are recorded as problems."""
+    def _choose_metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
+        """Return the first mark that names metadata, None if there is none; several or wrong ones are problems."""
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
             every.remove(mark)
@@ -230,9 +232,10 @@ class _ColumnReader:
     def _read_type(
         self, annotation: Any, marks: tuple[Any, ...], metadata_key: str | None
     ) -> tuple[t.DataType | None, Any]:
-        """Return the type of the column, and the Python type of its values.
+        """Return the type of the column, and the Python type of its values; None and Any if it cannot be read.
 
-        A type that cannot be read is recorded as a problem, and None is returned for it.
+        A wrong type is recorded as a problem; a missing annotation was recorded before. ``annotation`` is the Python
+        type, and ``metadata_key`` that of a metadata column, whose precise type is used unless one is declared.
         """
         metadata = METADATA.get(metadata_key or "")
         if annotation is _ABSENT:
@@ -252,7 +255,7 @@ class _ColumnReader:
         return kind, annotation
 
     def _read_default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
-        """Return the default of the column; a wrong one is recorded as a problem."""
+        """Return the default of the column (an enum's value); MISSING without one, or for a wrong one: a problem."""
         default = self.descriptor.default
         if default is MISSING:
             return MISSING
@@ -266,7 +269,7 @@ class _ColumnReader:
             self._add_problem("column-default", message, "choose another default")
             return MISSING
         default = default.value if isinstance(default, Enum) else default
-        enum = self._enum(annotation)
+        enum = self._find_enum(annotation)
         if enum is not None and default is not None and default not in [member.value for member in enum]:
             message = f"the default {default!r} is not a value of {enum.__name__}"
             values = listing(str(member.value) for member in enum)
@@ -274,16 +277,16 @@ class _ColumnReader:
             return MISSING
         return default
 
-    def _enum(self, annotation: Any) -> type[Enum] | None:
-        """The enum of an annotation that is one, or one ``| None``."""
+    def _find_enum(self, annotation: Any) -> type[Enum] | None:
+        """Return the enum of an annotation that is one, or one ``| None``; None if it is neither."""
         if annotation is _ABSENT or annotation is Any:
             return None
         base, _ = unwrap(evaluate_annotation(annotation, self.declaration.namespace))
         parts = get_args(base) if get_origin(base) in (Union, UnionType) else (base,)
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
-    def _comment(self) -> str | None:
-        """Return the comment: declared, from the string under the column, or the docstring of its function."""
+    def _find_comment(self) -> str | None:
+        """Return the comment: the declared one, the string under the column, or its function's docstring; else None."""
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)

@@ -128,7 +128,7 @@ class ColumnDescriptor(Generic[T]):
         return self.name or self.attribute
 
     def _reference(self, owner: type[Any]) -> Ref[T]:
-        """Return the reference of a class to the column: created once for each class, and stored in it."""
+        """Return the reference of a class to the column, which is created once and stored in the class."""
         use_session_columns()
         references: dict[str, Ref[T]] = vars(owner).get(_REFERENCES) or {}
         if self.attribute not in references:

@@ -139,7 +139,7 @@ def _translate(sql: str, columns: Mapping[str, Any]) -> str:
 
     Args:
         sql: The expression.
-        columns: The columns that it may use.
+        columns: The `BodyColumn` objects of the table; it may use those that are not computed.
 
     Raises:
         BodyError: The expression cannot be translated.

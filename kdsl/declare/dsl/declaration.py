@@ -33,7 +33,7 @@ class Namespace:
         self._values: dict[str, Any] = {}
 
     def __call__(self, annotation: str) -> Any:
-        """Evaluate an annotation that is a string; the value is cached."""
+        """Evaluate an annotation that is a string, and cache the value; whatever ``eval`` raises is raised."""
         if annotation not in self._values:
             self._values[annotation] = eval(annotation, self.module, self.local)  # noqa: S307
         return self._values[annotation]
@@ -87,7 +87,7 @@ class ClassDeclaration:
         return {n: Argument(v, Where(file=self.file, line=lines[n])) for n, v in self.arguments.items()}
 
     def where(self, attribute: str) -> Where:
-        """The location of an attribute of the class."""
+        """The location of an attribute of the class; the line of the class if that of the attribute is unknown."""
         source = self.source()
         return Where(self.table, attribute, self.file, source.columns.get(attribute, source.line))
 
@@ -136,6 +136,7 @@ def record_declaration(
 def _record_rule(
     cls: type, declaration: ClassDeclaration, name: str, value: Expectation, reserved: Collection[str]
 ) -> None:
+    """Record a row rule of a class body; a reserved name is recorded as a problem, and the attribute deleted."""
     if name in reserved:
         message = f"every table class has its own {name!r}, so an attribute for a row rule cannot have this name"
         fix = f"write {name}_ = expect(..., name={name!r})"
@@ -146,6 +147,7 @@ def _record_rule(
 
 
 def _is_class_variable(annotation: Any) -> bool:
+    """Whether an annotation, evaluated or a string, is ``ClassVar``."""
     if isinstance(annotation, str):
         return _CLASS_VARIABLE.match(annotation) is not None
     return annotation is ClassVar or get_origin(annotation) is ClassVar
@@ -156,20 +158,20 @@ def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: A
 
     A name that no column may have is recorded as a problem, and its attribute deleted.
     """
-    problem = _name_problem(cls, name, reserved)
+    problem = _check_name(cls, name, reserved)
     if problem is not None:
         declaration.name_problems.append((name, problem))
         if value is not _ABSENT:
             delattr(cls, name)
         return
-    descriptor = _descriptor(value)
+    descriptor = _make_descriptor(value)
     if descriptor is not value:
         descriptor.__set_name__(cls, name)
         setattr(cls, name, descriptor)
     declaration.columns[name] = descriptor
 
 
-def _descriptor(value: Any) -> ColumnDescriptor[Any]:
+def _make_descriptor(value: Any) -> ColumnDescriptor[Any]:
     """Return the descriptor of a value in a class body: itself, or a column with that mark or default."""
     match value:
         case ColumnDescriptor():
@@ -184,7 +186,7 @@ def _descriptor(value: Any) -> ColumnDescriptor[Any]:
             return Col(default=value)
 
 
-def _name_problem(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
+def _check_name(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
     """Return the problem of a name that no column's attribute may have; None if it is free."""
     mangled = f"_{cls.__name__.lstrip('_')}__"
     if name.startswith("__") and name.endswith("__"):

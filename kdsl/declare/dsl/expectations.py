@@ -50,7 +50,7 @@ def expect(condition: str, *, on_fail: OnFail = "warn", name: str | None = None)
 
 
 def as_expectations(value: object) -> tuple[object, ...]:
-    """The rules that an argument ``expect=`` contains, and whatever else is in their place."""
+    """The elements of an argument ``expect=``, a rule or a sequence of them, whatever they are; none for None."""
     if value is None:
         return ()
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):

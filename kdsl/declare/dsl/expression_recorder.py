@@ -45,6 +45,8 @@ def record_expression(
 ) -> Expression:
     """Run the body of a computed column on expressions, and return the expression that it computes.
 
+    A body that calls pyspark's functions is not run to its end; it runs again when the expression is used.
+
     Args:
         name: The attribute.
         body: The function, which takes a row.
@@ -52,7 +54,7 @@ def record_expression(
         owner: The table class, whose other attributes the body may use.
 
     Raises:
-        BodyError: The body cannot become an expression.
+        BodyError: The body fails, returns nothing, or uses what neither SQL nor Spark can do, or itself.
     """
     _refuse_identity(body)
     row = _Row(columns, owner, _as_sql, name)
@@ -74,7 +76,7 @@ def record_expression(
 def _spark_expression(
     name: str, body: Callable[[Any], Any], columns: Mapping[str, BodyColumn], owner: type
 ) -> Expression:
-    """Return an expression that runs the body with Spark columns when it is used."""
+    """Return an expression that runs the body with Spark columns when it is used; that may raise BodyError."""
 
     def column() -> Column:
         result = body(_Row(columns, owner, _as_column, name))
@@ -95,7 +97,10 @@ def _returns_nothing(body: Callable[[Any], Any]) -> bool:
 
 
 def _source_text(body: Callable[[Any], Any]) -> str:
-    """The source of the returned expression if the body is one ``return``, else of the whole body."""
+    """Return the source of the returned expression if the body is one ``return``, else of the whole body.
+
+    If there is no source, it is the name of the function.
+    """
     try:
         text = textwrap.dedent(inspect.getsource(body))
         statements = ast.parse(text).body[0].body  # type: ignore[attr-defined]  # a body is a function
@@ -120,7 +125,7 @@ def _refuse_identity(body: Callable[[Any], Any]) -> None:
 
 
 def _is_raised_in_spark(error: BaseException) -> bool:
-    """Whether an error was raised inside pyspark, which was called with an `SqlExpression`."""
+    """Whether an error passed through pyspark, which was called with an `SqlExpression`."""
     frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
     return any(f.f_globals.get("__name__", "").partition(".")[0] in ("pyspark", "py4j") for f in frames)
 
@@ -157,14 +162,14 @@ class _Row:
 
 
 def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
-    """A column as SQL; a computed one as the result of its body, cast to its type."""
+    """Convert a column to SQL; a computed one is ``result``, that of its body, cast to its type."""
     if column.body is None:
         return SqlExpression(quote_name(column.name), column.type)
     return SqlExpression(f"CAST({to_sql(result).text} AS {spark_type(column.type).simpleString()})", column.type)
 
 
 def _as_column(column: BodyColumn, result: Any) -> Column:
-    """A column as a Spark column; a computed one as the result of its body, cast to its type."""
+    """Convert a column to a Spark column; a computed one is ``result``, that of its body, cast to its type."""
     if column.body is None:
         return F.col(quote_name(column.name))
     if isinstance(result, SqlExpression):

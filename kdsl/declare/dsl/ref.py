@@ -258,7 +258,7 @@ else:
                 yield from _references(value)
 
     def _caller_wants_name() -> bool:
-        """Whether the caller of the method that calls this wants the name, not the column."""
+        """Whether the code two frames up, which called the method that calls this, wants the name, not the column."""
         return sys._getframe(2).f_globals.get("__name__", "").partition(".")[0] in _NAME_WANTED
 
     def _name(value: Any) -> Any:
@@ -266,7 +266,12 @@ else:
         return str.__str__(value) if isinstance(value, Ref) else value
 
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
-        """Convert the references in a value to Spark columns."""
+        """Convert a reference, also inside lists, to a Spark column; any other value stays.
+
+        Args:
+            value: The value.
+            others: The references in the same expression, which decide whether a name is qualified.
+        """
         if isinstance(value, Ref):
             return value._column_in_expression(others)
         if isinstance(value, list | tuple):
@@ -298,7 +303,10 @@ else:
             )
 
     def _forward(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a method of columns; if str has it too, callers that want the name get that of str."""
+        """Return a method of `Ref` that calls a method of the Spark column with references converted to columns.
+
+        If str has the method, too, callers that want the name get that of str.
+        """
         of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
 
         @functools.wraps(method)
@@ -320,9 +328,9 @@ else:
         return call
 
     def _refuse(name: str) -> Callable[..., Any]:
-        """Create a replacement for a method of str that raises TypeError, unless the caller wants the column's name.
+        """Return a method of `Ref` that raises TypeError, unless the caller wants the column's name.
 
-        The method would change the name, but its caller means the value.
+        It replaces a method of str, which would change the name though its caller means the value.
         """
         of_str = getattr(str, name)
 
@@ -351,7 +359,7 @@ else:
 
 
 def use_session_columns() -> None:
-    """Make `Ref` a subclass of the session's column class; Spark Connect has its own.
+    """Make `Ref` a subclass of Spark Connect's column class if the session is remote; the change is permanent.
 
     Python then also tries the reference's reflected operators first.
     """

@@ -38,7 +38,7 @@ def make_rows(cls: type) -> None:
     if _CONSTRUCTOR in vars(cls):
         return
     columns, _ = read_columns(cls)
-    these = {name: _field(c) for name, c in columns.items() if is_constructor_argument(c)}
+    these = {name: _make_field(c) for name, c in columns.items() if is_constructor_argument(c)}
 
     def with_types(_: type, fields: list[attrs.Attribute[Any]]) -> list[attrs.Attribute[Any]]:
         return [f.evolve(type=columns[f.name].annotation) for f in fields if f.name in these]
@@ -55,7 +55,8 @@ def is_constructor_argument(column: ClassColumn) -> bool:
     return column.column.role != "computed" and not column.column.virtual
 
 
-def _field(column: ClassColumn) -> Any:
+def _make_field(column: ClassColumn) -> Any:
+    """Create the attrs field of a column; its default is copied for each row."""
     default = column.descriptor.default
     if default is MISSING:
         return attrs.field(alias=column.name)
@@ -108,10 +109,6 @@ def row_kind(row: object) -> RowKind:
 def with_row_kind(row: R, kind: RowKind) -> R:
     """Return a copy of a typed row with another row kind, for the ``rows`` of a table whose format carries changes.
 
-    Args:
-        row: The row.
-        kind: The row kind.
-
     Raises:
         ValueError: The row kind does not exist.
     """
@@ -128,7 +125,7 @@ def set_row_kind(row: object, kind: RowKind) -> None:
 
 
 def _explain_unknown(cls: type, name: str, fields: Mapping[str, Any]) -> str:
-    """Explain why the constructor does not take a name."""
+    """Explain, in a message, why the constructor does not take a name: it is unknown, computed or filled in."""
     columns, _ = read_columns(cls)
     if name not in columns:
         return f"there is no column {name}={nearest(name, fields)}; the columns are {listing(fields)}"

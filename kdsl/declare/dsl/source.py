@@ -38,35 +38,38 @@ _parsed: dict[str, tuple[list[str], dict[tuple[str, int], ClassSource]]] = {}
 
 
 def class_source(file: str, name: str, line: int, module: dict[str, Any] | None = None) -> ClassSource:
-    """Return the lines and comments of a class in its source; only lines it was given if the source has no such class.
+    """Return the lines and comments of a class in its source, which is parsed once and cached.
 
     Args:
         file: The file, or the name that a notebook gives a cell.
         name: The class.
         line: The line where the class begins, as Python reports it: its first decorator, or the word ``class``.
         module: The names of its module, which can load a source that is not a plain file.
+
+    Returns:
+        Only ``line`` if the source has no such class.
     """
     lines = linecache.getlines(file, module)
     known = _parsed.get(file)
     if known is None or known[0] is not lines:
-        known = _parsed[file] = (lines, dict(_classes("".join(lines))))
+        known = _parsed[file] = (lines, dict(_read_classes("".join(lines))))
     return known[1].get((name, line)) or ClassSource(line)
 
 
-def _classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
-    """The class statements of a source, each under its name and each line that Python may report as its beginning."""
+def _read_classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
+    """Yield each class of a source with its name and each line that may be its beginning; none if it is invalid."""
     try:
         tree = ast.parse(text)
     except SyntaxError:  # the file was changed since it was imported
         return
-    for node in _walk(tree):
-        source = _read(node)
+    for node in _walk_classes(tree):
+        source = _read_class(node)
         for first in {node.lineno, *(d.lineno for d in node.decorator_list[:1])}:
             yield (node.name, first), source
 
 
-def _read(statement: ast.ClassDef) -> ClassSource:
-    """Read from the source of a class its columns' lines, comments and repetitions."""
+def _read_class(statement: ast.ClassDef) -> ClassSource:
+    """Read the lines, comments and repetitions of the names in a class body."""
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     repeated: dict[str, int] = {}
@@ -76,14 +79,15 @@ def _read(statement: ast.ClassDef) -> ClassSource:
             comments.update(dict.fromkeys(named, inspect.cleandoc(node.value.value)))
             named = []
         else:
-            named = list(_names(node))
+            named = list(_list_names(node))
             repeated.update((name, columns[name]) for name in named if name in columns)
             columns.update(dict.fromkeys(named, node.lineno))
     arguments = {k.arg: k.value.lineno for k in statement.keywords if k.arg}
     return ClassSource(statement.lineno, arguments, columns, comments, repeated)
 
 
-def _names(node: ast.stmt) -> Iterator[str]:
+def _list_names(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement annotates, assigns or defines as a function."""
     if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
         yield node.target.id
     elif isinstance(node, ast.Assign):
@@ -92,10 +96,10 @@ def _names(node: ast.stmt) -> Iterator[str]:
         yield node.name
 
 
-def _walk(node: ast.AST) -> Iterator[ast.ClassDef]:
+def _walk_classes(node: ast.AST) -> Iterator[ast.ClassDef]:
     """The class statements at any depth; only statements are visited, not expressions."""
     for block in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in getattr(node, block, ()):
             if isinstance(child, ast.ClassDef):
                 yield child
-            yield from _walk(child)
+            yield from _walk_classes(child)

@@ -30,18 +30,11 @@ class BodyError(KdslError):
 
 
 def to_sql(value: Any) -> SqlExpression:
-    """Convert a value of a body to SQL: an expression stays, a plain value becomes a literal.
-
-    Args:
-        value: The value.
-
-    Raises:
-        BodyError: The value has no SQL literal.
-    """
-    return value if isinstance(value, SqlExpression) else SqlExpression(*_literal(value))
+    """Convert a value of a body to SQL: an expression stays; raise BodyError for a value without an SQL literal."""
+    return value if isinstance(value, SqlExpression) else SqlExpression(*_write_literal(value))
 
 
-def _literal(value: Any) -> tuple[str, t.DataType | None]:
+def _write_literal(value: Any) -> tuple[str, t.DataType | None]:
     """Return a plain Python value as an SQL literal, with its type.
 
     Raises:
@@ -99,25 +92,25 @@ class SqlExpression:
         )
 
     def __add__(self, other: Any) -> SqlExpression:
-        return _binary(self, "||" if _any_string(self, other) else "+", other)
+        return _write_operation(self, "||" if _any_string(self, other) else "+", other)
 
     def __radd__(self, other: Any) -> SqlExpression:
         return to_sql(other) + self
 
     def __sub__(self, other: Any) -> SqlExpression:
-        return _binary(self, "-", other)
+        return _write_operation(self, "-", other)
 
     def __rsub__(self, other: Any) -> SqlExpression:
         return to_sql(other) - self
 
     def __mul__(self, other: Any) -> SqlExpression:
-        return _binary(self, "*", other)
+        return _write_operation(self, "*", other)
 
     def __rmul__(self, other: Any) -> SqlExpression:
         return to_sql(other) * self
 
     def __truediv__(self, other: Any) -> SqlExpression:
-        quotient = _binary(self, "/", other)
+        quotient = _write_operation(self, "/", other)
         return SqlExpression(
             quotient.text, t.Double() if isinstance(quotient.type, _INTEGERS) else quotient.type, compound=True
         )
@@ -128,8 +121,8 @@ class SqlExpression:
     def __mod__(self, other: Any) -> SqlExpression:
         right = to_sql(other)
         if isinstance(self.type, t.Decimal) or isinstance(right.type, t.Decimal):
-            return _binary(self, "%", right)
-        kind = _wider(self.type, right.type)
+            return _write_operation(self, "%", right)
+        kind = _wider_type(self.type, right.type)
         if isinstance(other, int | float) and other > 0:
             return SqlExpression(f"PMOD({self.text}, {right.text})", kind)
         return SqlExpression(
@@ -159,31 +152,31 @@ class SqlExpression:
         return SqlExpression(f"ABS({self.text})", self.type)
 
     def __eq__(self, other: object) -> SqlExpression:  # type: ignore[override]
-        return _is_null(self, "IS NULL") if other is None else _compare(self, "=", other)
+        return _write_null_test(self, "IS NULL") if other is None else _write_comparison(self, "=", other)
 
     def __ne__(self, other: object) -> SqlExpression:  # type: ignore[override]
-        return _is_null(self, "IS NOT NULL") if other is None else _compare(self, "<>", other)
+        return _write_null_test(self, "IS NOT NULL") if other is None else _write_comparison(self, "<>", other)
 
     def __lt__(self, other: Any) -> SqlExpression:
-        return _compare(self, "<", other)
+        return _write_comparison(self, "<", other)
 
     def __le__(self, other: Any) -> SqlExpression:
-        return _compare(self, "<=", other)
+        return _write_comparison(self, "<=", other)
 
     def __gt__(self, other: Any) -> SqlExpression:
-        return _compare(self, ">", other)
+        return _write_comparison(self, ">", other)
 
     def __ge__(self, other: Any) -> SqlExpression:
-        return _compare(self, ">=", other)
+        return _write_comparison(self, ">=", other)
 
     def __and__(self, other: Any) -> SqlExpression:
-        return _logic(self, "AND", "&", other)
+        return _write_logic(self, "AND", "&", other)
 
     def __rand__(self, other: Any) -> SqlExpression:
         return to_sql(other) & self
 
     def __or__(self, other: Any) -> SqlExpression:
-        return _logic(self, "OR", "|", other)
+        return _write_logic(self, "OR", "|", other)
 
     def __ror__(self, other: Any) -> SqlExpression:
         return to_sql(other) | self
@@ -221,7 +214,7 @@ class SqlExpression:
 
 
 def _string_function(function: str, kind: t.DataType) -> Callable[..., SqlExpression]:
-    """Return a method that writes the call of an SQL function with a string."""
+    """Return a method that writes the call of an SQL function with a string and its arguments."""
 
     def call(string: SqlExpression, *args: Any) -> SqlExpression:
         return SqlExpression(f"{function}({', '.join(to_sql(a).text for a in (string, *args))})", kind)
@@ -238,12 +231,12 @@ _STRING_METHODS = {
 
 
 def _any_string(left: SqlExpression, right: Any) -> bool:
-    """Return whether one of two values is a string."""
+    """Return whether one of two values is a string; raise BodyError if the right one has no SQL literal."""
     return isinstance(left.type, _STRINGS) or isinstance(to_sql(right).type, _STRINGS)
 
 
-def _wider(left: t.DataType | None, right: t.DataType | None) -> t.DataType | None:
-    """The wider of two operand types, as far as the meaning of an operator depends on it."""
+def _wider_type(left: t.DataType | None, right: t.DataType | None) -> t.DataType | None:
+    """Return the type of an operation of two values, as far as it matters: the widest kind, or the known one."""
     for kinds in (_FLOATS, (t.Decimal,), (t.Timestamp, t.TimestampLtz, t.Date), _STRINGS):
         for kind in (left, right):
             if isinstance(kind, kinds):
@@ -251,25 +244,27 @@ def _wider(left: t.DataType | None, right: t.DataType | None) -> t.DataType | No
     return left if right is None else right
 
 
-def _binary(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write an operation of two values, with the wider type."""
+def _write_operation(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
+    """Write an operation of two values, with the wider type; raise BodyError without an SQL literal."""
     other = to_sql(right)
-    return SqlExpression(f"{left.operand} {operator} {other.operand}", _wider(left.type, other.type), compound=True)
+    return SqlExpression(
+        f"{left.operand} {operator} {other.operand}", _wider_type(left.type, other.type), compound=True
+    )
 
 
-def _compare(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write a comparison of two values."""
+def _write_comparison(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
+    """Write a comparison of two values; raise BodyError if the right one has no SQL literal."""
     return SqlExpression(f"{left.operand} {operator} {to_sql(right).operand}", t.Boolean(), compound=True)
 
 
-def _is_null(value: SqlExpression, test: str) -> SqlExpression:
+def _write_null_test(value: SqlExpression, test: str) -> SqlExpression:
     """Write a test such as ``IS NULL``."""
     return SqlExpression(f"{value.operand} {test}", t.Boolean(), compound=True)
 
 
-def _logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
-    """Combine two values with AND or OR, or two integers with the bit operator."""
+def _write_logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
+    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``)."""
     other = to_sql(right)
     if isinstance(left.type, _INTEGERS) and isinstance(other.type, _INTEGERS):
-        return _binary(left, sign, other)
+        return _write_operation(left, sign, other)
     return SqlExpression(f"{left.operand} {word} {other.operand}", t.Boolean(), compound=True)

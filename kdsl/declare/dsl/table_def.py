@@ -27,11 +27,7 @@ COLUMNS = "__kdsl_columns__"
 
 
 def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
-    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them.
-
-    Args:
-        cls: The table class.
-    """
+    """Read the columns of a table class, with inherited ones, by attribute in order; also the problems in them."""
     columns: dict[str, ClassColumn] = {}
     problems: list[Problem] = []
     for base in _table_bases(cls):
@@ -48,15 +44,12 @@ def _table_bases(cls: type) -> list[type]:
 
 
 def _attribute_value(cls: type, name: str) -> Any:
-    """The object under a name in a class: a subclass may have replaced a column by something else."""
+    """Return the object under a name in a class, which may have replaced a column; None if there is none."""
     return next((vars(base)[name] for base in cls.__mro__ if name in vars(base)), None)
 
 
 def define_table(cls: type) -> TableDef:
-    """The definition that a table class declares, with its problems.
-
-    Args:
-        cls: The table class.
+    """The definition that a table class declares, with its problems; computed columns learn whether Spark runs them.
 
     Raises:
         TypeError: The class has no recorded class statement.
@@ -67,7 +60,7 @@ def define_table(cls: type) -> TableDef:
     class_columns, column_problems = read_columns(cls)
     merged = _merge_arguments(cls)
     arguments = read_arguments(merged, cls.__kdsl_options__)  # type: ignore[attr-defined]  # of `KafkaTable`
-    columns = [_in_table(c.column, cls.__name__) for c in class_columns.values()]
+    columns = [_locate_in_table(c.column, cls.__name__) for c in class_columns.values()]
     expressions, expression_problems = _record_expressions(cls, class_columns)
     rules = tuple(_read_rules(cls, class_columns))
     marked = {
@@ -80,8 +73,8 @@ def define_table(cls: type) -> TableDef:
         *expression_problems,
         *_find_wrong_rules(class_columns),
         *rule_problems(rules),
-        *_columns_outside_tables(cls),
-        *_conflicting_keys(arguments, marked, merged),
+        *_find_columns_outside_tables(cls),
+        *_find_conflicting_keys(arguments, marked, merged),
     ]
     docstring = vars(cls).get("__doc__")
     return TableDef(
@@ -108,7 +101,10 @@ def define_table(cls: type) -> TableDef:
 
 
 def _merge_arguments(cls: type) -> dict[str, Argument]:
-    """The arguments of a class statement and of those that it inherits from; client properties are merged."""
+    """Return the arguments of a class and of those that it inherits from, except its bases' name and comment.
+
+    Client properties are merged; other arguments replace inherited ones.
+    """
     merged: dict[str, Argument] = {}
     properties: dict[str, Any] = {}
     for base in _table_bases(cls):
@@ -123,10 +119,10 @@ def _merge_arguments(cls: type) -> dict[str, Argument]:
     return merged
 
 
-def _conflicting_keys(
+def _find_conflicting_keys(
     arguments: Arguments, marked: Mapping[str, tuple[str, ...]], located: Mapping[str, Argument]
 ) -> Iterator[Problem]:
-    """Report key columns that are marked, and also named by an argument that names others or not all of them."""
+    """Yield a problem for key columns that are both marked and named by an argument, if these differ as sets."""
     for name, columns in marked.items():
         named: tuple[str, ...] | None = getattr(arguments, name)
         if named is not None and columns and set(named) != set(columns):
@@ -136,7 +132,7 @@ def _conflicting_keys(
             yield Problem("key-field", message, fix, located[name].where)
 
 
-def _in_table(column: ColumnDef, table: str) -> ColumnDef:
+def _locate_in_table(column: ColumnDef, table: str) -> ColumnDef:
     """A column located in a table that may have inherited it."""
     if column.where.table == table:
         return column
@@ -144,7 +140,7 @@ def _in_table(column: ColumnDef, table: str) -> ColumnDef:
 
 
 def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRuleDef]:
-    """The row rules of a table class: those of its columns, then those in its body, with inherited ones."""
+    """Yield the row rules of a table class: those of its columns, then those in its body, with inherited ones."""
     for column in columns.values():
         where = attrs.evolve(column.column.where, table=cls.__name__)
         for rule in column.descriptor.expect:
@@ -159,7 +155,7 @@ def _read_rules(cls: type, columns: Mapping[str, ClassColumn]) -> Iterator[RowRu
 
 
 def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
-    """Problems of arguments ``expect=`` that are not row rules."""
+    """Yield a problem for each value of an argument ``expect=`` that is not a row rule."""
     for column in columns.values():
         for value in column.descriptor.expect:
             if not isinstance(value, Expectation):
@@ -169,7 +165,10 @@ def _find_wrong_rules(columns: Mapping[str, ClassColumn]) -> Iterator[Problem]:
 
 
 def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[dict[str, Expression], list[Problem]]:
-    """Record the expressions of the computed columns: return them by column name, with the problems in them."""
+    """Return the expressions of the computed columns by column name, and their problems.
+
+    A body with a mistake becomes NULL. Each descriptor's ``by_spark`` is set.
+    """
     bodies = {c.name: c.descriptor.function for c in columns.values() if isinstance(c.descriptor, Computed)}
     if not bodies:
         return {}, []
@@ -189,8 +188,8 @@ def _record_expressions(cls: type, columns: Mapping[str, ClassColumn]) -> tuple[
     return expressions, problems
 
 
-def _columns_outside_tables(cls: type) -> Iterator[Problem]:
-    """Report columns in bases that are not table classes, which neither kdsl nor a type checker sees."""
+def _find_columns_outside_tables(cls: type) -> Iterator[Problem]:
+    """Yield a problem for each column in a base that is not a table class; kdsl and type checkers ignore it."""
     for base in cls.__mro__:
         if DECLARATION in vars(base):
             continue

@@ -27,7 +27,7 @@ class BadValueError(ValueError):
 
 
 def to_arrow(value: Any, kind: t.DataType) -> Any:
-    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps.
+    """Convert a value for Arrow: plain numbers, strings, dates, dicts for rows, pairs for maps; enums to values.
 
     Raises:
         BadValueError: The value does not fit the type.
@@ -40,22 +40,28 @@ def to_arrow(value: Any, kind: t.DataType) -> Any:
         return None
     match kind:
         case t.Array(element=element):
-            _check(isinstance(value, Sequence) and not isinstance(value, str | bytes), value, "a list")
-            return [_inside(f"[{i}]", v, element) for i, v in enumerate(value)]
+            _require(isinstance(value, Sequence) and not isinstance(value, str | bytes), value, "a list")
+            return [_convert_inside(f"[{i}]", v, element) for i, v in enumerate(value)]
         case t.Map(key=key, value=value_type):
-            _check(isinstance(value, Mapping), value, "a dict")
-            return [(_inside(f"[{k!r}]", k, key), _inside(f"[{k!r}]", v, value_type)) for k, v in value.items()]
+            _require(isinstance(value, Mapping), value, "a dict")
+            return [
+                (_convert_inside(f"[{k!r}]", k, key), _convert_inside(f"[{k!r}]", v, value_type))
+                for k, v in value.items()
+            ]
         case t.Multiset(element=element):
-            _check(isinstance(value, Mapping), value, "a dict of counts")
+            _require(isinstance(value, Mapping), value, "a dict of counts")
             counts = t.Int(nullable=False)
-            return [(_inside(f"[{k!r}]", k, element), _inside(f"[{k!r}]", v, counts)) for k, v in value.items()]
+            return [
+                (_convert_inside(f"[{k!r}]", k, element), _convert_inside(f"[{k!r}]", v, counts))
+                for k, v in value.items()
+            ]
         case t.Row(fields=fields):
-            return {f.name: _inside(f".{f.name}", _member(value, f.name), f.type) for f in fields}
+            return {f.name: _convert_inside(f".{f.name}", _get_member(value, f.name), f.type) for f in fields}
         case _:
-            return _scalar(value, kind)
+            return _convert_scalar(value, kind)
 
 
-def _inside(location: str, value: Any, kind: t.DataType) -> Any:
+def _convert_inside(location: str, value: Any, kind: t.DataType) -> Any:
     """Convert a value inside another one; see `to_arrow`.
 
     Raises:
@@ -69,8 +75,8 @@ def _inside(location: str, value: Any, kind: t.DataType) -> Any:
         raise BadValueError(f"at {location}{joined}") from None
 
 
-def _member(value: Any, name: str) -> Any:
-    """Return a member of a mapping or an object by its name on the wire.
+def _get_member(value: Any, name: str) -> Any:
+    """Return a member of a mapping (None if it is missing) or of an object, by its name on the wire.
 
     Raises:
         BadValueError: The object does not have it.
@@ -78,11 +84,11 @@ def _member(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return value.get(name)
     name = member_names(type(value)).get(name, name)
-    _check(hasattr(value, name), value, f"an object with the member {name}")
+    _require(hasattr(value, name), value, f"an object with the member {name}")
     return getattr(value, name)
 
 
-def _scalar(value: Any, kind: t.DataType) -> Any:
+def _convert_scalar(value: Any, kind: t.DataType) -> Any:
     """Convert a value without parts to what Arrow accepts.
 
     Raises:
@@ -90,53 +96,53 @@ def _scalar(value: Any, kind: t.DataType) -> Any:
     """
     match kind:
         case t.Boolean():
-            _check(isinstance(value, bool), value, "a bool")
+            _require(isinstance(value, bool), value, "a bool")
         case t.TinyInt() | t.SmallInt() | t.Int() | t.BigInt():
-            _check(isinstance(value, int) and not isinstance(value, bool), value, "an int")
+            _require(isinstance(value, int) and not isinstance(value, bool), value, "an int")
             limit = 1 << (_BITS[type(kind)] - 1)
-            _check(-limit <= value < limit, value, f"between {-limit} and {limit - 1}")
+            _require(-limit <= value < limit, value, f"between {-limit} and {limit - 1}")
         case t.Float() | t.Double():
-            _check(isinstance(value, int | float) and not isinstance(value, bool), value, "a float")
+            _require(isinstance(value, int | float) and not isinstance(value, bool), value, "a float")
             return float(value)
         case t.Decimal():
-            return _decimal(value, kind)
+            return _convert_decimal(value, kind)
         case t.Char() | t.VarChar():
-            _check(type(value) is str or (isinstance(value, str) and type(value).__name__ != "Ref"), value, "a str")
+            _require(type(value) is str or (isinstance(value, str) and type(value).__name__ != "Ref"), value, "a str")
         case t.Binary() | t.VarBinary():
-            _check(isinstance(value, bytes | bytearray | memoryview), value, "bytes")
+            _require(isinstance(value, bytes | bytearray | memoryview), value, "bytes")
             return bytes(value)
         case t.Date():
-            _check(isinstance(value, dt.date) and not isinstance(value, dt.datetime), value, "a date")
+            _require(isinstance(value, dt.date) and not isinstance(value, dt.datetime), value, "a date")
         case t.Time():
-            _check(isinstance(value, dt.time) and value.tzinfo is None, value, "a time without a zone")
+            _require(isinstance(value, dt.time) and value.tzinfo is None, value, "a time without a zone")
         case t.Timestamp():
-            _check(isinstance(value, dt.datetime), value, "a datetime")
-            _check(value.tzinfo is None, value, "a datetime without a zone, because TIMESTAMP is a wall-clock time")
+            _require(isinstance(value, dt.datetime), value, "a datetime")
+            _require(value.tzinfo is None, value, "a datetime without a zone, because TIMESTAMP is a wall-clock time")
         case t.TimestampLtz():
-            _check(isinstance(value, dt.datetime), value, "a datetime")
-            _check(value.tzinfo is not None, value, "a datetime with a zone, as tzinfo=UTC, because it is an instant")
+            _require(isinstance(value, dt.datetime), value, "a datetime")
+            _require(value.tzinfo is not None, value, "a datetime with a zone, as tzinfo=UTC, because it is an instant")
     return value
 
 
-def _decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
-    """Convert a number to a decimal with the scale of the type.
+def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
+    """Convert an integer or a Decimal to a decimal with the scale of the type.
 
     Raises:
-        BadValueError: It is not a finite number, or has too many digits before or after the point.
+        BadValueError: It is another value, not finite, or has too many digits before or after the point.
     """
-    _check(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
+    _require(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)
-    _check(number.is_finite(), value, "a finite number")
+    _require(number.is_finite(), value, "a finite number")
     digits = kind.precision - kind.scale
     fits = number.is_zero() or number.adjusted() < digits
-    _check(fits, value, f"a number with at most {digits} digits before the point")
+    _require(fits, value, f"a number with at most {digits} digits before the point")
     wide = decimal.Context(prec=decimal.MAX_PREC)
     scaled = number.quantize(decimal.Decimal(1).scaleb(-kind.scale), context=decimal.Context(prec=200))
-    _check(wide.compare(scaled, number) == 0, value, f"a number with at most {kind.scale} decimal places")
+    _require(wide.compare(scaled, number) == 0, value, f"a number with at most {kind.scale} decimal places")
     return scaled
 
 
-def _check(valid: bool, value: Any, wanted: str) -> None:
+def _require(valid: bool, value: Any, wanted: str) -> None:
     """Check a condition that a value must meet.
 
     Raises:
@@ -172,17 +178,18 @@ def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate
                 from_arrow(k, types[0], of[0], evaluate): from_arrow(v, types[1], of[1], evaluate) for k, v in value
             }
         case t.Row(fields=fields):
-            return _of_class(value, fields, annotation, evaluate)
+            return _make_instance(value, fields, annotation, evaluate)
         case _:
             return annotation(value) if isinstance(annotation, type) and issubclass(annotation, Enum) else value
 
 
 def _entry_types(kind: t.Map | t.Multiset) -> tuple[t.DataType, t.DataType]:
+    """Return the types of a map's keys and values, or of a multiset's elements and counts."""
     return (kind.key, kind.value) if isinstance(kind, t.Map) else (kind.element, t.Int())
 
 
 def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
-    """An annotation without ``Annotated``, ``None`` and forward references."""
+    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references."""
     while True:
         base, _ = unwrap(evaluate_annotation(annotation, evaluate))
         if get_origin(base) is typing.NotRequired:
@@ -193,8 +200,8 @@ def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
             return base
 
 
-def _of_class(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
-    """Convert a row from Arrow to an instance of its class; a dict if it has none."""
+def _make_instance(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
+    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class."""
     make: Any = cls
     annotations = class_members(cls)
     if annotations is None:

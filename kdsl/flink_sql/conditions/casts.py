@@ -32,16 +32,16 @@ def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compi
         return Compiled(want, lambda _: Evaluated(scalar), scalar)
     if _is_unchanged(have, want):
         return Compiled(want, value.step, value.constant)
-    compute = _computation(have, want)
+    compute = _choose_computation(have, want)
     if compute is not None:
-        return _then(value, want, compute)
+        return _apply(value, want, compute)
     if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
         return _narrow(value, want, trying=trying)
     return None
 
 
 def convert_exactly(constant: Compiled, want: t.DataType) -> Compiled | None:
-    """Convert a constant to a type that has the same number; None without such a number, or without a constant.
+    """Convert a constant to a type that has the same number; None if there is none, or it is not a constant.
 
     A column is compared faster in its own type than in the common type of both.
     """
@@ -59,6 +59,7 @@ def convert_exactly(constant: Compiled, want: t.DataType) -> Compiled | None:
 
 
 def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
+    """Whether Arrow's values of one type are those of the other one, too."""
     match have, want:
         case ((t.Char() | t.VarChar()), t.VarChar(length=length)):
             return have.length <= length
@@ -76,8 +77,8 @@ def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
     return same_in_spark(have, want)
 
 
-def _computation(have: t.DataType, want: t.DataType) -> Any:
-    """The function of a conversion that cannot fail; None if it is not one."""
+def _choose_computation(have: t.DataType, want: t.DataType) -> Any:
+    """Return the function from Arrow values to values for a conversion that cannot fail; None if it may fail."""
     match have, want:
         case _ if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
             wider = INTEGERS.index(type(want)) > INTEGERS.index(type(have))
@@ -98,12 +99,14 @@ def _computation(have: t.DataType, want: t.DataType) -> Any:
 
 
 def _to_decimal(values: pa.Array | pa.Scalar, want: t.Decimal) -> pa.Array | pa.Scalar:
+    """Convert integers or decimals to a DECIMAL that all of them fit."""
     if not pa.types.is_decimal(values.type):
         values = pc.cast(pc.cast(values, pa.int64()), pa.decimal128(19, 0))
     return pc.cast(values, arrow_type(want))
 
 
-def _then(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
+def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
+    """Return an expression of type ``kind`` that applies a function of Arrow values to the values of another."""
     if value.constant is not None:
         converted = compute(value.constant)
         return Compiled(kind, lambda _: Evaluated(converted), converted)
@@ -116,7 +119,7 @@ def _then(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
 
 
 def _narrow(value: Compiled, want: t.DataType, *, trying: bool) -> Compiled:
-    """An integer in a smaller type, where it may not fit."""
+    """Return an integer in a smaller type; one that does not fit fails, or becomes NULL with ``trying``."""
     bound = BOUNDS[type(want)]
 
     def step(rows: Rows) -> Evaluated:

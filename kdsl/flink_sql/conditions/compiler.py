@@ -88,7 +88,7 @@ class Condition:
         return true_rows(pc.invert(values), count), evaluated.failures
 
     def values(self, columns: Mapping[str, pa.Array], count: int) -> tuple[pa.Array, tuple[Failure, ...]]:
-        """The value of the condition for each row, and the rows for which it cannot be computed."""
+        """The value of the condition for each row (NULL where it is), and the rows for which it cannot be computed."""
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
 
@@ -101,8 +101,8 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
         columns: The columns that it may use, by name.
 
     Raises:
-        ConditionError: It is not a condition, uses unknown columns, or something that cannot be computed exactly; names
-            all the parts that are wrong.
+        ConditionError: It is not a condition, uses unknown columns (all are named), or contains parts that Arrow cannot
+            compute exactly as Spark does (all are named).
     """
     try:
         node = read_expression(text)
@@ -134,6 +134,7 @@ class ConditionError(Exception):
 
 
 def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> TypedSql:
+    """Translate a syntax tree to typed Spark SQL; raise UntranslatableError, also if it is nested too deeply."""
     try:
         return translate(node)
     except RecursionError:
@@ -141,7 +142,7 @@ def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> Type
 
 
 def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataType]) -> Iterable[UntranslatableError]:
-    """The other unknown columns of a condition; the translation ends at its first error."""
+    """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended."""
     try:
         every = list(n.names(read_expression(first.text)))
     except UntranslatableError:
@@ -177,13 +178,16 @@ class Compiler:
         self._types: dict[int, TypedSql] = {}
 
     def type_of(self, node: n.Node) -> TypedSql:
-        """The translation of a part."""
+        """The translation of a part to Spark SQL, with its type, cached by node; raises UntranslatableError."""
         if id(node) not in self._types:
             self._types[id(node)] = self._translate(node)
         return self._types[id(node)]
 
     def refuse(self, node: n.Node, what: str, fix: str, reason: str = _NOT_HERE) -> NoReturn:
-        """Note that a part cannot be computed."""
+        """Add a part that cannot be computed to ``refused``, and raise the internal error that `__call__` catches.
+
+        ``what`` describes the part; the reason is by default that Arrow does not compute it exactly as Spark does.
+        """
         name = getattr(node, "name", None) or self._text[node.at : node.at + 1]
         self.refused.append(
             UntranslatableError(str(name), f"{what} cannot be used in a row rule: {reason}", fix, self._text, node.at)
@@ -191,7 +195,7 @@ class Compiler:
         raise _RefusedError
 
     def __call__(self, node: n.Node) -> Compiled:
-        """Compile a part. A refused part is noted, and NULL stands for it, so that the others are checked, too."""
+        """Compile a part; NULL of its type stands for a refused part, so that the others are checked, too."""
         try:
             return self._compile(node)
         except _RefusedError:
@@ -199,17 +203,18 @@ class Compiler:
             return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
 
     def _compile(self, node: n.Node) -> Compiled:
+        """Compile a part by its kind of node; a part that cannot be computed exactly is refused (`refuse`)."""
         match node:
             case n.Literal():
-                return self._literal(node)
+                return self._compile_literal(node)
             case n.Name(parts=(name, *members)):
-                return self._column(node, name, members)
+                return self._compile_column(node, name, members)
             case n.Unary(operator="NOT", operand=operand):
                 return operators.negate(self.boolean(operand))
             case n.Unary(operator="+", operand=operand):
                 return self(operand)
             case n.Unary():
-                return self._negative(node)
+                return self._compile_negative(node)
             case n.Binary(operator=("AND" | "OR") as operator, left=left, right=right):
                 return operators.combine(operator, self.boolean(left), self.boolean(right))
             case n.Binary(operator="||", left=left, right=right):
@@ -217,30 +222,32 @@ class Compiler:
             case n.Binary(operator=("=" | "<>" | "<" | "<=" | ">" | ">=") as operator, left=left, right=right):
                 return self.comparison(node, operator, left, right)
             case n.Binary():
-                return self._binary(node)
+                return self._compile_binary(node)
             case n.Between():
-                return self._between(node)
+                return self._compile_between(node)
             case n.In():
-                return self._in(node)
+                return self._compile_in(node)
             case n.Like():
-                return self._like(node)
+                return self._compile_like(node)
             case n.Is():
-                return self._is(node)
+                return self._compile_is(node)
             case n.Case():
-                return self._case(node)
+                return self._compile_case(node)
             case n.Cast(operand=operand, type=kind, trying=trying):
                 return self._cast(node, self(operand), kind, trying=trying)
             case n.Member(operand=operand, name=name):
                 inner = self(operand)
                 return strict(self.type_of(node).type, partial(pc.struct_field, indices=name), inner)
             case n.Call():
-                return self._call(node)
+                return self._compile_call(node)
         what = {n.Index: "an element of an array or a map", n.Collection: "a constructed ARRAY, MAP or ROW"}
         return self.refuse(node, what.get(type(node), "this expression"), "compare columns and constants")
 
     # columns and constants
 
-    def _column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
+    def _compile_column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
+        """Compile a column, or a member of it."""
+
         def step(rows: Rows) -> Evaluated:
             values = rows.columns[name]
             for member in members:
@@ -249,7 +256,8 @@ class Compiler:
 
         return Compiled(self.type_of(node).type, step)
 
-    def _literal(self, node: n.Literal) -> Compiled:
+    def _compile_literal(self, node: n.Literal) -> Compiled:
+        """Compile a constant; a date or time that is invalid is refused."""
         kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
@@ -262,11 +270,11 @@ class Compiler:
             case "number":
                 return constant(_number(node.text, kind), kind)
             case "date" | "time" | "timestamp":
-                return self._moment(node, node.text, kind)
+                return self._compile_moment(node, node.text, kind)
         return constant(node.text, kind)
 
-    def _moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
-        """A date or time that is written as a string."""
+    def _compile_moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
+        """Compile a date or time that is written as a string; one in another form, or an instant, is refused."""
         try:
             match kind:
                 case t.Date() if _DATE.fullmatch(text):
@@ -294,9 +302,10 @@ class Compiler:
 
     def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
         """Compare two expressions in the type in which Spark compares them."""
-        return operators.compare(operator, *self._comparable(node, left, right))
+        return operators.compare(operator, *self._compile_comparable(node, left, right))
 
-    def _comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
+    def _compile_comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
+        """Compile two expressions in the type in which Spark compares them; arrays, maps and rows are refused."""
         a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
         if a.type is None or b.type is None or x.type is None or y.type is None:
@@ -313,20 +322,24 @@ class Compiler:
             wide = common_number_type(a.type, b.type)
             return self._widen(node, x, wide), self._widen(node, y, wide)
         if a.family == "text":
-            return self._moment(left, a.constant or "", b.type), y
-        return x, self._moment(right, b.constant or "", a.type)
+            return self._compile_moment(left, a.constant or "", b.type), y
+        return x, self._compile_moment(right, b.constant or "", a.type)
 
     def _widen(self, node: n.Node, value: Compiled, kind: t.DataType) -> Compiled:
+        """Convert a number to a wider type, unless it has that type."""
         return self._cast(node, value, kind) if value.type != kind else value
 
     def _cast(self, node: n.Node, value: Compiled, kind: t.DataType, *, trying: bool = False) -> Compiled:
+        """Convert a value to a type; a conversion that Arrow may do differently is refused."""
         converted = convert(value, kind, trying=trying)
         if converted is not None:
             return converted
         have = "NULL" if value.type is None else value.type.spelling
         return self.refuse(node, f"a conversion of {have} to {kind.spelling}", "compare values of the same type")
 
-    def _between(self, node: n.Between) -> Compiled:
+    def _compile_between(self, node: n.Between) -> Compiled:
+        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons."""
+
         def inside(low: n.Node, high: n.Node) -> Compiled:
             above = self.comparison(node, ">=", node.operand, low)
             return operators.combine("AND", above, self.comparison(node, "<=", node.operand, high))
@@ -336,8 +349,9 @@ class Compiler:
             result = operators.combine("OR", result, inside(node.high, node.low))
         return operators.negate(result) if node.negated else result
 
-    def _in(self, node: n.In) -> Compiled:
-        result = self._in_constants(node)
+    def _compile_in(self, node: n.In) -> Compiled:
+        """Compile ``IN`` with a list of values."""
+        result = self._compile_in_constants(node)
         if result is None:
             each = [self.comparison(node, "=", node.operand, value) for value in node.values]
             result = each[0]
@@ -345,9 +359,9 @@ class Compiler:
                 result = operators.combine("OR", result, other)
         return operators.negate(result) if node.negated else result
 
-    def _in_constants(self, node: n.In) -> Compiled | None:
-        """``IN`` with a set of constants; None if the values must be compared one by one."""
-        pairs = [self._comparable(node, node.operand, value) for value in node.values]
+    def _compile_in_constants(self, node: n.In) -> Compiled | None:
+        """Compile ``IN`` with a set of constants, without ``NOT``; None if the values must be compared one by one."""
+        pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
         kinds = {str(arrow_type(one.type)) for pair in pairs for one in pair if one.type is not None}
         constants = [other.constant for _, other in pairs]
@@ -365,7 +379,8 @@ class Compiler:
 
         return strict(operators.BOOLEAN, compute, operand)
 
-    def _like(self, node: n.Like) -> Compiled:
+    def _compile_like(self, node: n.Like) -> Compiled:
+        """Compile LIKE; SIMILAR TO, and a pattern that is not a constant or has a wrong escape, are refused."""
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
         pattern, escape = self.type_of(node.pattern).constant, None
@@ -382,7 +397,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
-        """Match a string; NULL does not match."""
+        """Compile a function with a result of type ``kind`` that ``find`` computes for an array of strings."""
         value = self(text)
         if value.type is None:
             return constant(None, operators.BOOLEAN)
@@ -394,10 +409,11 @@ class Compiler:
 
         return strict(kind, compute, value)
 
-    def _is(self, node: n.Is) -> Compiled:
+    def _compile_is(self, node: n.Is) -> Compiled:
+        """Compile ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN`` and ``DISTINCT FROM``; IS JSON is refused."""
         if node.what == "DISTINCT":
             assert node.other is not None
-            same = operators.same(*self._comparable(node, node.operand, node.other))
+            same = operators.same(*self._compile_comparable(node, node.operand, node.other))
             return same if node.negated else operators.negate(same)
         if node.what == "JSON":
             self.refuse(node, "IS JSON", "check the members of the column")
@@ -415,7 +431,8 @@ class Compiler:
 
         return strict(operators.BOOLEAN, compute, value)
 
-    def _case(self, node: n.Case) -> Compiled:
+    def _compile_case(self, node: n.Case) -> Compiled:
+        """Compile ``CASE``, with an operand or without, to values of one type; NULL is the default."""
         kind = self.type_of(node).type
         if kind is None:
             return constant(None, operators.BOOLEAN)
@@ -428,12 +445,13 @@ class Compiler:
         return operators.choose(kind, list(zip(conditions, values, strict=True)), otherwise)
 
     def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
-        """Compile expressions and convert them to one type."""
+        """Compile expressions and convert them to one type; a conversion that Arrow may do differently is refused."""
         return [self._cast(node, self(node), kind) for node in nodes]
 
     # arithmetic
 
-    def _negative(self, node: n.Unary) -> Compiled:
+    def _compile_negative(self, node: n.Unary) -> Compiled:
+        """Compile ``-x``; intervals, NULL, and decimals of more than 34 digits are refused."""
         kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
@@ -446,10 +464,11 @@ class Compiler:
             self.refuse(node, f"- {kind.spelling}", "declare at most 34 digits, or compare the number itself")
         return negated
 
-    def _binary(self, node: n.Binary) -> Compiled:
+    def _compile_binary(self, node: n.Binary) -> Compiled:
+        """Compile arithmetic; what cannot be computed exactly is refused."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
-            return self._move_time(node)
+            return self._compile_moved_time(node)
         compiled = self.arithmetic(node, self.type_of(node).type)
         if compiled is None:
             what = f"{self.type_of(node.left).spelling} {node.operator} {self.type_of(node.right).spelling}"
@@ -457,7 +476,7 @@ class Compiler:
         return compiled
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile ``+ - * / %`` of two numbers; None if it cannot be computed exactly."""
+        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it cannot be computed exactly."""
         a, b = self.type_of(node.left), self.type_of(node.right)
         if a.type is None or b.type is None or kind is None:
             return None
@@ -471,8 +490,8 @@ class Compiler:
             left, right = self._widen(node, left, wide), self._widen(node, right, wide)
         return operators.calculate(node.operator, kind, left, right)
 
-    def _move_time(self, node: n.Binary) -> Compiled:
-        """A time plus or minus a constant interval of days, hours, minutes or seconds."""
+    def _compile_moved_time(self, node: n.Binary) -> Compiled:
+        """Compile a time plus or minus a constant interval of days, hours, minutes or seconds; refuse anything else."""
         moved, span = node.left, node.right
         if isinstance(moved, n.Span) and node.operator == "+":
             moved, span = span, moved
@@ -494,7 +513,8 @@ class Compiler:
 
     # calls
 
-    def _call(self, node: n.Call) -> Compiled:
+    def _compile_call(self, node: n.Call) -> Compiled:
+        """Compile a function call; a function that is not in `FUNCTIONS`, or whose result varies, is refused."""
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):
             reason = f"it is {NONDETERMINISTIC[name]}, and a row is valid or not whenever it is read"
@@ -514,6 +534,7 @@ class Compiler:
 
 
 def _number(text: str, kind: t.DataType) -> int | float | Decimal:
+    """Convert the digits of a number to the Python type of its SQL type."""
     if isinstance(kind, t.Double):
         return float(text)
     return Decimal(text.removesuffix(".")) if isinstance(kind, t.Decimal) else int(text.removesuffix("."))

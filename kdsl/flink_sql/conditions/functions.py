@@ -30,7 +30,7 @@ class Compiler(Protocol):
         ...
 
     def refuse(self, node: n.Node, what: str, fix: str, reason: str = ...) -> NoReturn:
-        """Raise an error about an expression that cannot be evaluated."""
+        """Raise an internal error about an expression that cannot be evaluated: what it is, the fix, and why."""
         ...
 
     def boolean(self, node: n.Node) -> Compiled:
@@ -38,11 +38,11 @@ class Compiler(Protocol):
         ...
 
     def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
-        """Compile a comparison."""
+        """Compile a comparison of two expressions by an operator such as ``=``."""
         ...
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
-        """Compile a function of a string's matches."""
+        """Compile a function, with a result of type ``kind``, that ``find`` computes from an array of strings."""
         ...
 
     def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
@@ -75,7 +75,7 @@ Call = Callable[[Compiler, n.Call, t.DataType | None], Compiled | None]
 
 
 def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
-    """A function of one argument whose result Arrow has in another integer type."""
+    """Return the compiler of a function of one argument of some families; the result is cast to the call's type."""
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         (argument,) = call.arguments
@@ -87,20 +87,24 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
 
 def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile ABS; None for other types than numbers, and for decimals of more than 34 digits."""
     if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
     return operators.unary(kind, compiler(call.arguments[0]), "abs")
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile MOD as ``%``; None if it cannot be computed exactly."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile COALESCE and IFNULL; None if the result has no type."""
     return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile IF; None if the result has no type."""
     if kind is None:
         return None
     then, otherwise = compiler.unify(call.arguments[1:], kind)
@@ -108,6 +112,7 @@ def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled |
 
 
 def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile NULLIF; None if the result has no type."""
     if kind is None:
         return None
     value, other = call.arguments
@@ -117,7 +122,7 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """``GREATEST`` and ``LEAST``: NULL if one is NULL."""
+    """Compile GREATEST and LEAST, NULL if one is NULL; None for FLOAT, DOUBLE, BOOLEAN and nested types."""
     if kind is None or isinstance(kind, FLOATS) or compiler.type_of(call).family in ("other", "boolean"):
         return None
     function = pc.max_element_wise if call.name.upper() == "GREATEST" else pc.min_element_wise
@@ -125,6 +130,7 @@ def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compi
 
 
 def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile TRIM, LTRIM, RTRIM and BTRIM; None if the characters are not a constant, or empty."""
     side = call.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name.upper(), "BOTH"))
     signs = " " if len(call.arguments) == 1 else compiler.type_of(call.arguments[1]).constant
     if not signs:
@@ -134,16 +140,17 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile CONCAT, NULL if one is NULL."""
     return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 
 def join(*texts: Any) -> Any:
-    """Join strings; NULL if one of them is NULL."""
+    """Join Arrow strings row by row; NULL if one of them is NULL."""
     return pc.binary_join_element_wise(*texts, "")
 
 
 def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """``SUBSTRING`` from a constant start of 1 or more, and ``LEFT``."""
+    """Compile SUBSTRING and LEFT with constants; None for others, and for a start below 1."""
     numbers = [compiler.type_of(argument).constant for argument in call.arguments[1:]]
     if any(number is None or not number.isdecimal() for number in numbers):
         return None
@@ -156,6 +163,7 @@ def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Com
 
 
 def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile REGEXP; refuse a pattern that is not a constant, or that RE2 does not match as Java does."""
     text, pattern = call.arguments
     constant = compiler.type_of(pattern).constant
     if constant is None:
@@ -172,6 +180,8 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _with_end(compute: Callable[..., Any]) -> Call:
+    """Return the compiler of STARTSWITH or ENDSWITH (``compute``); None if the second argument is not a constant."""
+
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         text, end = call.arguments
         constant = compiler.type_of(end).constant
@@ -181,6 +191,8 @@ def _with_end(compute: Callable[..., Any]) -> Call:
 
 
 def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
+    """Compile CARDINALITY; None if the argument is not an ARRAY or a MAP."""
+
     def count(values: pa.Array) -> pa.Array:
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
         return pc.cast(pc.list_value_length(lists), pa.int32())
@@ -206,7 +218,7 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 
 
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """A field of a date, or of a time without a zone."""
+    """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP."""
     unit = str(call.words.get("UNIT", call.name)).upper()
     of = compiler.type_of(call.arguments[-1]).type
     known = isinstance(of, t.Timestamp) or (isinstance(of, t.Date) and unit in _OF_DAYS)

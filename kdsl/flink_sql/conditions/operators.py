@@ -31,7 +31,7 @@ def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
 
 
 def comparison(operator: str, kind: t.DataType) -> Callable[[Values, Values], Values]:
-    """The function that compares values of a type. NaN equals NaN and is greater than other numbers, as in Spark."""
+    """Return the function that compares Arrow values of a type; NaN equals NaN and is greater than other numbers."""
     if isinstance(kind, FLOATS):
         return _float_comparison(operator)
     compare_plain = _PLAIN[operator]
@@ -51,6 +51,7 @@ _PLAIN: Mapping[str, Callable[[Values, Values], Values]] = {
 
 
 def _float_comparison(operator: str) -> Callable[[Values, Values], Values]:
+    """Return the function that compares FLOAT or DOUBLE values as Spark does; see `comparison`."""
     match operator:
         case "=":
             return _equal_floats
@@ -67,15 +68,17 @@ def _float_comparison(operator: str) -> Callable[[Values, Values], Values]:
 
 
 def _equal_floats(a: Values, b: Values) -> Values:
+    """Whether numbers are equal, or both NaN."""
     return pc.or_(pc.equal(a, b), pc.and_(pc.is_nan(a), pc.is_nan(b)))
 
 
 def _less_float(a: Values, b: Values) -> Values:
+    """Whether numbers are less than others; NaN is the greatest."""
     return pc.or_(pc.less(a, b), pc.and_(pc.invert(pc.is_nan(a)), pc.is_nan(b)))
 
 
 def same(left: Compiled, right: Compiled) -> Compiled:
-    """``IS NOT DISTINCT FROM``: NULL is the same as NULL."""
+    """``IS NOT DISTINCT FROM``: NULL is the same as NULL, and the result is never NULL."""
 
     def compute(a: Values, b: Values) -> Values:
         null_a, null_b = pc.is_null(a), pc.is_null(b)
@@ -91,7 +94,7 @@ def same(left: Compiled, right: Compiled) -> Compiled:
 
 
 def combine(operator: str, left: Compiled, right: Compiled) -> Compiled:
-    """``AND`` and ``OR``."""
+    """``AND`` or ``OR``; the right side fails only where the left side does not decide the result."""
     both, decided = (pc.and_kleene, pc.invert) if operator == "AND" else (pc.or_kleene, lambda values: values)
 
     def step(rows: Rows) -> Evaluated:
@@ -110,7 +113,10 @@ def negate(value: Compiled) -> Compiled:
 
 
 def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], otherwise: Compiled) -> Compiled:
-    """``CASE WHEN``: the value of the first branch whose condition is true; all values have the type ``kind``."""
+    """``CASE WHEN``: the value of the first branch whose condition is true; all values have the type ``kind``.
+
+    A branch fails only for rows that reach it.
+    """
 
     def step(rows: Rows) -> Evaluated:
         undecided = np.ones(rows.count, dtype=bool)
@@ -179,6 +185,7 @@ def _is_exact(operator: str, one: t.DataType | None, other: t.DataType | None) -
 
 
 def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
+    """Return Arrow's function for ``+``, ``-``, ``*`` or ``/`` of floats."""
     operations: dict[str, Callable[[Values, Values], Values]] = {
         "+": pc.add,
         "-": pc.subtract,
@@ -189,10 +196,12 @@ def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
 
 
 def _divide(a: Values, b: Values) -> Values:
+    """Divide integers toward zero, or floats."""
     return pc.divide_checked(a, b)
 
 
 def _remainder(a: Values, b: Values) -> Values:
+    """Return the remainder of integers, with the sign of the dividend."""
     safe = pc.if_else(pc.equal(b, pa.scalar(-1, b.type)), pa.scalar(1, b.type), b)  # the smallest number / -1 overflows
     return pc.subtract(a, pc.multiply(pc.divide(a, safe), safe))
 
@@ -200,7 +209,7 @@ def _remainder(a: Values, b: Values) -> Values:
 def _with_failures(
     kind: t.DataType, left: Compiled, right: Compiled, compute: Callable[[Values, Values], Values], operator: str
 ) -> Compiled:
-    """Arithmetic that fails for some operands."""
+    """Return an operation with a result of type ``kind``; rows that `_failing_rows` finds fail and become NULL."""
 
     def step(rows: Rows) -> Evaluated:
         a, b = left.step(rows), right.step(rows)
@@ -217,6 +226,7 @@ def _with_failures(
 
 
 def _failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any, str] | None:
+    """Find the rows with a division by zero or an integer overflow, and the reason; None if there are none."""
     if operator in ("/", "%"):
         zero = pc.and_(pc.equal(y, pa.scalar(0, y.type)), pc.is_valid(x))
         bad, reason = true_rows(zero, count), "division by zero"
@@ -239,6 +249,7 @@ def _failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any,
 
 
 def _as_decimal256(values: Values) -> Values:
+    """Convert integers to DECIMAL(20, 0), in which their sums, differences and products do not overflow."""
     return pc.cast(pc.cast(pc.cast(values, pa.int64()), pa.decimal128(19, 0)), pa.decimal256(20, 0))
 
 

@@ -42,7 +42,7 @@ class Regular:
     python: str
 
     def find(self, texts: pa.Array) -> pa.Array:
-        """Say of each string whether a part of it matches."""
+        """Say of each string whether a part of it matches; NULL stays NULL."""
         matches = pc.match_substring_regex(texts, self.arrow)
         if "$" not in self.python and _JAVA_END not in self.python:
             return matches
@@ -55,11 +55,7 @@ class Regular:
 
 
 def like(pattern: str, escape: str | None) -> Match:
-    """The function that matches strings with a pattern of LIKE.
-
-    Args:
-        pattern: The pattern.
-        escape: The escape character, if there is one.
+    """Return the function that matches strings with a pattern of LIKE.
 
     Raises:
         PatternError: The escape character stands before another character than ``%``, ``_`` and itself.
@@ -82,7 +78,7 @@ def like(pattern: str, escape: str | None) -> Match:
 
 
 def _like_parts(pattern: str, escape: str | None) -> list[tuple[str, str]]:
-    """Split a pattern into pairs of text and sign; one of the two is empty."""
+    """Split a pattern into pairs of text and sign, one of them empty; raise PatternError as `like` does."""
     parts: list[tuple[str, str]] = []
     rest = iter(pattern)
     for sign in rest:
@@ -101,14 +97,12 @@ def _like_parts(pattern: str, escape: str | None) -> list[tuple[str, str]]:
 
 
 def _quote(text: str) -> str:
+    """Escape the characters that have a meaning in regular expressions."""
     return "".join(f"\\{sign}" if sign in _META else sign for sign in text)
 
 
 def regular(pattern: str) -> Regular:
-    """A regular expression of Java in the languages of RE2 and of Python.
-
-    Args:
-        pattern: The expression.
+    """Translate a regular expression of Java to the languages of RE2 and of Python.
 
     Raises:
         PatternError: It has a construct that RE2 does not have, or with another meaning.
@@ -129,21 +123,28 @@ class _Reader:
         self.python: list[str] = []
 
     def read(self) -> Regular:
+        """Translate the whole expression; raise PatternError at a construct that cannot be translated."""
         repeatable = False
         while self.at < len(self.pattern):
             repeatable = self._read_one(repeatable=repeatable)
         return Regular("".join(self.arrow), "".join(self.python))
 
     def _add(self, arrow: str, python: str | None = None, *, length: int = 1) -> None:
+        """Append a construct to both results (to Python's as to RE2's by default), and skip ``length`` characters."""
         self.arrow.append(arrow)
         self.python.append(arrow if python is None else python)
         self.at += length
 
-    def _fail(self, length: int = 1) -> PatternError:
+    def _error(self, length: int = 1) -> PatternError:
+        """Return, not raise, the error of the next characters."""
         return PatternError(self.pattern[self.at : self.at + length])
 
     def _read_one(self, *, repeatable: bool) -> bool:
-        """Read one construct, and return whether a quantifier may follow it."""
+        """Translate one construct, and return whether a quantifier may follow it.
+
+        Args:
+            repeatable: Whether a quantifier may come next; otherwise one raises PatternError.
+        """
         sign = self.pattern[self.at]
         rest = self.pattern[self.at :]
         match sign:
@@ -164,7 +165,7 @@ class _Reader:
                 return False
             case "(":
                 if rest.startswith("(?") and not rest.startswith("(?:"):
-                    raise self._fail(4)
+                    raise self._error(4)
                 opening = "(?:" if rest.startswith("(?:") else "("
                 self._add("(?:", length=len(opening))
                 return False
@@ -172,7 +173,7 @@ class _Reader:
                 self._add(")")
             case "?" | "*" | "+" | "{":
                 if not repeatable:
-                    raise self._fail()
+                    raise self._error()
                 self._read_quantifier(rest)
                 return False
             case "}" | "]":
@@ -182,21 +183,23 @@ class _Reader:
         return True
 
     def _read_quantifier(self, rest: str) -> None:
+        """Translate a quantifier; raise PatternError for a possessive or repeated one, or over 1000 repetitions."""
         length = 1
         if rest[0] == "{":
             repeat = _REPEAT.match(rest)
             if repeat is None or max(int(n) for n in (repeat[1], repeat[3] or "0")) > MOST_REPETITIONS:
-                raise self._fail(6)
+                raise self._error(6)
             length = len(repeat[0])
         after = rest[length : length + 1]
         if after in ("+", "*", "{"):
-            raise self._fail(length + 1)  # possessive, or repeated twice
+            raise self._error(length + 1)  # possessive, or repeated twice
         length += after == "?"
         if rest[length : length + 1] in ("+", "*", "?", "{") and after == "?":
-            raise self._fail(length + 1)
+            raise self._error(length + 1)
         self._add(rest[:length], length=length)
 
     def _read_escape(self) -> None:
+        """Translate what begins with a backslash; raise PatternError if RE2 has nothing with the same meaning."""
         sign = self.pattern[self.at + 1 : self.at + 2]
         if sign in _CLASSES:
             self._add(f"[{_CLASSES[sign]}]", length=2)
@@ -207,9 +210,10 @@ class _Reader:
         elif sign and sign.isascii() and not sign.isalnum():
             self._add(f"\\{sign}" if sign in _META else sign, length=2)
         else:
-            raise self._fail(2)
+            raise self._error(2)
 
     def _read_class(self) -> None:
+        """Translate a class in square brackets; raise PatternError for a nested or unfinished one, or ``&&``."""
         start = self.at
         self.at += 1
         content = "["
@@ -228,6 +232,7 @@ class _Reader:
         self._add(content + "]")
 
     def _class_member(self, sign: str) -> str:
+        """Take a character or escape inside a class, and return its translation; raise PatternError if it has none."""
         if sign == "\\":
             escaped = self.pattern[self.at + 1 : self.at + 2]
             self.at += 2

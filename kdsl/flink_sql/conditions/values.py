@@ -79,13 +79,13 @@ def constant(value: object, kind: t.DataType) -> Compiled:
 
 
 def as_array(evaluated: Evaluated, count: int) -> pa.Array:
-    """The values as an array with one value for each row."""
+    """The values as an array with one value for each row; a scalar is repeated."""
     values = evaluated.values
     return pa.repeat(values, count) if isinstance(values, pa.Scalar) else values
 
 
 def true_rows(values: pa.Array | pa.Scalar, count: int) -> Mask:
-    """The rows whose boolean value is true; NULL is not."""
+    """The mask of the rows whose boolean value is true; NULL is not. A scalar counts for all ``count`` rows."""
     if isinstance(values, pa.Scalar):
         return np.full(count, values.as_py() is True)
     mask: Mask = pc.fill_null(values, False).to_numpy(zero_copy_only=False)
@@ -93,7 +93,7 @@ def true_rows(values: pa.Array | pa.Scalar, count: int) -> Mask:
 
 
 def only_in(failures: Iterable[Failure], rows: Mask) -> tuple[Failure, ...]:
-    """The failures within some rows; the others are not computed."""
+    """The failures limited to some rows, because the others are not computed; empty ones are left out."""
     limited = (Failure(failure.rows & rows, failure.reason) for failure in failures)
     return tuple(failure for failure in limited if failure.rows.any())
 

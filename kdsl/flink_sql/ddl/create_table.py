@@ -43,12 +43,9 @@ class _TableElements:
 
 
 def read_create_table(reader: StatementReader, start: Token, *, temporary: bool) -> CreateTable:
-    """Read what follows ``CREATE [TEMPORARY] TABLE``.
+    """Read what follows ``CREATE [TEMPORARY] TABLE``; ``start`` is the first token of the statement.
 
-    Args:
-        reader: The reader, after these words.
-        start: The first token of the statement.
-        temporary: Whether it is a temporary table.
+    Mistakes in columns and options are recorded in the reader.
 
     Raises:
         StatementError: The rest of the statement cannot be read.
@@ -99,12 +96,12 @@ class _CreateTableReader:
     # The elements in the brackets
 
     def read_columns(self, parts: _TableElements, opened: Token) -> None:
-        """Read the elements between the brackets into ``parts``.
+        """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
         An element with a mistake is recorded as a problem and skipped.
 
         Raises:
-            StatementError: The closing bracket cannot be found.
+            StatementError: The closing bracket cannot be found; the error is fatal.
         """
         r = self.reader
         while True:
@@ -130,11 +127,7 @@ class _CreateTableReader:
             self.fail_after_element(parts)
 
     def fail_after_element(self, parts: _TableElements) -> None:
-        """Raise the error that neither a comma nor the closing bracket follows an element.
-
-        Raises:
-            StatementError: Always.
-        """
+        """Raise a StatementError: neither a comma nor the closing bracket follows an element."""
         last = parts.columns[-1] if parts.columns else None
         more: list[str] = []
         if isinstance(last, MetadataColumn):
@@ -142,10 +135,10 @@ class _CreateTableReader:
         self.reader.fail_unexpected([",", ")", *more], fatal=self.reader.at("WITH") or self.reader.at_end)
 
     def check_bracket(self, opened: Token) -> None:
-        """Check that no clause begins where a column is expected.
+        """Raise an error if a clause, such as ``WITH (``, begins where a column is expected.
 
         Raises:
-            StatementError: One does: the opening bracket is not closed.
+            StatementError: One does: the bracket ``opened`` is not closed; the error is fatal.
         """
         r = self.reader
         clause = next((words for words in (("WITH", "("), ("LIKE",), ("PARTITIONED", "BY")) if r.at(*words)), None)
@@ -208,11 +201,7 @@ class _CreateTableReader:
         parts.columns.append(attrs.evolve(parsed, where=where))
 
     def fail_after_column(self, first: Token, parsed: Column) -> None:
-        """Raise the error that neither a comma nor the closing bracket follows a column.
-
-        Raises:
-            StatementError: Always.
-        """
+        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``."""
         r = self.reader
         if r.at("DEFAULT"):
             message = f"the column {first.value!r} has a DEFAULT, which a Kafka table cannot apply"
@@ -250,7 +239,11 @@ class _CreateTableReader:
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def read_not_enforced(self, first: Token) -> None:
-        """Read ``NOT ENFORCED`` after a primary key; a missing one is recorded as a problem."""
+        """Read ``NOT ENFORCED`` after a primary key; a missing one is recorded as a problem.
+
+        Raises:
+            StatementError: ``NOT`` is not followed by ``ENFORCED``.
+        """
         r = self.reader
         if r.accept("NOT"):
             r.expect("ENFORCED")
@@ -260,7 +253,11 @@ class _CreateTableReader:
         r.add_problem("primary-key-enforced", message, "write NOT ENFORCED after it", first, r.previous)
 
     def read_primary_key(self) -> PrimaryKey:
-        """Read a primary key."""
+        """Read a primary key with its columns and, perhaps, the name of its constraint.
+
+        Raises:
+            StatementError: It has a mistake.
+        """
         r = self.reader
         first, named = r.token, None
         if r.accept("CONSTRAINT"):
@@ -289,7 +286,11 @@ class _CreateTableReader:
         return Watermark(column.value, expression, where)
 
     def read_computed_column(self, first: Token) -> ComputedColumn:
-        """Read a computed column after ``AS``."""
+        """Read a computed column after ``AS``; a string after ``COMMENT`` at its end is the comment.
+
+        Raises:
+            StatementError: There is no expression.
+        """
         r = self.reader
         expression = self.read_expression("an expression")
         comment = None
@@ -300,10 +301,10 @@ class _CreateTableReader:
         return ComputedColumn(first.value, expression, comment, self.locate(first, last, first.value))
 
     def read_expression(self, what: str) -> Fragment:
-        """Read an expression up to the next comma.
+        """Read an expression up to the next comma or closing bracket, without parsing it.
 
         Raises:
-            StatementError: There is none; ``what`` is what is expected.
+            StatementError: There is none (``what`` is what is expected), or a token in it is broken.
         """
         r = self.reader
         fragment = r.read_until(",")
@@ -318,7 +319,7 @@ class _CreateTableReader:
             The type, and whether it could be read.
 
         Raises:
-            StatementError: There is no type.
+            StatementError: There is no type, or something follows it that cannot.
         """
         r = self.reader
         begin = r.index
@@ -346,7 +347,7 @@ class _CreateTableReader:
         return r.token.upper in _AFTER_TYPE or r.at("WITH", "(")
 
     def skip_type(self, begin: int) -> None:
-        """Skip a type that cannot be read."""
+        """Go back to the token at index ``begin``, and skip the type there up to what may follow it."""
         r = self.reader
         r.index, depth = begin, 0
         while not r.at_end and (depth > 0 or not self.at_type_end()):
@@ -401,19 +402,23 @@ class _CreateTableReader:
         return attributes
 
     def read_comment(self, attributes: dict[str, Any]) -> None:
-        """Read ``COMMENT 'text'`` into the attributes."""
+        """Read ``COMMENT 'text'`` into ``attributes["comment"]``; raise a StatementError without a string."""
         self.reader.take()
         attributes["comment"] = self.reader.read_string("a comment in quotes").value
 
     def read_partitioned(self, attributes: dict[str, Any]) -> None:
-        """Read ``PARTITIONED BY (…)`` into the attributes."""
+        """Read ``PARTITIONED BY (…)`` into ``attributes``: ``partitioned_by`` and ``partitioned_where``.
+
+        Raises:
+            StatementError: It has another form.
+        """
         r = self.reader
         first = r.expect("PARTITIONED", "BY")
         attributes["partitioned_by"] = tuple(n.value for n in r.read_names())
         attributes["partitioned_where"] = self.locate(first, r.previous)
 
     def read_distributed(self, attributes: dict[str, Any]) -> None:
-        """Read ``DISTRIBUTED …`` into the attributes.
+        """Read ``DISTRIBUTED …``, as it is written, into ``attributes["distribution"]``.
 
         Raises:
             StatementError: It has another form.
@@ -433,10 +438,10 @@ class _CreateTableReader:
         attributes["distribution"] = r.make_fragment(start, r.index)
 
     def read_like(self, attributes: dict[str, Any]) -> None:
-        """Read ``LIKE table (…)`` into the attributes.
+        """Read ``LIKE table (…)`` into ``attributes["like"]``.
 
         Raises:
-            StatementError: There is no such feature or strategy.
+            StatementError: There is no name, or no such feature or strategy.
         """
         r = self.reader
         first = r.expect("LIKE")
@@ -467,21 +472,21 @@ class _CreateTableReader:
         return r.read_until()
 
     def read_with(self, attributes: dict[str, Any]) -> None:
-        """Read ``WITH (…)`` into the attributes."""
+        """Read ``WITH (…)`` into ``attributes["options"]``; raise a StatementError as `read_options` does."""
         self.reader.expect("WITH")
         attributes["options"] = read_options(self.reader)
 
     def locate(self, first: Token, last: Token, column: str | None = None) -> Any:
-        """Return the location of some tokens in the table."""
+        """Return the location (`Where`) from one token to the end of another, within the table and perhaps a column."""
         length = max(last.end - first.start, 1)
         return self.reader.source.where(first.start, length, table=self.table or None, column=column)
 
 
 def read_options(r: StatementReader) -> tuple[Option, ...]:
-    """Read ``('key' = 'value', …)``. A repeated key is recorded as a problem with both locations.
+    """Read ``('key' = 'value', …)``. Mistakes are recorded as problems, a repeated key with both locations.
 
     Raises:
-        StatementError: The statement ends inside it.
+        StatementError: The first bracket is missing, or the statement ends before the last one.
     """
     options: list[Option] = []
     r.expect("(")
@@ -510,7 +515,7 @@ def read_options(r: StatementReader) -> tuple[Option, ...]:
 
 
 def _make_option(r: StatementReader, options: list[Option], key: Token, value: Token) -> Option:
-    """Create an option; one that is already set is recorded as a problem."""
+    """Create an option; a problem is recorded if its key is among those before it."""
     where = r.source.where(key.start, value.end - key.start)
     before = next((o for o in options if o.key == key.value), None)
     if before is not None:

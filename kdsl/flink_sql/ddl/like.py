@@ -33,7 +33,7 @@ OVERWRITABLE: tuple[Feature, ...] = ("GENERATED", "METADATA", "OPTIONS", "WATERM
 
 
 def merge_like(statement: CreateTable, base: CreateTable) -> tuple[CreateTable, tuple[Problem, ...]]:
-    """Write out the ``LIKE`` clause of a statement; also return what is wrong with it.
+    """Return a statement with its ``LIKE`` clause written out, and what is wrong with the clause.
 
     Args:
         statement: The statement.
@@ -51,7 +51,7 @@ class _Merge:
         self.strategies = self._choose_strategies()
 
     def merge(self) -> CreateTable:
-        """Write out the LIKE clause; what contradicts is recorded as a problem."""
+        """Return the statement with the LIKE clause written out; contradictions are recorded as problems."""
         own, base = self.statement, self.base
         options = {o.key: o for o in self._merge_options()}
         keep_key = self.strategies["CONSTRAINTS"] == "INCLUDING"
@@ -93,7 +93,10 @@ class _Merge:
         return {**(dict.fromkeys(DEFAULTS, every) if every else DEFAULTS), **explicit}
 
     def _merge_columns(self) -> Iterator[Column]:
-        """Return the columns of both tables; contradictions are recorded as problems."""
+        """Yield the columns of both tables, the statement's own instead of those with the same name in the other table.
+
+        What both declare is a problem, unless the other one is overwritten.
+        """
         columns = {c.name: c for c in self.base.columns if self._is_included(c)}
         for column in self.statement.columns:
             before = columns.get(column.name)
@@ -113,7 +116,7 @@ class _Merge:
         return feature is None or self.strategies[feature] != "EXCLUDING"
 
     def _merge_watermarks(self) -> Iterator[Watermark]:
-        """Return the watermarks of both tables; contradictions are recorded as problems."""
+        """Yield the watermarks of both tables; own ones replace the other's, which is a problem with INCLUDING."""
         own = {w.column: w for w in self.statement.watermarks}
         for watermark in self.base.watermarks if self.strategies["WATERMARKS"] != "EXCLUDING" else ():
             if watermark.column not in own:
@@ -124,7 +127,10 @@ class _Merge:
         yield from own.values()
 
     def _merge_options(self) -> Iterator[Option]:
-        """Return the options of both tables; contradictions are recorded as problems."""
+        """Yield the options of the other table, unless excluded, and then the own ones, which replace them.
+
+        With INCLUDING, a key in both is recorded as a problem.
+        """
         own = {o.key: o for o in self.statement.options}
         if self.strategies["OPTIONS"] != "EXCLUDING":
             yield from self.base.options
@@ -134,7 +140,7 @@ class _Merge:
         yield from self.statement.options
 
     def _add_conflict(self, what: str, feature: Feature, where: Where, *, overwriting: bool = False) -> None:
-        """Record that something is declared in both tables as a problem."""
+        """Record a problem: ``what`` is in both tables; ``overwriting`` says whether the fix offers OVERWRITING."""
         message = f"{what} is declared here and in the table {self.base.name.last!r}, which LIKE includes"
         fix = f"write EXCLUDING {feature}" + (f" or OVERWRITING {feature}" if overwriting else "") + " after LIKE"
         self._add_problem("like-both", message, fix, where)
@@ -156,5 +162,6 @@ def _feature(column: Column) -> Feature | None:
 
 
 def _describe_column(column: Column) -> str:
+    """Name the kind of a column, such as ``a metadata column``, for a message."""
     feature = _feature(column)
     return {"GENERATED": "a computed column", "METADATA": "a metadata column"}.get(feature or "", "a physical column")

@@ -169,6 +169,11 @@ class _ScriptReader(StatementReader):
             self.unread_names.add(name)
 
     def read_statement(self) -> AnyStatement:
+        """Read any statement, up to where it ends; the caller checks that ``;`` or the end follows.
+
+        Raises:
+            StatementError: It cannot be read.
+        """
         first = self.token
         if self.accept("CREATE"):
             return self.read_create(first)
@@ -190,10 +195,10 @@ class _ScriptReader(StatementReader):
         return self.read_runnable(first)
 
     def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
-        """Read a statement that moves rows.
+        """Read INSERT, a statement set or a query.
 
         Raises:
-            StatementError: It is not such a statement, or cannot be read.
+            StatementError: It is another statement, or cannot be read.
         """
         if (
             self.at("EXECUTE", "STATEMENT", "SET")
@@ -213,7 +218,7 @@ class _ScriptReader(StatementReader):
         return self.fail_unexpected(STATEMENTS, hint="write a statement that kdsl knows; they are separated by ';'")
 
     def locate(self, first: Token) -> Where:
-        """The location of a statement that begins with a token."""
+        """The location of a statement: that of its first token."""
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
@@ -244,6 +249,7 @@ class _ScriptReader(StatementReader):
         return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG"])])
 
     def read_create_catalog(self, first: Token) -> CreateCatalog:
+        """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake."""
         if_not_exists = self.accept("IF")
         if if_not_exists:
             self.expect("NOT", "EXISTS")
@@ -256,11 +262,12 @@ class _ScriptReader(StatementReader):
         )
 
     def read_single_name(self, what: str) -> Name:
-        """Read a name of one part."""
+        """Read a name of one part; raise a `StatementError`, which expects ``what``, if none comes next."""
         token = self.read_name(what)
         return Name((token.value,), self.source.where(token.start, len(token.text)))
 
     def read_use(self, first: Token) -> Use:
+        """Read what follows ``USE``; raise a `StatementError` if it has a mistake, or is ``MODULES``."""
         if self.at("MODULES"):
             self.fail("kdsl has no USE MODULES statement", "remove it", self.token, code="sql-statement")
         if self.accept("CATALOG"):
@@ -268,7 +275,7 @@ class _ScriptReader(StatementReader):
         return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
 
     def read_database(self) -> Name:
-        """Read ``database`` or ``catalog.database``."""
+        """Read ``database`` or ``catalog.database``; a third part is recorded as a problem."""
         name = self.read_path("the name of a database")
         if len(name.parts) > 2:
             message = f"the name {name} has {len(name.parts)} parts"
@@ -276,6 +283,7 @@ class _ScriptReader(StatementReader):
         return name
 
     def read_show(self, first: Token) -> Show:
+        """Read what follows ``SHOW``, with its pattern; raise a `StatementError` if it has a mistake."""
         kinds = ("CATALOGS", "DATABASES", "TABLES")
         kind = self.token.upper
         if kind not in kinds:
@@ -296,6 +304,7 @@ class _ScriptReader(StatementReader):
         return Show(where=self.locate(first), kind=chosen, within=within, like=like)
 
     def read_view(self, first: Token, *, temporary: bool) -> CreateView:
+        """Read what follows ``CREATE [TEMPORARY] VIEW``; raise a `StatementError` if it has a mistake."""
         if_not_exists = self.accept("IF")
         if if_not_exists:
             self.expect("NOT", "EXISTS")
@@ -314,6 +323,7 @@ class _ScriptReader(StatementReader):
         )
 
     def read_drop(self, first: Token) -> Drop | DropCatalog:
+        """Read what follows ``DROP``; raise a `StatementError` if it has a mistake."""
         if self.accept("CATALOG"):
             if_exists = self.accept("IF")
             if if_exists:
@@ -333,6 +343,11 @@ class _ScriptReader(StatementReader):
         return Drop(where=self.locate(first), kind=chosen, name=name, if_exists=if_exists, temporary=temporary)
 
     def read_set(self, first: Token) -> SetOption:
+        """Read what follows ``SET``: nothing, or a key and a value, in quotes or not.
+
+        Raises:
+            StatementError: The key, ``=`` or the value is missing.
+        """
         if self.at_end:
             return SetOption(where=self.locate(first))
         key = self.read_setting_key()
@@ -361,8 +376,11 @@ class _ScriptReader(StatementReader):
     def read_statement_set(self, first: Token) -> StatementSet:
         """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
 
+        An INSERT with a mistake is recorded as a problem and skipped; so is a set without any INSERT, which is
+        returned.
+
         Raises:
-            StatementError: It cannot be read.
+            StatementError: It contains anything else, or does not end.
         """
         if self.accept("BEGIN"):
             self.expect("STATEMENT", "SET")
@@ -392,6 +410,7 @@ class _ScriptReader(StatementReader):
         return StatementSet(where=self.locate(first), inserts=tuple(inserts))
 
     def read_insert(self) -> Insert:
+        """Read an INSERT, whose query is not parsed; raise a `StatementError` if it has a mistake."""
         first = self.expect("INSERT")
         overwrite = self.accept("OVERWRITE")
         if not overwrite:
@@ -418,6 +437,7 @@ class _ScriptReader(StatementReader):
         )
 
     def read_partition(self) -> list[tuple[str, Fragment]]:
+        """Read ``(column = value, …)`` after PARTITION; return the columns with their values as SQL."""
         constants = []
         self.expect("(")
         while True:
@@ -430,12 +450,10 @@ class _ScriptReader(StatementReader):
         return constants
 
     def read_hint(self) -> tuple[Option, ...]:
-        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name.
-
-        None if there is no hint.
+        """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name; empty without a hint.
 
         Raises:
-            StatementError: The hint is not one of options.
+            StatementError: The hint contains anything else, or cannot be read.
         """
         if self.token.kind != "hint":
             return ()
@@ -444,6 +462,7 @@ class _ScriptReader(StatementReader):
         return options
 
     def read_explain(self, first: Token) -> Explain:
+        """Read what follows ``EXPLAIN``: details, and a statement that moves rows."""
         details: list[str] = []
         if self.accept("PLAN"):
             self.expect("FOR")
@@ -464,17 +483,10 @@ class _ScriptReader(StatementReader):
 
 
 def read_hint_options(source: ScriptText, hint: Token) -> tuple[tuple[Option, ...], list[Problem]]:
-    """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */``.
-
-    Args:
-        source: The script.
-        hint: The token of the hint.
-
-    Returns:
-        The options, and the problems with them.
+    """Read a hint ``/*+ OPTIONS('key' = 'value') */``: return its options, and the problems with them.
 
     Raises:
-        StatementError: The hint is not one of options.
+        StatementError: The hint contains anything else, or cannot be read.
     """
     inner = StatementReader(source)
     start = hint.start + len("/*+")

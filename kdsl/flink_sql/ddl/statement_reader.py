@@ -64,15 +64,12 @@ class StatementReader(Cursor):
         return first
 
     def fail_unexpected(self, expected: Sequence[str], *, hint: str = "", fatal: bool = False) -> NoReturn:
-        """Raise the error for a next token that is not expected.
+        """Raise a StatementError for a next token that is not expected.
 
         Args:
             expected: Keywords and signs as they are, other things in words.
             hint: What to write instead; by default one of the expected things.
             fatal: See `StatementError`.
-
-        Raises:
-            StatementError: Always.
         """
         token = self.token
         if token.kind == "broken":
@@ -88,10 +85,7 @@ class StatementReader(Cursor):
         )
 
     def hint_at_cause(self, expected: Sequence[str]) -> str:
-        """Look for a cause before the next token, and return a hint at it: a comment or string that contains too much.
-
-        The hint is empty if there is no such cause.
-        """
+        """Return a hint at a comment or string before the next token that contains too much; empty if there is none."""
         before = self.tokens[self.index - 1] if self.index else None
         if before is not None and before.kind == "text" and "\n" in before.text:
             line, column = self.source.line_and_column(before.start)
@@ -108,11 +102,7 @@ class StatementReader(Cursor):
         return ""
 
     def fail(self, message: str, fix: str, token: Token, *, fatal: bool = False, code: str = "sql") -> NoReturn:
-        """Raise an error at a token.
-
-        Raises:
-            StatementError: Always.
-        """
+        """Raise a StatementError with a message and its fix, at a token; see there for ``fatal``."""
         length = len(token.text.partition("\n")[0]) if token.kind != "broken" else 1
         start = token.start
         if token.kind == "end" and self.index:
@@ -147,6 +137,7 @@ class StatementReader(Cursor):
         return self.take()
 
     def _name_in_quotes(self) -> str:
+        """Return the content of the next token, a string, for a message; ``name`` if it must not be shown."""
         return self.token.value if self.source.quote_token(self.token) == repr(self.token.text) else "name"
 
     def read_string(self, what: str = TEXT, also: Sequence[str] = ()) -> Token:
@@ -207,14 +198,14 @@ class StatementReader(Cursor):
             self.take()
 
     def make_fragment(self, start: int, stop: int) -> Fragment:
-        """Return the text from one token up to another, by their indices."""
+        """Return the text from the token with the index ``start`` up to the one with ``stop``, which is excluded."""
         if start == stop:
             return Fragment("", self.tokens[start].start, self.source)
         first, last = self.tokens[start], self.tokens[stop - 1]
         return Fragment(self.source.text[first.start : last.end], first.start, self.source)
 
     def read_until(self, *signs: str) -> Fragment:
-        """Take everything up to one of these signs outside brackets, or to the end of the statement.
+        """Take everything up to one of these signs or a closing bracket, outside brackets, or to the statement's end.
 
         Raises:
             StatementError: A token is broken, or a placeholder.

@@ -46,11 +46,7 @@ class Fragment:
         return self.source.where(self.start + position, length, table=table, column=column)
 
     def contains_any(self, names: Collection[str]) -> bool:
-        """Whether the fragment contains one of some names, as a whole word.
-
-        Args:
-            names: The names.
-        """
+        """Whether the fragment contains one of some names, as a whole word."""
         return bool(names) and any(
             token.kind in ("word", "quoted") and token.value in names for token in tokenize(self.text)
         )

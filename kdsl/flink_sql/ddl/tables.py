@@ -77,7 +77,7 @@ class DeclaredTable:
 
     @property
     def connector(self) -> Connector | None:
-        """The connector, if the table names a known one."""
+        """The connector; None if the table names none, or an unknown one."""
         return CONNECTORS.get(self.options.get("connector", ""))
 
     @property
@@ -86,10 +86,7 @@ class DeclaredTable:
         return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), nullable=False)
 
     def definition(self) -> TableDef:
-        """Build the definition of a table whose connector has topics.
-
-        Any other table gets a definition with problems.
-        """
+        """Build the definition of the table; wrong options, and a connector without topics, are its problems."""
         statement = self.statement
         clause = read_with_clause(self.options, self.locations)
         key = statement.primary_key
@@ -151,12 +148,20 @@ class Catalog:
         return next((table for table in reversed(self.tables) if table.statement.name.can_be(name)), None)
 
     def create(self, statement: CreateTable) -> DeclaredTable | None:
-        """Add a table, and return it; return None if it is ``LIKE`` one that could not be read."""
+        """Declare a table and add it, with its ``LIKE`` clause expanded; its mistakes are its ``problems``.
+
+        If its columns cannot be inferred, its name is added to ``unread_names``. A name that exists is a problem of the
+        catalog.
+
+        Returns:
+            The table; with ``IF NOT EXISTS`` the one that exists already. None if it is ``LIKE`` one that could not be
+            read.
+        """
         problems: list[Problem] = []
         if statement.like is not None:
             base = self.find(statement.like.table)
             if base is None:
-                base = self._other_base(statement)
+                base = self._find_other_base(statement)
             if base is None and statement.like.table.last in self.unread_names:
                 self.unread_names.add(statement.name.last)
                 return None
@@ -200,8 +205,8 @@ class Catalog:
         self.tables.append(table)
         return table
 
-    def _other_base(self, statement: CreateTable) -> DeclaredTable | None:
-        """The table of a catalog that a statement is ``LIKE``, without the columns that the statement declares anew."""
+    def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
+        """The catalog's table that a statement is ``LIKE``, without columns that it declares; None if missing."""
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)
         if base is None:
@@ -222,10 +227,12 @@ class Catalog:
 
 
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
-    """Declare every table of a script, including those that it drops again; also return the problems with their names.
+    """Declare every table of a script, including those that it drops again, without asking a cluster.
 
-    Args:
-        script: The script.
+    Tables ``LIKE`` one of a catalog are left out.
+
+    Returns:
+        The tables, and the problems with their names: those declared twice, or dropped but missing.
     """
     catalog, tables = Catalog(set(script.unread_names)), list[DeclaredTable]()
     elsewhere = {one.name.last for one in script.statements if isinstance(one, CreateCatalog)}
@@ -242,7 +249,7 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
 
 
 def _with_not_null_key(statement: CreateTable) -> CreateTable:
-    """Return the statement with NOT NULL columns in its primary key, which tables LIKE it inherit."""
+    """Return the statement with the columns of its primary key as NOT NULL, except computed ones."""
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:
@@ -254,12 +261,12 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
 
 
 def declare_table(statement: CreateTable) -> DeclaredTable:
-    """The table of a statement whose ``LIKE`` clause is expanded."""
+    """Declare the table of a statement whose ``LIKE`` clause is expanded; mistakes are in its ``problems``."""
     return _declare(_with_not_null_key(statement), [])
 
 
 def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:
-    """Declare a table; problems of its columns are collected in it."""
+    """Declare a table; its problems are the given ones, which come first, and those of its expressions."""
     columns = _Columns(statement)
     definitions = columns.definitions()
     watermarks = tuple(columns.define_watermark(w) for w in statement.watermarks)
@@ -279,10 +286,11 @@ class _Columns:
         return {c.name: c.type for c in self.statement.columns if not isinstance(c, ComputedColumn)}
 
     def definitions(self) -> tuple[ColumnDef, ...]:
-        return tuple(self._definition(c) for c in self.statement.columns)
+        """Define all columns in order; problems are recorded."""
+        return tuple(self._define_column(c) for c in self.statement.columns)
 
-    def _definition(self, column: Column) -> ColumnDef:
-        """Define a column; one that cannot be translated is recorded as a problem."""
+    def _define_column(self, column: Column) -> ColumnDef:
+        """Define a column; if it cannot be translated, a problem is recorded and the type is unknown (STRING)."""
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:
@@ -323,7 +331,9 @@ class _Columns:
     def _translate(self, column: ComputedColumn) -> TypedSql | None:
         """Translate a computed column to Spark SQL.
 
-        If it cannot be, record a problem at its location and return None.
+        Returns:
+            None if it cannot be translated, which is recorded as a problem unless it uses a column of unknown type.
+            ``NULL`` is returned without a type, and recorded.
         """
         table = self.statement.name.last
         if column.expression.contains_any(self._unknown_types):
@@ -341,7 +351,7 @@ class _Columns:
         return value
 
     def define_watermark(self, watermark: Watermark) -> WatermarkDef:
-        """Return the watermark; one that cannot be translated is recorded as a problem, and gets no delay."""
+        """Return the watermark; if it cannot be translated, a problem is recorded and its delay is 0 seconds."""
         table = self.statement.name.last
         where = attrs.evolve(watermark.where, table=table)
         try:

@@ -18,12 +18,8 @@ _FIX = "write the column, or the column - INTERVAL '5' SECOND"
 def watermark_delay(column: str, text: str) -> str:
     """Read from the expression of a watermark how late a row may be, as Spark writes it ('5 seconds').
 
-    Args:
-        column: The column of the watermark.
-        text: The expression.
-
     Raises:
-        UntranslatableError: It is another expression.
+        UntranslatableError: It is neither the column nor the column minus an interval of fixed length.
     """
 
     def wrong(node: n.Node, name: str, reason: str, fix: str = _FIX) -> NoReturn:
@@ -52,6 +48,7 @@ def watermark_delay(column: str, text: str) -> str:
 
 
 def _format_delay(length: timedelta) -> str:
+    """Format a delay as Spark writes it, such as ``5 seconds``."""
     text = duration_text(length)
     number, _, unit = text.partition(" ")
     return f"{number} {_LONG[unit]}{'' if number == '1' else 's'}" if unit else text

@@ -21,11 +21,11 @@ class Translator(Protocol):
         ...
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the expression cannot be translated."""
+        """Raise an UntranslatableError that names a part of the expression, the reason, and the fix."""
         ...
 
     def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate ``left operator right``."""
+        """Translate an operator between two values that are translated; or raise UntranslatableError."""
         ...
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
@@ -37,7 +37,7 @@ class Translator(Protocol):
         ...
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-        """Translate ``CAST``."""
+        """Translate ``CAST`` of a value, or ``TRY_CAST`` where ``trying`` is true; or raise UntranslatableError."""
         ...
 
 
@@ -56,11 +56,7 @@ class Arguments:
         self.name = node.name.upper()
 
     def fail(self, reason: str, fix: str) -> NoReturn:
-        """Raise the error that the call cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise the UntranslatableError that the call cannot be translated: the reason, and the fix."""
         self.translator.fail(self.node, self.node.name, f"{self.name} {reason}", fix)
 
     def __getitem__(self, index: int) -> TypedSql:
@@ -77,10 +73,10 @@ class Arguments:
         return any(v.nullable for v in self.values)
 
     def require_count(self, least: int, most: int | None = None) -> None:
-        """Check that the number of arguments is within bounds.
+        """Check that there are from ``least`` to ``most`` arguments, by default exactly ``least``.
 
         Raises:
-            UntranslatableError: It is not.
+            UntranslatableError: There are not.
         """
         most = least if most is None else most
         if not least <= len(self) <= most:
@@ -88,9 +84,9 @@ class Arguments:
             self.fail(f"takes {wanted} arguments, not {len(self)}", f"pass {wanted}")
 
     def require_kinds(self, *wanted: str) -> None:
-        """Check that the arguments are of some kinds: ``text``, ``number``, ``whole``, ``bytes``, ``any``.
+        """Check the kinds of the arguments: ``text``, ``number``, ``whole``, ``bytes``, ``boolean``, ``any``.
 
-        Alternatives are separated by ``|``; the last kind also applies to all further arguments.
+        NULL is of any kind. Alternatives are separated by ``|``; the last kind also applies to all further arguments.
 
         Raises:
             UntranslatableError: One is of another kind.
@@ -108,7 +104,7 @@ class Arguments:
                 )
 
     def as_doubles(self) -> list[str]:
-        """Return the SQL of the arguments as DOUBLE."""
+        """Return the SQL of all arguments, cast to DOUBLE where they are not."""
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:
@@ -130,7 +126,12 @@ class Arguments:
 def template_function(
     template: str, kind: t.DataType, *kinds: str, least: int | None = None, nullable: bool | None = None
 ) -> Function:
-    """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all."""
+    """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
+
+    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result, which by default may be NULL
+    if an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least``
+    is the smallest number of arguments, by default that of the kinds.
+    """
 
     def translate(call: Arguments) -> TypedSql:
         most = 99 if kinds and kinds[-1] == "…" else len(kinds)

@@ -17,7 +17,7 @@ class NoCastError(Exception):
 
 
 def cast(value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
-    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true.
+    """Translate ``CAST``, or ``TRY_CAST`` where ``trying`` is true, which may always be NULL.
 
     Raises:
         NoCastError: Flink has no such cast, or Spark cannot do the same.
@@ -119,6 +119,7 @@ def _cast_sql(value: TypedSql, have: t.DataType, want: t.DataType, *, trying: bo
 
 
 def _is_number(kind: t.DataType) -> bool:
+    """Whether a type is an integer, a DECIMAL, a FLOAT or a DOUBLE."""
     return isinstance(kind, (*INTEGERS, t.Float, t.Double, t.Decimal))
 
 
@@ -155,6 +156,7 @@ def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool
 
 
 def _cast_member(text: str, have: t.DataType, want: t.DataType) -> str:
+    """Write the cast of a member (``text``) of an array, map or row; raise NoCastError if there is none."""
     return _cast_sql(TypedSql(text, have), have, want, trying=False)
 
 
@@ -197,6 +199,7 @@ def cast_to_string(value: TypedSql) -> str:
 
 
 def _string_or_null(value: TypedSql) -> str:
+    """Write the SQL of a value as a string, ``'NULL'`` for NULL; raise NoCastError as `cast_to_string` does."""
     return f"coalesce({cast_to_string(value)}, 'NULL')"
 
 
@@ -213,7 +216,7 @@ def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def _fit_bytes(text: str, want: t.DataType) -> str:
-    """Cut or pad bytes to the length of the type."""
+    """Write the SQL of bytes cut to VARBINARY(n), or cut and padded with zeros to BINARY(n)."""
     assert isinstance(want, t.Binary | t.VarBinary)
     if want.length == t.MAX_LENGTH:
         return text

@@ -33,11 +33,7 @@ def _require_map(call: Arguments, index: int = 0) -> t.Map:
 
 
 def _array_contains(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_CONTAINS``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``ARRAY_CONTAINS``, where NULL equals NULL; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     element = _require_array(call).element
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", element), call[1], "=")
@@ -45,11 +41,7 @@ def _array_contains(call: Arguments) -> TypedSql:
 
 
 def _array_remove(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_REMOVE``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``ARRAY_REMOVE``, where NULL equals NULL; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     kind = _require_array(call)
     _, other = call.translator.make_comparable(call.node, TypedSql("e", kind.element), call[1], "=")
@@ -57,11 +49,7 @@ def _array_remove(call: Arguments) -> TypedSql:
 
 
 def _array_position(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_POSITION``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``ARRAY_POSITION`` to an INT; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     _, wanted = call.translator.make_comparable(call.node, TypedSql("e", _require_array(call).element), call[1], "=")
     return call.result(f"CAST(array_position({call[0].text}, {wanted}) AS INT)", t.Int())
@@ -71,7 +59,7 @@ def _array_append(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the elements get the common type with the new element.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or have no common type.
     """
     call.require_count(2)
     element = _require_array(call).element
@@ -82,7 +70,7 @@ def _array_append(call: Arguments) -> TypedSql:
 
 
 def _combine_arrays(function: str, least: int, most: int) -> Function:
-    """Return the translator of a function that combines arrays of one type into an array."""
+    """Return the translator of a function that combines ``least`` to ``most`` arrays into one of their common type."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(least, most)
@@ -95,11 +83,7 @@ def _combine_arrays(function: str, least: int, most: int) -> Function:
 
 
 def _array_join(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_JOIN``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``ARRAY_JOIN`` of strings; raise UntranslatableError for wrong arguments."""
     call.require_count(2, 3)
     if not isinstance(_require_array(call).element, t.Char | t.VarChar):
         call.fail(f"joins strings, not {call[0].spelling}", "CAST it to ARRAY<STRING>")
@@ -107,12 +91,12 @@ def _array_join(call: Arguments) -> TypedSql:
 
 
 def _array_slice(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end.
+    """Translate ``ARRAY_SLICE``: indices count from 1 (0 means 1), negative ones from the end, and the end is excluded.
 
     Indices outside the array select nothing.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong.
     """
     call.require_count(2, 3)
     kind = _require_array(call)
@@ -125,10 +109,12 @@ def _array_slice(call: Arguments) -> TypedSql:
 
 
 def _array_sort(call: Arguments) -> TypedSql:
-    """Translate ``ARRAY_SORT``.
+    """Translate ``ARRAY_SORT(array, ascending, nulls_first)``, whose flags must be constants.
+
+    By default it is ascending, and NULL comes first if so.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong.
     """
     call.require_count(1, 3)
     kind = _require_array(call)
@@ -147,10 +133,10 @@ def _array_sort(call: Arguments) -> TypedSql:
 
 
 def _element(call: Arguments) -> TypedSql:
-    """Translate ``ELEMENT``.
+    """Translate ``ELEMENT``: the only element, NULL of an empty array, or an error when it runs.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There is not one argument, an ARRAY.
     """
     call.require_count(1)
     text = call[0].text
@@ -159,7 +145,7 @@ def _element(call: Arguments) -> TypedSql:
 
 
 def _array_to_array(template: str) -> Function:
-    """Return the translator of a function from an array to an array of the same type."""
+    """Return the translator of a function from an array to one of the same type; ``{}`` stands for the array."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -170,7 +156,7 @@ def _array_to_array(template: str) -> Function:
 
 
 def _array_to_element(template: str) -> Function:
-    """Return the translator of a function from an array to one of its elements, or NULL."""
+    """Return the translator of a function from an array, ``{}``, to one of its elements, or NULL."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -180,7 +166,7 @@ def _array_to_element(template: str) -> Function:
 
 
 def _map_to_array(template: str, *, keys: bool) -> Function:
-    """Return the translator of a function from a map to an array of its keys or values."""
+    """Return the translator of a function from a map, ``{}``, to an array of its keys, or else of its values."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -191,11 +177,7 @@ def _map_to_array(template: str, *, keys: bool) -> Function:
 
 
 def _map_entries(call: Arguments) -> TypedSql:
-    """Translate ``MAP_ENTRIES``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``MAP_ENTRIES`` to an array of rows (key, value); raise UntranslatableError for wrong arguments."""
     call.require_count(1)
     kind = _require_map(call)
     entry = t.Row((t.Field("key", kind.key), t.Field("value", kind.value)))
@@ -203,11 +185,7 @@ def _map_entries(call: Arguments) -> TypedSql:
 
 
 def _map_from_arrays(call: Arguments) -> TypedSql:
-    """Translate ``MAP_FROM_ARRAYS``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``MAP_FROM_ARRAYS`` of two arrays; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     kind = t.Map(_require_array(call).element, _require_array(call, 1).element)
     return call.result(f"map_from_arrays({call[0].text}, {call[1].text})", kind)
@@ -217,7 +195,7 @@ def _map_union(call: Arguments) -> TypedSql:
     """Translate ``MAP_UNION``: of a key in several maps the last value is used.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: An argument is not a MAP, or they have no common type.
     """
     call.require_count(1, 99)
     for i in range(len(call)):
@@ -230,11 +208,7 @@ def _map_union(call: Arguments) -> TypedSql:
 
 
 def _cardinality(call: Arguments) -> TypedSql:
-    """Translate ``CARDINALITY``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CARDINALITY``: the number of elements, or NULL; raise UntranslatableError for wrong arguments."""
     call.require_count(1)
     if call[0].family != "other" or isinstance(call[0].type, t.Row):
         call.fail(f"takes an ARRAY, MAP or MULTISET, not {call[0].spelling}", "pass one of them")

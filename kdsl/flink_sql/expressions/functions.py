@@ -13,7 +13,7 @@ from kdsl.types.spark import spark_type_name
 
 
 def _keep_type(template: str) -> Function:
-    """Return the translator of a function of a number whose result has the type of the number."""
+    """Return the translator of a function of a number, ``{}``, whose result has the type of the number."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -25,7 +25,7 @@ def _keep_type(template: str) -> Function:
 
 
 def double_function(template: str) -> Function:
-    """Create a function of one DOUBLE argument, from a template of Spark SQL."""
+    """Create a function of one number, which is cast to DOUBLE and inserted for ``{}`` in a template of Spark SQL."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -44,7 +44,10 @@ def _java_logarithm(text: str, function: str = "ln") -> str:
 
 
 def _logarithm_function(function: str) -> Function:
-    """Return the translator of a logarithm, with Java's results for zero and negative numbers."""
+    """Return the translator of a logarithm, which Spark calls ``function``, with Java's results for numbers up to zero.
+
+    ``LOG`` with two arguments takes the base first.
+    """
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1, 2 if call.name == "LOG" else 1)
@@ -58,31 +61,23 @@ def _logarithm_function(function: str) -> Function:
 
 
 def _function_of_two_doubles(call: Arguments) -> TypedSql:
-    """Translate ``POWER`` and ``ATAN2``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``POWER`` and ``ATAN2`` of two numbers; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     call.require_kinds("number")
     return call.result(f"{call.name.lower()}({', '.join(call.as_doubles())})", t.Double())
 
 
 def _mod(call: Arguments) -> TypedSql:
-    """Translate ``MOD``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``MOD`` as the operator ``%``; raise UntranslatableError for wrong arguments."""
     call.require_count(2)
     return call.translator.translate_arithmetic(n.Binary("%", *call.node.arguments, at=call.node.at), call[0], call[1])
 
 
 def _floor(call: Arguments) -> TypedSql:
-    """Translate ``FLOOR``, ``CEIL`` and ``CEILING``.
+    """Translate ``FLOOR``, ``CEIL`` and ``CEILING`` of a number, which keeps its kind of type, or of a time to a unit.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The argument is neither, or there are several.
     """
     call.require_count(1)
     if "UNIT" in call.node.words:
@@ -100,10 +95,10 @@ def _floor(call: Arguments) -> TypedSql:
 
 
 def _round(call: Arguments) -> TypedSql:
-    """Translate ``ROUND``.
+    """Translate ``ROUND`` to a constant number of digits, by default 0; a DECIMAL gets that scale.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the number of digits is not a constant.
     """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
@@ -125,10 +120,11 @@ def _round(call: Arguments) -> TypedSql:
 
 
 def _truncate(call: Arguments) -> TypedSql:
-    """Translate ``TRUNCATE``.
+    """Translate ``TRUNCATE`` to a constant number of digits, by default 0; a DECIMAL gets that scale.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, the number is a FLOAT or DOUBLE, or the digits are not a constant
+            from 0.
     """
     call.require_count(1, 2)
     call.require_kinds("number", "whole")
@@ -149,10 +145,10 @@ def _truncate(call: Arguments) -> TypedSql:
 
 
 def _greatest_or_least(call: Arguments) -> TypedSql:
-    """Translate ``GREATEST`` and ``LEAST``.
+    """Translate ``GREATEST`` and ``LEAST``, which are NULL if an argument is.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There is no argument, or no common type.
     """
     call.require_count(1, 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
@@ -164,11 +160,7 @@ def _greatest_or_least(call: Arguments) -> TypedSql:
 
 
 def _if(call: Arguments) -> TypedSql:
-    """Translate ``IF``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``IF``; raise UntranslatableError for wrong arguments, or without a common type."""
     call.require_count(3)
     call.require_kinds("boolean", "any")
     kind, texts = call.translator.unify(call.node, "IF", call.values[1:])
@@ -176,11 +168,7 @@ def _if(call: Arguments) -> TypedSql:
 
 
 def _coalesce(call: Arguments) -> TypedSql:
-    """Translate ``IFNULL`` and ``COALESCE``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``IFNULL`` and ``COALESCE``; raise UntranslatableError for wrong arguments, or no common type."""
     call.require_count(2 if call.name == "IFNULL" else 1, 2 if call.name == "IFNULL" else 99)
     kind, texts = call.translator.unify(call.node, call.name, call.values)
     nullable = all(v.nullable for v in call.values)
@@ -188,11 +176,7 @@ def _coalesce(call: Arguments) -> TypedSql:
 
 
 def _nullif(call: Arguments) -> TypedSql:
-    """Translate ``NULLIF``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``NULLIF``; raise UntranslatableError unless there are two arguments that can be compared."""
     call.require_count(2)
     a, b = call.translator.make_comparable(call.node, call[0], call[1], "=")
     kind = call[0].type
@@ -200,11 +184,7 @@ def _nullif(call: Arguments) -> TypedSql:
 
 
 def _rand(call: Arguments) -> TypedSql:
-    """Translate ``RAND`` and ``RAND_INTEGER``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``RAND()`` and ``RAND_INTEGER(bound)``; other arguments, such as a seed, raise UntranslatableError."""
     if call.name == "RAND_INTEGER":
         call.require_count(1)
         call.require_kinds("whole")

@@ -16,7 +16,7 @@ _STEP = re.compile(r"\.(?P<name>[A-Za-z_][\w-]*)|\[(?P<index>\d+)\]|\['(?P<quote
 
 
 def _json_path(call: Arguments) -> tuple[str, bool]:
-    """Convert the path to a form that both of Spark's JSON readers accept; also return whether it is declared lax.
+    """Return the SQL of a JSON path that both of Spark's JSON readers accept, and whether it begins with ``lax``.
 
     Raises:
         UntranslatableError: It is not a constant, or has a part that Spark does not have.
@@ -44,10 +44,10 @@ def _variant_at(document: str, path: str) -> str:
 
 
 def _json_value(call: Arguments) -> TypedSql:
-    """Translate ``JSON_VALUE``.
+    """Translate ``JSON_VALUE``: a scalar as STRING, or as the type after RETURNING.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, Spark cannot read the path, or cannot return the type.
     """
     call.require_count(2)
     call.require_kinds("text")
@@ -92,10 +92,10 @@ def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
 
 
 def _json_exists(call: Arguments) -> TypedSql:
-    """Translate ``JSON_EXISTS``.
+    """Translate ``JSON_EXISTS``, which is NULL for NULL, and FALSE for a JSON null or invalid JSON.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, Spark cannot read the path, or another ``ON ERROR`` is declared.
     """
     call.require_count(2)
     call.require_kinds("text")

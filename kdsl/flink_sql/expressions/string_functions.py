@@ -13,22 +13,14 @@ _QUOTE, _UNQUOTE = literal("\\Q")[0], literal("\\E")[0]
 
 
 def _change_case(call: Arguments) -> TypedSql:
-    """Translate ``UPPER`` and ``LOWER``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``UPPER`` and ``LOWER``, which keep the type; raise UntranslatableError for wrong arguments."""
     call.require_count(1)
     call.require_kinds("text")
     return call.result(f"{call.name.lower()}({call[0].text})", call[0].type or t.STRING)
 
 
 def _locate(call: Arguments) -> TypedSql:
-    """Translate ``LOCATE``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``LOCATE``, with a start before 1 as 1; raise UntranslatableError for wrong arguments."""
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
     start = f", greatest({call[2].text}, 1)" if len(call) == 3 else ""
@@ -36,10 +28,10 @@ def _locate(call: Arguments) -> TypedSql:
 
 
 def _trim(call: Arguments) -> TypedSql:
-    """Translate ``TRIM``, ``LTRIM``, ``RTRIM`` and ``BTRIM``.
+    """Translate ``TRIM``, ``LTRIM``, ``RTRIM`` and ``BTRIM``, by default of blanks.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not one or two strings.
     """
     call.require_count(1, 2)
     call.require_kinds("text")
@@ -49,10 +41,10 @@ def _trim(call: Arguments) -> TypedSql:
 
 
 def _pad(call: Arguments) -> TypedSql:
-    """Translate ``LPAD`` and ``RPAD``.
+    """Translate ``LPAD`` and ``RPAD``, which are NULL for a negative length or an empty pad.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not a string, an integer and a string.
     """
     call.require_count(3)
     call.require_kinds("text", "whole", "text")
@@ -65,11 +57,7 @@ def _pad(call: Arguments) -> TypedSql:
 
 
 def _substring(call: Arguments) -> TypedSql:
-    """Translate ``SUBSTRING`` and ``SUBSTR``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``SUBSTRING`` and ``SUBSTR``; raise UntranslatableError for wrong arguments."""
     call.require_count(2, 3)
     call.require_kinds("text", "whole")
     text = f"substring({', '.join(v.text for v in call.values)})"
@@ -77,10 +65,10 @@ def _substring(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract(call: Arguments) -> TypedSql:
-    """Translate ``REGEXP_EXTRACT``.
+    """Translate ``REGEXP_EXTRACT``: a group, by default the whole match; NULL without a match.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not two strings and, perhaps, an integer.
     """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
@@ -91,12 +79,10 @@ def _regexp_extract(call: Arguments) -> TypedSql:
 
 
 def _regexp_extract_all(call: Arguments) -> TypedSql:
-    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first.
-
-    NULL if there is no such group.
+    """Translate ``REGEXP_EXTRACT_ALL``: all matches of a group, by default the first; NULL if there is no such group.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the pattern or the group is not a constant.
     """
     call.require_count(2, 3)
     call.require_kinds("text", "text", "whole")
@@ -114,11 +100,7 @@ def _regexp_extract_all(call: Arguments) -> TypedSql:
 
 
 def _printf(call: Arguments) -> TypedSql:
-    """Translate ``PRINTF``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``PRINTF``; raise UntranslatableError unless the first argument is a string."""
     call.require_count(1, 99)
     call.require_kinds("text", "any")
     return call.result(f"printf({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
@@ -128,7 +110,7 @@ def _regexp_replace(call: Arguments) -> TypedSql:
     """Translate ``REGEXP_REPLACE``: the replacement is used literally; in Spark it may contain groups, as ``$1``.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not three strings.
     """
     call.require_count(3)
     call.require_kinds("text")
@@ -142,11 +124,7 @@ def _regexp_replace(call: Arguments) -> TypedSql:
 
 
 def _elt(call: Arguments) -> TypedSql:
-    """Translate ``ELT``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``ELT``, which is NULL for an index out of range; raise UntranslatableError for wrong arguments."""
     call.require_count(2, 99)
     call.require_kinds("whole", "text")
     kind, texts = call.translator.unify(call.node, "ELT", call.values[1:])
@@ -169,10 +147,10 @@ def _literal_pattern(call: Arguments, index: int) -> str:
 
 
 def _split_index(call: Arguments) -> TypedSql:
-    """Translate ``SPLIT_INDEX``.
+    """Translate ``SPLIT_INDEX`` by a string or the code of a character; NULL out of range or for an empty string.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the separator is an empty constant.
     """
     call.require_count(3)
     call.require_kinds("text", "text|number", "whole")
@@ -186,44 +164,28 @@ def _split_index(call: Arguments) -> TypedSql:
 
 
 def _split(call: Arguments) -> TypedSql:
-    """Translate ``SPLIT``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``SPLIT`` to an array; raise UntranslatableError for wrong arguments or an empty constant separator."""
     call.require_count(2)
     call.require_kinds("text")
     return call.result(f"split({call[0].text}, {_literal_pattern(call, 1)}, -1)", t.Array(t.STRING))
 
 
 def _concat(call: Arguments) -> TypedSql:
-    """Translate ``CONCAT``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CONCAT``; raise UntranslatableError unless all arguments are strings."""
     call.require_count(1, 99)
     call.require_kinds("text")
     return call.result(f"concat({', '.join(v.text for v in call.values)})", t.STRING)
 
 
 def _concat_ws(call: Arguments) -> TypedSql:
-    """Translate ``CONCAT_WS``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CONCAT_WS``, NULL only for a NULL separator; raise UntranslatableError unless all are strings."""
     call.require_count(1, 99)
     call.require_kinds("text")
     return call.result(f"concat_ws({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
 
 
 def _sha2(call: Arguments) -> TypedSql:
-    """Translate ``SHA2`` and ``SHA224`` to ``SHA512``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``SHA2``, and ``SHA224`` to ``SHA512``; raise UntranslatableError for wrong arguments."""
     if call.name == "SHA2":
         call.require_count(2)
         call.require_kinds("text", "whole")
@@ -234,11 +196,7 @@ def _sha2(call: Arguments) -> TypedSql:
 
 
 def _str_to_map(call: Arguments) -> TypedSql:
-    """Translate ``STR_TO_MAP``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``STR_TO_MAP`` with both delimiters or none; raise UntranslatableError for wrong arguments."""
     call.require_count(1, 3)
     call.require_kinds("text")
     if len(call) == 2:
@@ -248,11 +206,7 @@ def _str_to_map(call: Arguments) -> TypedSql:
 
 
 def _base64(call: Arguments) -> TypedSql:
-    """Translate ``TO_BASE64`` and ``FROM_BASE64``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``TO_BASE64`` and ``FROM_BASE64``, both to a STRING; raise UntranslatableError for wrong arguments."""
     call.require_count(1)
     call.require_kinds("text|bytes")
     if call.name == "TO_BASE64":
@@ -261,11 +215,7 @@ def _base64(call: Arguments) -> TypedSql:
 
 
 def _hex_or_bin(call: Arguments) -> TypedSql:
-    """Translate ``HEX`` and ``BIN``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``HEX`` of an integer or string and ``BIN`` of an integer; otherwise raise UntranslatableError."""
     call.require_count(1)
     call.require_kinds("number|text")
     if call[0].family == "number" and not isinstance(call[0].type, INTEGERS):

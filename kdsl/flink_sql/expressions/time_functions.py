@@ -43,7 +43,7 @@ _DATES = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY")
 
 
 def round_time(call: Arguments, *, up: bool) -> TypedSql:
-    """Translate ``FLOOR(x TO unit)`` and ``CEIL(x TO unit)``.
+    """Translate ``FLOOR(x TO unit)``, or ``CEIL(x TO unit)`` where ``up`` is true; the type is kept.
 
     Raises:
         UntranslatableError: The value is not a time, or the unit does not apply to it.
@@ -62,7 +62,7 @@ def round_time(call: Arguments, *, up: bool) -> TypedSql:
 
 
 def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
-    """Write the expression that rounds a date or time down to a unit."""
+    """Write the SQL that rounds a DATE or timestamp of type ``kind`` down to a unit; weeks begin on Sunday."""
     day = text if isinstance(kind, t.Date) else f"CAST({text} AS DATE)"
     if unit in ("YEAR", "QUARTER", "MONTH"):
         day = f"trunc({day}, '{unit}')"
@@ -81,18 +81,14 @@ def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
 
 
 def _extract(call: Arguments) -> TypedSql:
-    """Translate ``EXTRACT``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``EXTRACT``; raise UntranslatableError if the unit is unknown or the value does not have it."""
     call.require_count(1)
     unit = call.node.words["UNIT"]
     return _extract_field(call, unit, call[0])
 
 
 def _field_function(unit: str) -> Function:
-    """Return the translator of a function that takes a field, such as the day, of a date or time."""
+    """Return the translator of a function that extracts a unit, such as ``DAY``, from a date or time."""
 
     def translate(call: Arguments) -> TypedSql:
         call.require_count(1)
@@ -102,10 +98,10 @@ def _field_function(unit: str) -> Function:
 
 
 def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
-    """Write the expression that takes a field of a date or time, with the result that Flink has.
+    """Write the SQL that extracts a unit from a date or time as BIGINT; a DATE has the hour, minute and second 0.
 
     Raises:
-        UntranslatableError: The field is unknown, or the value does not have it.
+        UntranslatableError: The unit is unknown, or the value does not have it.
     """
     clock = unit in (*_CLOCK, "MILLISECOND")
     fits = ("timestamp", "time") if clock else ("timestamp", "date")
@@ -122,7 +118,7 @@ def _extract_field(call: Arguments, unit: str, value: TypedSql) -> TypedSql:
 
 
 def _date_pattern(call: Arguments, index: int) -> str:
-    """Write a date pattern argument as SQL.
+    """Return the SQL of the constant date pattern that is an argument.
 
     Raises:
         UntranslatableError: It is not a constant, or a letter means something else in Spark.
@@ -139,10 +135,10 @@ def _date_pattern(call: Arguments, index: int) -> str:
 
 
 def _date_format(call: Arguments) -> TypedSql:
-    """Translate ``DATE_FORMAT``.
+    """Translate ``DATE_FORMAT`` of a timestamp, or of a string as ``2024-12-31 23:59:59``; other strings become NULL.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the pattern is not a constant that Spark reads like Flink.
     """
     call.require_count(2)
     value = call[0]
@@ -159,10 +155,10 @@ def _date_format(call: Arguments) -> TypedSql:
 
 
 def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
-    """Translate ``TO_TIMESTAMP``.
+    """Translate ``TO_TIMESTAMP`` of a string to TIMESTAMP(3), NULL if it has another form; see `_date_pattern`.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not 1 to ``most`` strings, or the pattern cannot be translated.
     """
     call.require_count(1, most)
     call.require_kinds("text")
@@ -179,10 +175,12 @@ def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
 
 
 def _to_timestamp_ltz(call: Arguments) -> TypedSql:
-    """Translate ``TO_TIMESTAMP_LTZ``.
+    """Translate ``TO_TIMESTAMP_LTZ`` of a string, or of a number since 1970, by default of milliseconds.
+
+    An instant outside the years 1 to 9999 becomes NULL.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the precision is not a constant 0, 3, 6 or 9.
     """
     if call[0].family == "text":
         return _parse_instant(call)
@@ -206,10 +204,10 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
 
 
 def _parse_instant(call: Arguments) -> TypedSql:
-    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument.
+    """Translate ``TO_TIMESTAMP_LTZ`` of a string: a time in UTC, or in the zone of the third argument; else NULL.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: There are not 1 to 3 strings, or the pattern cannot be translated.
     """
     call.require_count(1, 3)
     call.require_kinds("text")
@@ -220,10 +218,10 @@ def _parse_instant(call: Arguments) -> TypedSql:
 
 
 def _from_unixtime(call: Arguments) -> TypedSql:
-    """Translate ``FROM_UNIXTIME``.
+    """Translate ``FROM_UNIXTIME`` of an integer, by default as ``yyyy-MM-dd HH:mm:ss``.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
     """
     call.require_count(1, 2)
     call.require_kinds("whole", "text")
@@ -232,10 +230,10 @@ def _from_unixtime(call: Arguments) -> TypedSql:
 
 
 def _unix_timestamp(call: Arguments) -> TypedSql:
-    """Translate ``UNIX_TIMESTAMP``.
+    """Translate ``UNIX_TIMESTAMP`` of the present, or of a string and perhaps a pattern.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
     """
     call.require_count(0, 2)
     call.require_kinds("text")
@@ -248,10 +246,10 @@ def _unix_timestamp(call: Arguments) -> TypedSql:
 
 
 def _to_date(call: Arguments) -> TypedSql:
-    """Translate ``TO_DATE``.
+    """Translate ``TO_DATE`` of a string and perhaps a pattern; NULL if the string has another form.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
     """
     call.require_count(1, 2)
     call.require_kinds("text")
@@ -263,10 +261,10 @@ def _to_date(call: Arguments) -> TypedSql:
 
 
 def _timestampadd(call: Arguments) -> TypedSql:
-    """Translate ``TIMESTAMPADD``.
+    """Translate ``TIMESTAMPADD``: it keeps the type, but a DATE plus hours, minutes or seconds is a TIMESTAMP(6).
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: The number is not an integer, or the value is not a DATE or TIMESTAMP.
     """
     call.require_count(2)
     unit = call.node.words["UNIT"]
@@ -289,10 +287,10 @@ def _timestampadd(call: Arguments) -> TypedSql:
 
 
 def _timestampdiff(call: Arguments) -> TypedSql:
-    """Translate ``TIMESTAMPDIFF``.
+    """Translate ``TIMESTAMPDIFF`` to the INT of whole units from the first to the second time.
 
     Raises:
-        UntranslatableError: An argument cannot be translated.
+        UntranslatableError: They are not dates and timestamps, or one is a wall-clock time and one an instant.
     """
     call.require_count(2)
     unit = call.node.words["UNIT"]
@@ -311,11 +309,7 @@ def _timestampdiff(call: Arguments) -> TypedSql:
 
 
 def _convert_tz(call: Arguments) -> TypedSql:
-    """Translate ``CONVERT_TZ``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CONVERT_TZ``, NULL if the first string is not a time; wrong arguments raise UntranslatableError."""
     call.require_count(3)
     call.require_kinds("text")
     moved = f"convert_timezone({call[1].text}, {call[2].text}, TRY_CAST({call[0].text} AS TIMESTAMP_NTZ))"
@@ -323,41 +317,25 @@ def _convert_tz(call: Arguments) -> TypedSql:
 
 
 def _now(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_TIMESTAMP`` and its synonyms: the time at which the query starts, in milliseconds.
-
-    Raises:
-        UntranslatableError: It has arguments.
-    """
+    """Translate ``CURRENT_TIMESTAMP`` and its synonyms, in milliseconds; arguments raise UntranslatableError."""
     call.require_count(0)
     return TypedSql("date_trunc('MILLISECOND', current_timestamp())", t.TimestampLtz(3, nullable=False))
 
 
 def _localtimestamp(call: Arguments) -> TypedSql:
-    """Translate ``LOCALTIMESTAMP``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``LOCALTIMESTAMP``, in milliseconds; raise UntranslatableError if it has arguments."""
     call.require_count(0)
     return TypedSql(truncate_timestamp("localtimestamp()", _NTZ3, 3), t.Timestamp(3, nullable=False))
 
 
 def _current_date(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_DATE``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CURRENT_DATE``; raise UntranslatableError if it has arguments."""
     call.require_count(0)
     return TypedSql("current_date()", t.Date(nullable=False))
 
 
 def _current_time(call: Arguments) -> TypedSql:
-    """Translate ``CURRENT_TIME`` and ``LOCALTIME``.
-
-    Raises:
-        UntranslatableError: An argument cannot be translated.
-    """
+    """Translate ``CURRENT_TIME`` and ``LOCALTIME``, in seconds; raise UntranslatableError if there are arguments."""
     call.require_count(0)
     return TypedSql("current_time(0)", t.Time(0, nullable=False))
 

@@ -37,10 +37,7 @@ class Scope(Protocol):
     """Resolves the names in an expression."""
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """Look up the column of a name; also return the rest of the name, members of its row.
-
-        None if there is no column.
-        """
+        """Return the column of a name, and the rest of the name: members of its row; None if there is no column."""
         ...
 
     def names(self) -> Iterable[str]:
@@ -55,12 +52,12 @@ class Columns:
     types: Mapping[str, t.DataType]
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """See `Scope`."""
+        """Return the column called ``parts[0]``, and the rest of the name; None if there is none."""
         kind = self.types.get(parts[0])
         return None if kind is None else (TypedSql(quote_name(parts[0]), kind), parts[1:])
 
     def names(self) -> Iterable[str]:
-        """See `Scope`."""
+        """List the names of the columns."""
         return self.types
 
 
@@ -72,11 +69,7 @@ class ExpressionTranslator:
         self.scope = scope
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the text cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a part of the text: its name, the reason, and the fix."""
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def __call__(self, node: n.Node) -> TypedSql:
@@ -140,7 +133,7 @@ class ExpressionTranslator:
         return value
 
     def translate_member(self, node: n.Node, value: TypedSql, name: str) -> TypedSql:
-        """Translate a member of a row.
+        """Translate a member of a row, which is nullable if the row is.
 
         Raises:
             UntranslatableError: The value is not a row, or has no such member.
@@ -211,7 +204,7 @@ class ExpressionTranslator:
         return TypedSql(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
 
     def translate_interval(self, node: n.Span) -> TypedSql:
-        """Translate an interval.
+        """Translate an interval; unless it is of months, its constant is the number of microseconds.
 
         Raises:
             UntranslatableError: It has another form than its unit.
@@ -233,7 +226,11 @@ class ExpressionTranslator:
     # operators
 
     def translate_unary(self, node: n.Unary) -> TypedSql:
-        """Translate ``NOT``, ``-`` and ``+``."""
+        """Translate ``NOT``, ``-`` and ``+``.
+
+        Raises:
+            UntranslatableError: The operand has a type that the operator does not take, or cannot be translated.
+        """
         value = self(node.operand)
         if node.operator == "NOT":
             self.require_family(node, value, "boolean", "NOT")
@@ -252,7 +249,7 @@ class ExpressionTranslator:
         """Check that a value belongs to a family of types; NULL always does.
 
         Raises:
-            UntranslatableError: It does not.
+            UntranslatableError: It does not; ``what`` is the operator or function in the message.
         """
         if value.family not in (family, "null"):
             wanted = "string" if family == "text" else family
@@ -283,7 +280,9 @@ class ExpressionTranslator:
         return self.translate_arithmetic(node, left, right)
 
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
-        """Return the SQL of two values in types that can be compared.
+        """Return the SQL of two values in types that can be compared by ``what``; numbers get their common type.
+
+        Constant strings become dates or times if the other value is one.
 
         Raises:
             UntranslatableError: There are no such types.
@@ -321,7 +320,11 @@ class ExpressionTranslator:
         return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
 
     def translate_arithmetic(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate ``+ - * / %`` of numbers, or of times and intervals."""
+        """Translate ``+ - * / %`` of numbers, or of times and intervals, with the type that Flink gives the result.
+
+        Raises:
+            UntranslatableError: The operator does not take these types.
+        """
         operator = node.operator
         if "interval" in (left.family, right.family) or {left.family, right.family} & {"date", "time", "timestamp"}:
             return self.translate_moved_time(node, left, right)
@@ -345,7 +348,7 @@ class ExpressionTranslator:
         return TypedSql(f"({a} {operator} {b})", kind)
 
     def translate_moved_time(self, node: n.Binary, left: TypedSql, right: TypedSql) -> TypedSql:
-        """Translate the sum or difference of a time and an interval, or of two intervals.
+        """Translate the sum or difference of a time and an interval or of two intervals, or an interval times a number.
 
         Raises:
             UntranslatableError: The types do not fit, or Spark cannot compute the result.
@@ -386,7 +389,7 @@ class ExpressionTranslator:
     # conditions
 
     def translate_between(self, node: n.Between) -> TypedSql:
-        """Translate ``BETWEEN``."""
+        """Translate ``BETWEEN``; values that cannot be translated or compared raise UntranslatableError."""
         value, low, high = self(node.operand), self(node.low), self(node.high)
         nullable = value.nullable or low.nullable or high.nullable
 
@@ -398,7 +401,7 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``IN``."""
+        """Translate ``IN`` a list or a query; values that cannot be compared raise UntranslatableError."""
         value = self(node.operand)
         if node.query is not None:
             return self.translate_in_query(node, value)
@@ -412,26 +415,18 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Raise the error of ``IN (SELECT …)``, which only a query can contain; translators of queries override this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for ``IN (SELECT …)``; translators of queries override this."""
         self.fail(node, "IN", f"a query after IN ({value.spelling}) cannot be used in this expression", "use a join")
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """Raise the error of a query inside an expression, which only a query can contain; overridden like that.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for a query inside an expression; translators of queries override this."""
         self.fail(node, "SELECT", "a query cannot be used in this expression", "use a join")
 
     def translate_like(self, node: n.Like) -> TypedSql:
         """Translate ``LIKE`` and ``SIMILAR TO``.
 
         Raises:
-            UntranslatableError: The pattern or the escape character cannot be translated.
+            UntranslatableError: A value is not a string, or the pattern or the escape character cannot be translated.
         """
         what = "SIMILAR TO" if node.similar else "LIKE"
         value, pattern = self(node.operand), self(node.pattern)
@@ -462,7 +457,11 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} {negation}LIKE {shown}{clause})", t.Boolean(nullable=nullable))
 
     def translate_is(self, node: n.Is) -> TypedSql:
-        """Translate ``IS NULL``, ``IS TRUE``, ``IS DISTINCT FROM`` and ``IS JSON``."""
+        """Translate ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN``, ``DISTINCT FROM`` and ``JSON``.
+
+        Raises:
+            UntranslatableError: The values have types for which it is not defined.
+        """
         value = self(node.operand)
         negation = "NOT " if node.negated else ""
         if node.what == "DISTINCT":
@@ -480,7 +479,11 @@ class ExpressionTranslator:
         return TypedSql(f"({value.text} IS {negation}{what})", t.Boolean(nullable=False))
 
     def translate_case(self, node: n.Case) -> TypedSql:
-        """Translate ``CASE``."""
+        """Translate ``CASE``.
+
+        Raises:
+            UntranslatableError: A condition is not BOOLEAN or cannot be compared, or the values have no common type.
+        """
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
         for when, then in node.whens:
@@ -498,7 +501,7 @@ class ExpressionTranslator:
         return TypedSql(f"(CASE {whens} ELSE {texts[-1]} END)", kind)
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """Return the common type of some values, and their SQL in that type.
+        """Return the common type of some values, and their SQL in that type; None, and their SQL, if all are NULL.
 
         Raises:
             UntranslatableError: There is no common type.
@@ -517,10 +520,10 @@ class ExpressionTranslator:
     # collections, casts, calls
 
     def translate_index(self, node: n.Index) -> TypedSql:
-        """Translate ``x[i]``.
+        """Translate ``x[i]``, which is NULL if an array or map has no such element.
 
         Raises:
-            UntranslatableError: The value has no elements, or the index is of a wrong type or below 1.
+            UntranslatableError: The value has no elements, or the index is of a wrong type or a constant below 1.
         """
         value, index = self(node.operand), self(node.index)
         match value.type:
@@ -539,7 +542,7 @@ class ExpressionTranslator:
         """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``.
 
         Raises:
-            UntranslatableError: The type of the elements is unknown.
+            UntranslatableError: It is empty, has no common type of elements, or a ROW contains a NULL without a type.
         """
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
@@ -573,7 +576,7 @@ class ExpressionTranslator:
         """Translate a function call.
 
         Raises:
-            UntranslatableError: The function is unknown or an aggregate, or an argument cannot be translated.
+            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
@@ -585,13 +588,7 @@ class ExpressionTranslator:
         return function(call)
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
-        """Raise the error of an aggregate, which only a query can contain, or of an unknown function.
-
-        Overridden for queries.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError for an aggregate or an unknown function; translators of queries override this."""
         name = node.name.upper()
         if name in functions.AGGREGATES:
             self.fail(node, node.name, f"{name} is an aggregate, and an expression sees one row", "use it in a query")
@@ -606,10 +603,12 @@ class ExpressionTranslator:
 
 
 def _fraction_digits(text: str) -> int:
+    """Count the digits after the point."""
     return len(text.partition(".")[2])
 
 
 def _exact_type(kind: t.DataType | None) -> t.DataType:
+    """Return the DECIMAL that stores all numbers of an integer or DECIMAL type."""
     from kdsl.flink_sql.expressions.values import as_decimal
 
     assert kind is not None
@@ -640,7 +639,7 @@ _HALF_DAY = 43_200_000_000
 
 
 def _move_instant(text: str, operator: str, length: int) -> str:
-    """Write the SQL of an instant plus or minus some microseconds."""
+    """Write the SQL of an instant plus or minus (``operator``) a length in microseconds, whatever the time zone."""
     sign = 1 if (length >= 0) == (operator == "+") else -1
     if abs(length) > LONGEST_IN_STEPS:
         return f"timestamp_micros(unix_micros({text}) {operator} ({length}L))"

@@ -86,14 +86,17 @@ def same_in_spark(one: t.DataType, other: t.DataType) -> bool:
 
 
 def as_decimal(kind: t.DataType) -> t.Decimal:
-    """Convert an exact number's type to DECIMAL."""
+    """Return the DECIMAL that stores all numbers of an integer type; a DECIMAL as it is."""
     if isinstance(kind, t.Decimal):
         return kind
     return t.Decimal(_DIGITS[type(kind)], 0)
 
 
 def common_type(kinds: Iterable[t.DataType | None]) -> t.DataType | None:
-    """Find the type that can store values of several types, for CASE and COALESCE; None if all are NULL.
+    """Find the type that can store values of several types, for CASE and COALESCE; None stands for NULL.
+
+    Returns:
+        The type, nullable if one of them is; None if all are NULL.
 
     Raises:
         NoCommonTypeError: There is no such type.
@@ -121,7 +124,7 @@ class NoCommonTypeError(Exception):
 
 
 def _merge_types(one: t.DataType, other: t.DataType) -> t.DataType | None:
-    """Return the common type of two types; None if there is none."""
+    """Return the common type of two types, as nullable; None if there is none."""
     if one.as_nullable() == other.as_nullable():
         return one.as_nullable()
     kind = type_family(one)
@@ -162,6 +165,7 @@ def _merge_nested_types(one: t.DataType, other: t.DataType) -> t.DataType | None
 
 
 def _common_of_two(one: t.DataType, other: t.DataType) -> t.DataType:
+    """Return the common type of two types; raise NoCommonTypeError if there is none."""
     kind = common_type([one, other])
     assert kind is not None
     return kind
@@ -182,7 +186,7 @@ def common_number_type(one: t.DataType, other: t.DataType) -> t.DataType:
 
 
 def limit_decimal(precision: int, scale: int) -> t.Decimal:
-    """Limit a DECIMAL to 38 digits; digits before the point have priority, but up to six after it are kept."""
+    """Return a DECIMAL of at most 38 digits; those before the point have priority, but up to six after it are kept."""
     if precision <= t.MAX_DECIMAL:
         return t.Decimal(precision, scale)
     whole = precision - scale
@@ -190,7 +194,7 @@ def limit_decimal(precision: int, scale: int) -> t.Decimal:
 
 
 def arithmetic_type(operator: str, one: t.DataType, other: t.DataType) -> t.DataType:
-    """Find the type of the sum, difference, product, quotient or remainder of two numbers."""
+    """Find the type that Flink gives the result of ``+``, ``-``, ``*``, ``/`` or ``%`` of two numbers."""
     if operator == "%" and isinstance(one, INTEGERS) and isinstance(other, INTEGERS):
         return other.as_nullable()
     if t.Decimal not in (type(one), type(other)) or {type(one), type(other)} & {t.Float, t.Double}:

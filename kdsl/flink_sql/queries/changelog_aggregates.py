@@ -25,11 +25,11 @@ def is_addition(kinds: str) -> str:
 
 
 def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") -> str:
-    """Write the SQL of the number of rows in a group in which no value is NULL.
+    """Write the SQL of the number of rows of a changelog's group without NULLs: those added minus those removed.
 
     Args:
         added: The SQL condition that a row adds a row, from `is_addition`.
-        values: The values.
+        values: The values; rows in which one is NULL are not counted.
         suffix: The SQL after the aggregate, as ``FILTER (…)``.
     """
     absent = " OR ".join(f"{v.text} IS NULL" for v in values)
@@ -38,23 +38,13 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """Write the value of a row, with the opposite sign if the row is removed.
-
-    Args:
-        added: As for `count_rows`.
-        value: A number.
-    """
+    """Write a number, with the opposite sign unless the condition ``added`` says that the row adds a row."""
     text = f"CAST({value.text} AS BIGINT)" if isinstance(value.type, INTEGERS) else value.text  # -(-128) fits there
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 
 
 def null_unless(exists: str, value: TypedSql) -> TypedSql:
-    """Write a value of a group, or NULL if the group no longer exists: a division by its count could fail.
-
-    Args:
-        exists: The SQL condition that the group exists.
-        value: The value.
-    """
+    """Write a value of a group, or NULL unless the condition ``exists`` is true: dividing by its count could fail."""
     return TypedSql(f"if({exists}, {value.text}, NULL)", value.type)
 
 

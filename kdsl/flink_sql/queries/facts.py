@@ -92,10 +92,10 @@ class QueryFacts:
         self.aggregates = False
 
     def add_note(self, kind: str, name: str, at: int) -> None:
-        """Record something that may be impossible in a stream."""
+        """Record something at a position that may be impossible in a stream; for the kinds, see `Note`."""
         self.notes.append(Note(kind, name, at))
 
     def add_window(self, kind: str, at: int, time: TypedSql, size: int, *, watermarked: bool) -> None:
-        """Record a window of time."""
+        """Record a window of time: its kind, its position, its time column, and its length in milliseconds."""
         zoned = isinstance(time.type, t.TimestampLtz)
         self.windows.append(TimeWindow(kind, at, time.text, zoned, size, watermarked))

@@ -43,14 +43,10 @@ class FromClause:
 
     @abstractmethod
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns."""
+        """Translate a query that may use the tables of ``outer`` to SQL; also return its columns."""
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
-        """Raise the error that a part of the query cannot be translated.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a part of the query: its name, the reason, and the fix."""
         raise UntranslatableError(name, reason, fix, self.source, node.at)
 
     def expression_translator(self, scope: Relations) -> QueryExpressionTranslator:
@@ -58,10 +54,10 @@ class FromClause:
         return QueryExpressionTranslator(self.source, scope, self.facts, self.translate_query)
 
     def translate_condition(self, expressions: QueryExpressionTranslator, node: n.Node, what: str) -> str:
-        """Translate a condition, which must be BOOLEAN, to SQL.
+        """Translate a condition, which must be BOOLEAN, to SQL; ``what`` names the clause for the error.
 
         Raises:
-            UntranslatableError: It is not BOOLEAN.
+            UntranslatableError: It is not BOOLEAN, or cannot be translated.
         """
         value = expressions(node)
         expressions.require_family(node, value, "boolean", what)
@@ -82,12 +78,10 @@ class FromClause:
         return attrs.evolve(row, fields=fields)
 
     def choose_instants(self, node: n.Node) -> None:
-        """Choose the tables that joins of streams read with an instant instead of a wall-clock event time.
+        """Note in ``by_instant`` which tables a join of streams reads with an instant as event time.
 
-        They are those of joins whose sides are tables and whose condition bounds their event times by each other.
-
-        Args:
-            node: The tables after FROM.
+        They are those of joins whose sides are tables with at most one wall-clock event time each, and whose condition
+        bounds these times by each other.
         """
         if not isinstance(node, n.Join) or not self.facts.streaming or self.facts.has_windows:
             return
@@ -102,7 +96,10 @@ class FromClause:
             self.by_instant |= {at: columns[0] for at, _, columns in sides if columns}
 
     def find_plain_tables(self, node: n.Node) -> tuple[tuple[int, Relation], ...] | None:
-        """List the tables of a side of a join with their positions; None if it contains anything but tables."""
+        """List the tables of one side of a join with their positions in the query.
+
+        None if it contains a query, a window, or a table that does not exist.
+        """
         match node:
             case n.Table(name=name, alias=alias) if name[-1] not in self.named and name[-1] in self.tables:
                 return ((node.at, make_relation(alias or name[-1], self.tables[name[-1]])),)
@@ -118,12 +115,8 @@ class FromClause:
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
 
-        Args:
-            node: The tables.
-            outer: The tables of the queries around this one.
-
         Raises:
-            UntranslatableError: A table does not exist, or cannot be used like this.
+            UntranslatableError: A table does not exist, or cannot be used like this; or FROM begins with UNNEST.
         """
         match node:
             case n.Table(name=name, alias=alias):
@@ -177,10 +170,11 @@ class FromClause:
         return self.tables[name[-1]]
 
     def translate_window_table(self, node: n.Windowed) -> tuple[str, tuple[Relation, ...]]:
-        """Translate a window function in FROM.
+        """Translate a window function in FROM to SQL, record it, and return its table with the columns of the window.
 
         Raises:
-            UntranslatableError: It is a changelog, its time column is unknown, or its lengths are invalid.
+            UntranslatableError: The table is a changelog or unknown, a column is unknown, the time is not a TIMESTAMP,
+                or the lengths are invalid.
         """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]
@@ -220,7 +214,9 @@ class FromClause:
         return text, (windows,)
 
     def translate_join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
-        """Translate a join.
+        """Translate a join to SQL, and return its tables; the optional sides of outer joins are nullable.
+
+        The columns of ``USING`` and ``NATURAL`` become a first table without a name.
 
         Raises:
             UntranslatableError: Tables have the same name, or Spark has no such join.
@@ -292,7 +288,7 @@ class FromClause:
         return solvable
 
     def is_stream(self, node: n.Node) -> bool:
-        """Whether a part of FROM reads a table, perhaps in a nested query."""
+        """Whether a part of FROM reads a table, perhaps in a nested query; constant queries of WITH do not."""
         match node:
             case n.Table(name=name):
                 return not (len(name) == 1 and name[0] in self.constant)
@@ -306,7 +302,7 @@ class FromClause:
         """Merge the columns of ``USING`` or ``NATURAL``; also return the SQL of the condition that they are equal.
 
         Raises:
-            UntranslatableError: A side does not have exactly one such column.
+            UntranslatableError: A side does not have exactly one such column, or the two cannot be compared.
         """
         sides = [[one for r in side for one in r.own] for side in (left, right)]
         names = node.using
@@ -337,10 +333,11 @@ class FromClause:
     def translate_unnest(
         self, node: n.Join, unnest: n.Unnest, text: str, left: tuple[Relation, ...], outer: Relations
     ) -> tuple[str, tuple[Relation, ...]]:
-        """Translate the join of a table with the elements of one of its columns.
+        """Translate the join of a table (``text``, ``left``) with the elements of one of its columns.
 
         Raises:
-            UntranslatableError: It is another join, or the column has no elements.
+            UntranslatableError: It is another join than CROSS or LEFT JOIN … ON TRUE, the column is not an ARRAY or
+                MAP, or the number of names differs.
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
@@ -382,6 +379,7 @@ class FromClause:
 
 
 def _only_relations(tables: tuple[tuple[int, Relation], ...]) -> tuple[Relation, ...]:
+    """Return the tables without their positions."""
     return tuple(table for _, table in tables)
 
 
@@ -391,7 +389,7 @@ def _wall_clock_event_times(table: Relation) -> list[str]:
 
 
 def _join_conditions(one: n.Node | None, other: n.Node | None) -> n.Node | None:
-    """Combine two conditions by AND; one of them may be missing."""
+    """Combine two conditions by AND; None stands for a missing one, and is returned if both are."""
     return n.Binary("AND", one, other) if one is not None and other is not None else one or other
 
 

@@ -133,10 +133,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return self._translate_function(node, name, values, condition + over)
 
     def translate_over(self, node: n.Over) -> str:
-        """Translate the window of an analytic function to SQL.
+        """Translate the window of an analytic function to the SQL `` OVER (…)``.
 
         Raises:
-            UntranslatableError: It names a window that is not declared.
+            UntranslatableError: It names a window that is not declared, or its frame does not end at the current row.
         """
         if node.name:
             if node.name not in self.named_windows:
@@ -160,10 +160,12 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
-        """Write an aggregate or window function, with the result that Flink has.
+        """Write an aggregate or window function of translated values, with the result that Flink has.
+
+        ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``.
 
         Raises:
-            UntranslatableError: An argument is missing, or has no order.
+            UntranslatableError: An argument is missing, has a wrong type, or has no order.
         """
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
@@ -202,10 +204,12 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _translate_retractable(
         self, node: n.Call, name: str, values: list[TypedSql], added: str, suffix: str
     ) -> TypedSql:
-        """Translate an aggregate of a changelog, from which rows can be subtracted.
+        """Translate an aggregate of a changelog, from which rows can be subtracted; see `_translate_function`.
+
+        ``added`` is the SQL condition that a row adds a row.
 
         Raises:
-            UntranslatableError: It is not COUNT, SUM or AVG, or has DISTINCT.
+            UntranslatableError: It is not COUNT, SUM or AVG of numbers, or has DISTINCT.
         """
         if name not in RETRACTABLE or node.distinct:
             shown = f"{name}(DISTINCT …)" if node.distinct else name
@@ -225,11 +229,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"if({count_rows(added, values[:1], suffix)} = 0L, NULL, {total.text})", total.type)
 
     def _require_exact_average(self, node: n.Call, value: TypedSql) -> None:
-        """Check that Spark computes an average as Flink does.
-
-        Raises:
-            UntranslatableError: It has more than 6 digits after the point.
-        """
+        """Raise UntranslatableError for a DECIMAL with a scale above 6, whose AVG Spark rounds differently."""
         if isinstance(value.type, t.Decimal) and value.type.scale > 6:
             self.fail(
                 node, "AVG", "AVG of more than 6 digits after the point rounds differently in Spark", "CAST first"
@@ -252,7 +252,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({' + '.join(bits)})", t.BigInt(nullable=False))
 
     def _translate_average(self, node: n.Call, value: TypedSql, word: str, suffix: str) -> TypedSql:
-        """Write AVG, with the result that Flink has."""
+        """Write AVG, with the result that Flink has; raise UntranslatableError as `_require_exact_average` does."""
         self._require_exact_average(node, value)
         exact = exact_average(value, f"nullif(count({word}{value.text}){suffix}, 0)", word, suffix)
         if exact is not None:
@@ -333,10 +333,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # queries inside expressions
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Translate ``IN (SELECT …)``.
+        """Translate ``IN (SELECT …)``, whose left side is already translated as ``value``.
 
         Raises:
-            UntranslatableError: The numbers of columns differ, or their types cannot be compared.
+            UntranslatableError: The numbers of columns differ, their types cannot be compared, or the query is a
+                changelog.
         """
         assert node.query is not None
         text, row = self._translate_rows(node, node.query, "IN")
@@ -357,7 +358,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate ``EXISTS``, or a query that returns one value.
 
         Raises:
-            UntranslatableError: The query has several columns, or reads a changelog.
+            UntranslatableError: The query of a value has several columns, or a batch query is a changelog.
         """
         text, row = self._translate_rows(node, node.query, "EXISTS" if node.exists else "SELECT")
         self.facts.add_note("nested", "SELECT", node.at)
@@ -370,10 +371,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({text})", row.fields[0].type.as_nullable())
 
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
-        """Translate a query inside an expression, and return its columns.
+        """Translate a query inside an expression (``word`` is where), and return its columns.
 
         Raises:
-            UntranslatableError: It reads a changelog.
+            UntranslatableError: It cannot be translated, or is a changelog in a batch.
         """
         text, row = self.query(query, self.relations)
         if isinstance(row, Changelog) and not self.facts.streaming:
@@ -383,11 +384,12 @@ class QueryExpressionTranslator(ExpressionTranslator):
 
 
 def _as_nullable_type(value: TypedSql) -> t.DataType | None:
+    """Return the nullable type of a value; None if it has no type (NULL)."""
     return value.type and value.type.as_nullable()
 
 
 def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
-    """Write SUM, with the type that Flink has."""
+    """Write SUM, with the type that Flink has: that of the value, or DECIMAL(38, scale)."""
     match value.type:
         case t.Decimal(scale=scale):
             text = f"sum({word}CAST({value.text} AS DECIMAL(38, {scale}))){suffix}"
@@ -399,7 +401,7 @@ def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
 
 
 def has_aggregate(node: object) -> bool:
-    """Whether a tree contains an aggregate."""
+    """Whether a tree calls an aggregate without ``OVER``, or a part of a group window, outside nested queries."""
     for call in _function_calls(node):
         name = call.name.upper()
         if name in _AGGREGATES and call.over is None:
@@ -410,12 +412,12 @@ def has_aggregate(node: object) -> bool:
 
 
 def has_analytic_function(node: object) -> bool:
-    """Whether a tree contains a function with ``OVER``."""
+    """Whether a tree contains a function with ``OVER``, outside nested queries."""
     return any(call.over is not None for call in _function_calls(node))
 
 
 def has_time_windows(tree: n.Node) -> bool:
-    """Whether a query contains windows of time."""
+    """Whether a query, or a query nested in it, contains windows of time."""
     return any(
         isinstance(node, n.Windowed) or (isinstance(node, n.Call) and node.name.upper() in _LEGACY)
         for node in n.walk(tree)
@@ -423,7 +425,7 @@ def has_time_windows(tree: n.Node) -> bool:
 
 
 def _function_calls(node: object) -> Iterator[n.Call]:
-    """Yield all function calls in a tree, except those in nested queries."""
+    """Yield all function calls in a syntax tree or a tuple of trees, except those in nested queries."""
     if isinstance(node, tuple):
         for one in node:
             yield from _function_calls(one)

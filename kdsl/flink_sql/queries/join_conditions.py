@@ -75,6 +75,7 @@ def read_condition(condition: n.Node | None, left: tuple[Relation, ...], right: 
 
 
 def _intervals(part: n.Node) -> Iterator[n.Span]:
+    """Yield the INTERVALs in a part of a condition."""
     return (node for node in n.walk(part) if isinstance(node, n.Span))
 
 
@@ -99,12 +100,12 @@ class _JoinSides:
     right: Relations
 
     def side_of(self, node: n.Node) -> Side | None:
-        """The side that all columns of an expression belong to; None if there is no such side."""
+        """The side that all columns of an expression belong to; None if there is no column or no such side."""
         sides: set[Side | None] = {self._side(name) for name in n.names(node)}
         return sides.pop() if len(sides) == 1 else None
 
     def _side(self, name: n.Name) -> Side | None:
-        """Return which side of the join has a column; None if neither or both do."""
+        """Return which side of the join has a column (left if both do); None if none has it, or it is ambiguous."""
         try:
             if self.left.column(name.parts) is not None:
                 return "left"

@@ -101,7 +101,7 @@ class Relation:
         return next((value for column, value in self.columns if column == name), None)
 
     def with_instants(self) -> Relation:
-        """Return the same table with its instants as event times, if it has any."""
+        """Return the same table with its instant in place of the wall-clock event time; itself if it has none."""
         if self.instants is None:
             return self
         column, instant = (
@@ -123,7 +123,7 @@ class Relation:
 
 
 def make_relation(alias: str, row: t.Row) -> Relation:
-    """Make the columns of a table known under an alias."""
+    """Return the columns of a table or query under an alias, with the SQL of each."""
     prefix = quote_name(alias)
     kinds = f"{prefix}.{quote_name(ROW_KIND)}" if isinstance(row, Changelog) else None
     columns = tuple((f.name, TypedSql(f"{prefix}.{quote_name(f.name)}", f.type)) for f in row.fields)
@@ -149,9 +149,10 @@ class Relations:
     outer: Relations | None = None
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """Look up a column, whose name may begin with that of a table.
+        """Look up a column, whose name may begin with that of a table; the tables of outer queries come last.
 
-        See `kdsl.flink_sql.expressions.translator.Scope`.
+        Returns:
+            The column, and the names of the members that follow it in ``parts``; None if there is none.
 
         Raises:
             AmbiguousError: Several tables have a column of this name.
@@ -175,7 +176,7 @@ class Relations:
         return len(within) == 1 and any(each.alias == name and within[0] in each.event_times for each in self.relations)
 
     def names(self) -> Iterable[str]:
-        """The names of all columns, for messages."""
+        """The names of all columns, for messages; with the table's name if there are several tables."""
         several = len(self.relations) > 1
         return [
             f"{each.alias}.{name}" if several and each.alias else name

@@ -101,7 +101,7 @@ def translate_query(
 
 class _QueryTranslator(FromClause):
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query with the clauses around it to SQL, and return its columns.
+        """Translate a query with the clauses around it to SQL, and return its columns; the facts are extended.
 
         Raises:
             UntranslatableError: It uses unknown names, or has no equivalent in Spark.
@@ -134,14 +134,18 @@ class _QueryTranslator(FromClause):
         """Read the number of LIMIT or OFFSET.
 
         Raises:
-            UntranslatableError: It is not a constant.
+            UntranslatableError: It is not a constant of 1 to 10 digits.
         """
         if not isinstance(node, n.Literal) or not re.fullmatch(r"\d{1,10}", node.text):
             self.fail(node, "LIMIT", "the number of rows must be a constant", _LIMIT_FIX)
         return int(node.text)
 
     def translate_body(self, node: n.Node, outer: Relations, order: tuple[n.Order, ...] = ()) -> tuple[str, t.Row]:
-        """Translate a SELECT, a combination or VALUES; also return the columns."""
+        """Translate a SELECT, a combination, VALUES or a query in brackets, with its order; also return the columns.
+
+        Raises:
+            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
+        """
         if order:
             self.facts.add_note("order", "ORDER BY", order[0].at)
         match node:
@@ -173,9 +177,12 @@ class _QueryTranslator(FromClause):
     # SELECT
 
     def translate_select(self, node: n.Select, outer: Relations, order: tuple[n.Order, ...]) -> tuple[str, t.Row]:
-        """Translate a SELECT to Spark's SQL; also return its columns.
+        """Translate a SELECT to Spark's SQL; also return its columns, a `Changelog` if its rows change.
 
         What a stream must know of it is added to the facts.
+
+        Raises:
+            UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """
         before, self.where = self.where, node.where
         if node.source is not None:
@@ -235,7 +242,7 @@ class _QueryTranslator(FromClause):
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
 
     def present_groups(self, condition: str, *, going: bool) -> tuple[str | None, str]:
-        """Choose how groups that do not exist are left out: by the row kind of each group, or by HAVING.
+        """Choose how groups that no longer exist leave the result: in a stream as deletes, otherwise by HAVING.
 
         Args:
             condition: The SQL of whether a group exists; empty if all do.
@@ -253,7 +260,7 @@ class _QueryTranslator(FromClause):
     def find_changelog(
         self, node: n.Select, relations: tuple[Relation, ...], groups: list[str], *, grouped: bool
     ) -> Relation | None:
-        """Find the changelog that the query reads; None if there is none.
+        """Find the changelog that the query reads, and note in the facts if it is grouped; None if there is none.
 
         Raises:
             UntranslatableError: Spark cannot process it in this query.
@@ -283,6 +290,7 @@ class _QueryTranslator(FromClause):
         return changelogs[0]
 
     def groups_by_window(self, groups: list[str]) -> bool:
+        """Whether one of the translated keys of a group is a window of time."""
         return any(WINDOW in g or g.startswith(("window(", "session_window(")) for g in groups)
 
     def translate_items(
@@ -317,12 +325,13 @@ class _QueryTranslator(FromClause):
     def translate_groups(
         self, expressions: QueryExpressionTranslator, node: n.Select, relations: tuple[Relation, ...]
     ) -> tuple[list[str], set[str]]:
-        """Translate GROUP BY to Spark's keys.
+        """Translate GROUP BY to Spark's keys; also return the SQL of what else can be selected: ends of windows.
 
-        Also return what else can be selected, as both ends of a window are one key.
+        Sets of keys are added to ``expressions.optional`` and noted in the facts.
 
         Raises:
-            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys.
+            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys; or
+                its sessions are not grouped by exactly their keys.
         """
         keys: list[str] = []
         sets: list[str] = []
@@ -356,10 +365,10 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
-        """Translate a key of GROUP BY.
+        """Translate a key of GROUP BY, which may be a window of time, to SQL.
 
         Raises:
-            UntranslatableError: The key is the number of a column.
+            UntranslatableError: The key is a constant, such as the number of a column, or cannot be translated.
         """
         if isinstance(node, n.Literal):
             self.fail(node, node.text, "GROUP BY takes columns, not their numbers", "write the column")
@@ -369,8 +378,11 @@ class _QueryTranslator(FromClause):
     def check_session(self, node: n.Select, window: Window, others: set[str] | None) -> None:
         """Check that Spark's sessions, which exist only as groups, can do what the query needs.
 
+        ``others`` are the keys that it groups by beside the windows; None if it does not group by them.
+
         Raises:
-            UntranslatableError: They cannot.
+            UntranslatableError: It does not group by the windows and exactly the columns of PARTITION BY, or has a
+                join.
         """
         if others is None:
             reason, fix = "sessions exist as groups only", "write GROUP BY window_start, window_end"
@@ -415,7 +427,7 @@ class _QueryTranslator(FromClause):
         return f" {node.operator}{' ALL' if node.every else ''} ".join(texts), row
 
     def cast_rows(self, text: str, had: t.Row, want: t.Row) -> str:
-        """Write a query that casts the columns of another one."""
+        """Write a query in brackets that casts the columns of another one (``text``) to the types of ``want``."""
         pairs = list(zip(had.fields, want.fields, strict=True))
         if all(same_in_spark(a.type, b.type) for a, b in pairs):
             return f"({text})"
@@ -428,10 +440,10 @@ class _QueryTranslator(FromClause):
         return f"(SELECT {listed} FROM ({text}) AS `__side` ({', '.join(v.text for v in values)}))"  # noqa: S608  # no database is asked
 
     def translate_values(self, node: n.Values, outer: Relations) -> tuple[str, t.Row]:
-        """Translate VALUES; also return the columns, with the common types.
+        """Translate VALUES; also return the columns ``EXPR$0``, …, with the common types.
 
         Raises:
-            UntranslatableError: The rows have different lengths.
+            UntranslatableError: The rows have different lengths, or their values no common type.
         """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]
@@ -453,10 +465,11 @@ def _is_event_time(value: TypedSql, relations: tuple[Relation, ...]) -> bool:
 
 
 def _find_replaced_instant(value: TypedSql, relations: tuple[Relation, ...]) -> Instants | None:
-    """Find the column of instants that carries the watermark of an event-time column; None for any other value."""
+    """Find the instant that a join reads instead of an event-time column; None if the value is not such a column."""
     marked = ((r.get(r.instants.column), r.instants) for r in relations if r.instants is not None)
     return next((instants for known, instants in marked if known is not None and known.text == value.text), None)
 
 
 def _is_aggregate(item: n.Node) -> bool:
+    """Whether an element of SELECT contains an aggregate."""
     return isinstance(item, n.Item) and has_aggregate(item.value)

@@ -13,7 +13,7 @@ _STEP, _ALL = "__step", "__all"
 
 
 def window_table(node: n.Windowed, view: str, base: Relation, time: TypedSql, spans: list[int]) -> tuple[str, Relation]:
-    """Write the SQL of a table with a row for each window of each of its rows; also return its columns.
+    """Write the SQL of a table with a row for each window of each of its rows; also return its columns and window.
 
     Args:
         node: The window.
@@ -59,7 +59,10 @@ def single_group_key(time: str) -> str:
 
 
 def window_sql(kind: str, time: str, spans: list[int]) -> str:
-    """Write the SQL of Spark's window function for a time: size, slide and offset in milliseconds."""
+    """Write the SQL of Spark's window function for a time.
+
+    ``spans`` are milliseconds: size, slide and offset, the last two optional; for SESSION the gap.
+    """
     if kind == "SESSION":
         return f"session_window({time}, '{spans[0]} milliseconds')"
     size = f"'{spans[0]} milliseconds'"
@@ -68,7 +71,7 @@ def window_sql(kind: str, time: str, spans: list[int]) -> str:
 
 
 def window_bound(text: str, time: t.DataType | None) -> TypedSql:
-    """Write the SQL of a window's start or end as a wall-clock time in the session's time zone."""
+    """Write the SQL of a window's start or end (``text``) as a wall-clock TIMESTAMP(3) in the session's time zone."""
     if isinstance(time, t.TimestampLtz):
         text = f"CAST({text} AS TIMESTAMP_NTZ)"
     return TypedSql(text, t.Timestamp(3, nullable=False))

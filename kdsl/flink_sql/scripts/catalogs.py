@@ -83,12 +83,18 @@ class ScriptCatalogs:
     # statements
 
     def create(self, statement: CreateCatalog) -> None:
-        """Register the catalog of ``CREATE CATALOG``."""
+        """Register the catalog of ``CREATE CATALOG``; its mistakes are recorded in ``problems``.
+
+        If the name exists, nothing is registered, which is a problem without ``IF NOT EXISTS``. A catalog with other
+        mistakes is registered all the same.
+        """
         name, where = statement.name.last, statement.name.where
         if name in self.catalogs or name in OWN_CATALOGS:
             if not statement.if_not_exists:
                 message = f"the catalog {name!r} exists already"
-                self._add("catalog-twice", message, "give one of them another name, or drop that one before", where)
+                self._add_problem(
+                    "catalog-twice", message, "give one of them another name, or drop that one before", where
+                )
             return
         texts = {o.key: o.value for o in statement.options}
         places = {o.key: o.where for o in statement.options}
@@ -97,7 +103,7 @@ class ScriptCatalogs:
             reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
             hint = "" if kind is None else nearest(kind, [_KAFKA])
             message = f"the catalog {name!r} {reason}{hint}"
-            self._add(
+            self._add_problem(
                 "catalog-type",
                 message,
                 "set 'type' = 'kafka'; other systems are read with Spark",
@@ -113,6 +119,7 @@ class ScriptCatalogs:
     def _add_option_problems(
         self, options: CatalogOptions, texts: Mapping[str, str], places: Mapping[str, Where], where: Where
     ) -> None:
+        """Record what is wrong with a catalog's options, at the location of each option or else of the statement."""
         for key in texts:
             problem = cloud_api_problem(key)
             if problem is not None:
@@ -123,7 +130,12 @@ class ScriptCatalogs:
             self.problems.append(problem.at(places.get(key, where)))
 
     def _connect(self, name: str, options: CatalogOptions, where: Where) -> KafkaCatalog | None:
-        """The catalog of a cluster; None where the brokers are not known."""
+        """Create the catalog object of a cluster, without asking the cluster.
+
+        Returns:
+            None, with a problem, if the brokers are missing or the options cannot be used; None without another problem
+            if the script is only checked (``inference`` is None) or the options have been reported.
+        """
         valid = options.valid()
         own = {key: value for key, value in valid.properties.items() if key != SERVERS}
         servers = Properties(valid.properties).reveal().get(SERVERS)
@@ -141,26 +153,26 @@ class ScriptCatalogs:
         if cluster is None:
             message = f"the catalog {name!r} does not name its brokers"
             fix = "set 'properties.bootstrap.servers', or run it with --bootstrap"
-            self._add("cluster-missing", message, fix, where)
+            self._add_problem("cluster-missing", message, fix, where)
             return None
         if self.inference is None or list(options.problems()) or list(options.check()):
             return None
         return KafkaCatalog.of_options(name, cluster, options)
 
     def drop(self, statement: DropCatalog) -> None:
-        """Forget the catalog of ``DROP CATALOG``."""
+        """Forget a catalog and its tables; the current one, or a missing one without ``IF EXISTS``, is a problem."""
         name, where = statement.name.last, statement.name.where
         if name == self.current[0]:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
-            self._add("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
+            self._add_problem("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
         elif self.catalogs.pop(name, None) is None and not statement.if_exists:
             hint = nearest(name, self.catalogs)
             message = f"there is no catalog {name!r} to drop{hint}"
-            self._add("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
+            self._add_problem("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
         self._tables = {key: table for key, table in self._tables.items() if not key.startswith(f"{name}.")}
 
     def use(self, statement: Use) -> None:
-        """Make a catalog or a database current."""
+        """Make a catalog (with its database) or a database current; if there is none, a problem is recorded."""
         if statement.kind == "CATALOG":
             name = statement.name.last
             if self.exists(name, statement.name.where):
@@ -171,7 +183,7 @@ class ScriptCatalogs:
             self.current = (catalog, database)
 
     def complete_database(self, name: Name | None) -> tuple[str, str]:
-        """The catalog and the database of a name of one or two parts; without a name those that are current."""
+        """The catalog and database that a name means: a single part is a database; None means what is current."""
         if name is None:
             return self.current
         if len(name.parts) == 1:
@@ -179,35 +191,40 @@ class ScriptCatalogs:
         return name.parts[0], name.last
 
     def database_of(self, catalog: str) -> str:
-        """The name of a catalog's database."""
+        """The name of a catalog's only database; ``default_database`` for the script's own and unknown catalogs."""
         known = self.catalogs.get(catalog)
         return DEFAULT_DATABASE if known is None else known.database
 
     def names(self) -> list[str]:
-        """The names of all catalogs."""
+        """The names of all catalogs: ``default_catalog``, and those of ``CREATE CATALOG``."""
         return [DEFAULT_CATALOG, *self.catalogs]
 
     def exists(self, catalog: str, where: Where) -> bool:
-        """Whether there is a catalog; otherwise it is a problem at a location."""
+        """Whether there is a catalog; a missing one is recorded as a problem at ``where``."""
         if catalog in self.catalogs or catalog in OWN_CATALOGS:
             return True
         names = self.names()
         message = f"there is no catalog {catalog!r}{nearest(catalog, names)}"
-        self._add("catalog-unknown", message, f"use one of {listing(names)}, or write CREATE CATALOG before", where)
+        self._add_problem(
+            "catalog-unknown", message, f"use one of {listing(names)}, or write CREATE CATALOG before", where
+        )
         return False
 
     def has_database(self, catalog: str, database: str, where: Where) -> bool:
-        """Whether there is a catalog with such a database; otherwise it is a problem at a location."""
+        """Whether there is a catalog with a database (the script's own have any); otherwise a problem is recorded."""
         if not self.exists(catalog, where):
             return False
         if catalog in OWN_CATALOGS or database == self.database_of(catalog):
             return True
         known = self.database_of(catalog)
         message = f"the catalog {catalog!r} has no database {database!r}{nearest(database, [known])}"
-        self._add("database-unknown", message, f"use {known!r}; 'default-database' gives it another name", where)
+        self._add_problem(
+            "database-unknown", message, f"use {known!r}; 'default-database' gives it another name", where
+        )
         return False
 
-    def _add(self, code: str, message: str, fix: str, where: Where) -> None:
+    def _add_problem(self, code: str, message: str, fix: str, where: Where) -> None:
+        """Record a problem at a location."""
         self.problems.append(Problem(code, message, fix, where))
 
     # tables
@@ -217,7 +234,11 @@ class ScriptCatalogs:
         return catalog in OWN_CATALOGS
 
     def path(self, name: Name) -> tuple[str, str, str] | None:
-        """The full name of what a name means in a Kafka catalog; None where it means a table of the script."""
+        """The catalog, database and table that a name means; None unless that is a catalog of ``CREATE CATALOG``.
+
+        A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
+        checked.
+        """
         parts = name.parts
         full = parts if len(parts) >= 3 else (*self.current[: 3 - len(parts)], *parts)
         catalog, database, table = full[0], full[1], full[-1]
@@ -225,7 +246,7 @@ class ScriptCatalogs:
         return None if known is None or database != known.database else (catalog, database, table)
 
     def table_names(self, catalog: str, where: Where) -> list[str] | None:
-        """The names of a catalog's tables; None where the cluster is not asked, or does not answer."""
+        """The tables of a Kafka catalog; None where the cluster is not asked, or fails (recorded as a problem)."""
         known = self.catalogs[catalog].kafka
         if known is None:
             return None
@@ -236,9 +257,11 @@ class ScriptCatalogs:
             return None
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means in a Kafka catalog; None where it means none there, or its columns are unknown.
+        """The table that a name means in a Kafka catalog, with inferred columns; the result is cached by the full name.
 
-        What keeps its columns from being inferred is a problem at the name.
+        Returns:
+            None if the name means a table of the script, the table does not exist (a problem only for names of three
+            parts), or its columns are unknown: then the name is in ``unchecked``, with a problem if inference failed.
         """
         path = self.path(name)
         if path is None:
@@ -249,6 +272,7 @@ class ScriptCatalogs:
         return self._tables[key]
 
     def _infer(self, path: tuple[str, str, str], name: Name) -> DeclaredTable | None:
+        """Infer the table of a path; None, as described for `find`, if that fails or the cluster is not asked."""
         catalog = self.catalogs[path[0]]
         if catalog.kafka is None or self.inference is None:
             self.unchecked.append(name)
@@ -257,14 +281,15 @@ class ScriptCatalogs:
             definition = catalog.kafka.definition(path[-1], self.inference)
             return _declare(definition, path, catalog, name.where)
         except TopicMissingError:
-            self._missing(path, name)
+            self._record_missing(path, name)
             return None
         except KdslError as e:
             self.problems += problems_of(e, f"the columns of {'.'.join(path)} cannot be inferred", name.where)
             self.unchecked.append(name)
             return None
 
-    def _missing(self, path: tuple[str, str, str], name: Name) -> None:
+    def _record_missing(self, path: tuple[str, str, str], name: Name) -> None:
+        """Record a table without a topic as a problem and as unchecked if its name has three parts; else do nothing."""
         if len(name.parts) == 3:
             names = self.table_names(path[0], name.where) or []
             message = (
@@ -272,13 +297,16 @@ class ScriptCatalogs:
             )
             message += "such topic"
             fix = f"use one of {listing(names[:20])}" if names else "create the topic first"
-            self._add("table-unknown", message, fix, name.where)
+            self._add_problem("table-unknown", message, fix, name.where)
             self.unchecked.append(name)
 
     def infer(self, table: DeclaredTable) -> DeclaredTable | None:
-        """A declared table with the columns that it leaves out; None where they are not known.
+        """A table with the columns that its declaration leaves out; the table itself if it leaves none out.
 
-        What keeps them from being inferred is a problem at the table.
+        Returns:
+            None if the columns are not known: the cluster is not asked, or the declaration or the inference has
+            problems, which are recorded. Except for mistakes in the declaration, the table's name is then in
+            ``unchecked``.
         """
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):
@@ -297,11 +325,15 @@ class ScriptCatalogs:
             self.problems += problems_of(e, f"the columns of {table.name} cannot be inferred", table.where)
             self.unchecked.append(table.statement.name)
             return None
-        return _with_inferred(table, inferred)
+        return _add_inferred(table, inferred)
 
 
 def _errors_besides_columns(definition: TableDef) -> list[Problem]:
-    """What is wrong with a table apart from expressions and keys, whose columns may still be inferred."""
+    """Return the errors that prevent the columns of a table from being inferred.
+
+    Missing columns, and mistakes in computed columns, keys and watermarks, do not count; the primary key of an upsert
+    table does.
+    """
     declared = attrs.evolve(
         definition,
         columns=tuple(c for c in definition.columns if c.role != "computed"),
@@ -326,14 +358,20 @@ def has_unknown_columns(table: DeclaredTable) -> bool:
 
 
 def problems_of(error: KdslError, what: str, where: Where) -> list[Problem]:
-    """What kept a cluster from being asked, as problems at a location."""
+    """Convert an error of a cluster or registry into problems at a location.
+
+    Args:
+        error: The error; the problems of a `ResolveError` are returned as they are.
+        what: What failed, which begins the message of any other error.
+        where: The location.
+    """
     if isinstance(error, ResolveError):
         return [p.at(where) for p in error.problems]
     return [Problem("inference", f"{what}: {error}", "correct that, or declare the columns with CREATE TABLE", where)]
 
 
-def _with_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
-    """A declared table with the columns and the format of its definition."""
+def _add_inferred(table: DeclaredTable, inferred: TableDef) -> DeclaredTable:
+    """Add the inferred columns and options of the value format to a declared table, as if they were written in it."""
     assert inferred.inferred is not None
     assert inferred.value_format is not None
     names = set(inferred.inferred.columns)
@@ -353,6 +391,11 @@ def _add_to_statement(
     inferred: Inferred,
     where: Where,
 ) -> DeclaredTable:
+    """Declare the table of a statement again, with more columns and with format options that it does not set itself.
+
+    ``prefix`` is what the keys of ``format_options`` begin with in ``WITH``; ``where`` is the location of the added
+    options.
+    """
     known = {o.key for o in statement.options}
     options = [Option(prefix + k, v, where, where) for k, v in format_options.items() if prefix + k not in known]
     statement = attrs.evolve(statement, columns=(*statement.columns, *columns), options=(*statement.options, *options))
@@ -360,7 +403,10 @@ def _add_to_statement(
 
 
 def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where) -> DeclaredTable:
-    """The table of a catalog as if a statement had declared it, with the catalog's client properties."""
+    """Declare a catalog's table as a ``CREATE TABLE`` would, with the catalog's client and registry properties.
+
+    Passwords of the registry are written into the options in plain text.
+    """
     options = with_clause_options(definition, Placeholders())
     valid = catalog.options.valid()
     options |= {o.key: o.value for o in catalog.statement.options if o.key.startswith("properties.")}

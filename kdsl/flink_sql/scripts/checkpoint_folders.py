@@ -40,7 +40,7 @@ class Insert:
 
     @classmethod
     def of(cls, job: Job) -> Insert:
-        """Describe the INSERT of a job by a digest of its queries, its sink and what it reads."""
+        """Describe a job: digest its queries, its views and the columns it writes, and name its sink and its topics."""
         options = {name: table.declared.options for name, table in job.tables.items()}
         reads = sorted(of.get("topic") or of.get("topic-pattern") or name for name, of in options.items())
         sink = job.sink.name if job.sink else ""
@@ -49,7 +49,7 @@ class Insert:
         return cls(hashlib.sha256(text.encode()).hexdigest()[:32], sink, tuple(reads))
 
     def is_edited(self, other: Insert) -> bool:
-        """Whether one can be the other after a change of its query: both read and write the same."""
+        """Whether one can be the other after a change of its query: both write to one sink and read the same topics."""
         return (self.sink, self.reads) == (other.sink, other.reads)
 
     def __str__(self) -> str:
@@ -57,18 +57,23 @@ class Insert:
 
 
 def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
-    """Assign a folder to each INSERT: its own of the runs before, or a new one.
+    """Assign a folder to each INSERT: its folder of earlier runs, or a new one.
+
+    An INSERT keeps its folder if its digest is the same, or if it is the only changed one with this sink and these
+    topics.
 
     Args:
         inserts: The INSERTs by the names of their jobs, which have their present numbers.
-        stored: The INSERTs to which folders belong.
+        stored: The INSERTs of earlier runs by the names of their folders; not changed.
         base: Where the folders are, for messages.
 
     Returns:
-        The folders' names, by the names of the jobs.
+        The folders' names, by the names of the jobs. A new folder is named after the job, with a part of the digest if
+        that name is taken.
 
     Raises:
-        CheckpointError: The folder that an INSERT would get is that of another one.
+        CheckpointError: Several folders may belong to a changed INSERT, or the folder of its name belongs to another
+            one.
     """
     free, folders = dict(stored), dict[str, str]()
 
@@ -105,15 +110,18 @@ def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], 
 
 
 def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[str, str]:
-    """Choose the checkpoint folders of jobs that run as streams, and store the choice; return them by the jobs' names.
+    """Choose the checkpoint folders of jobs that run as streams, and store the choice in ``inserts.json`` beside them.
 
     Args:
         spark: The session.
         base: The folder of the checkpoints.
-        jobs: The jobs.
+        jobs: The jobs; those that do not run as streams get no folder.
+
+    Returns:
+        The full paths of the folders, by the names of the jobs.
 
     Raises:
-        CheckpointError: A folder is that of another INSERT, or the folder cannot be read and written.
+        CheckpointError: A folder belongs to another INSERT, or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
     with explain_failure(folder.path(_INDEX), "read"):
@@ -137,7 +145,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
 
 
 def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
-    """Check that no INSERT was moved since a version of kdsl that knew them by their numbers alone.
+    """Check, where no choice of folders is stored, that no INSERT has a new number since its last checkpoint.
 
     Raises:
         CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink.

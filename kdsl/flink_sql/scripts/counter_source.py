@@ -69,7 +69,10 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        """Return the number up to which it has counted by now."""
+        """Return the number at which the next batch ends: all rows if the table has an end, else those due at the rate.
+
+        For ``availableNow`` without an end, it is the rows of one second after the first call's start.
+        """
         done = int(start["rows"])
         if self._rows is not None:
             return {"rows": max(done, self._rows)}
@@ -81,20 +84,17 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"rows": max(done, first + int((time.monotonic() - since) * self._rate))}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Note that the next batch counts to the end at once.
-
-        A table without an end stops after the rows of one second.
-        """
+        """Make all following batches together count to the table's end, or the rows of one second if it has none."""
         self._at_once = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Divide the numbers of a batch into even parts."""
+        """Divide the numbers of a batch into as many even ranges as there are tasks."""
         first, last = int(start["rows"]), int(end["rows"])
         each = max(1, -(-(last - first) // self._tasks))
         return [Range(at, min(at + each, last)) for at in range(first, last, each)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the numbers of a task."""
+        """Yield the numbers of a range in record batches of up to 50,000 rows, with one column ``value``."""
         assert isinstance(partition, Range)
         for at in range(partition.start, partition.end, _BATCH):
             numbers = pa.array(range(at, min(at + _BATCH, partition.end)), pa.int64())
@@ -105,5 +105,5 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source with a session, unless it is registered."""
+    """Register the source ``kdsl-datagen`` with a session, unless it is registered."""
     register_data_source(spark, FORMAT, CounterSource)

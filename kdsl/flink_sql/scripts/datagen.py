@@ -46,7 +46,10 @@ class GeneratedRows:
 
 
 def plan_generated_rows(table: DeclaredTable, script_options: ScriptOptions) -> tuple[GeneratedRows, list[Problem]]:
-    """Plan how the rows of a table are generated; also return the problems of the options of its columns."""
+    """Plan how the rows of a ``datagen`` table are generated; also return the problems of its columns' options.
+
+    The rows end after ``number-of-rows`` or with the shortest sequence, whichever comes first.
+    """
     maker = _RowGenerator(table, script_options.fields)
     physical = [c for c in table.columns if c.role == "physical"]
     columns = {c.name: maker.column_sql(c.name, c.type) for c in physical}
@@ -66,6 +69,7 @@ class _RowGenerator:
         self.problems: list[Problem] = []
 
     def column_sql(self, name: str, kind: t.DataType) -> str:
+        """Return the Spark SQL of a column: its value, cast to its type and named; problems are recorded."""
         return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
 
     def field_options(self, path: str) -> DatagenField:
@@ -81,7 +85,7 @@ class _RowGenerator:
         self.problems.append(Problem("datagen-field", f"{full!r} {message}", fix, where))
 
     def check_paths(self) -> None:
-        """Report options of fields that do not exist."""
+        """Record a problem for options of fields that do not exist; called after the SQL of all columns is written."""
         for path in self.fields:
             if path not in self.paths:
                 message = f"does not refer to a column of the table{nearest(path, self.paths)}"
@@ -90,7 +94,7 @@ class _RowGenerator:
                 )
 
     def value_sql(self, path: str, kind: t.DataType) -> str:
-        """Write the expression of a field's value, NULL at the declared rate; problems are recorded."""
+        """Return the SQL of a field's value, which is NULL at the rate ``null-rate``; problems are recorded."""
         options = self.field_options(path)
         sql = (self.sequence_sql if options.kind == "sequence" else self.random_sql)(path, kind, options)
         try:
@@ -102,10 +106,7 @@ class _RowGenerator:
         return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
 
     def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Write the expression of a sequence, and note its length.
-
-        Report a wrong type, or a missing or wrong start or end.
-        """
+        """Return the SQL of a sequence, and note its length; ``NULL``, and a problem, for a wrong type or bounds."""
         if "." in path or not isinstance(kind, _SEQUENCES):
             fix = "use 'random', or a top-level column of numbers or strings"
             self.add_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
@@ -120,7 +121,10 @@ class _RowGenerator:
         return f"({options.start}L + {NUMBER})"
 
     def random_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the Spark SQL of a random value; invalid options are recorded, and valid SQL is still returned."""
+        """Return the Spark SQL of a random value; invalid options are recorded, and valid SQL is still returned.
+
+        Dates and times are the present, or up to ``max-past`` before it; a TIME is always the present one.
+        """
         match kind:
             case t.Boolean():
                 return "(rand() < 0.5D)"
@@ -155,10 +159,11 @@ class _RowGenerator:
         raise AssertionError(kind)
 
     def element_sqls(self, path: str, kind: t.DataType, options: DatagenField) -> list[str]:
+        """Return the SQL of each element of a collection: ``length`` of them, by default 3."""
         return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
 
     def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
-        """Write the SQL of a map; a repeated key keeps its first value."""
+        """Return the SQL of a map of type ``kind``; a repeated key keeps its first value."""
         entries = ", ".join(f"struct({k} AS k, {v} AS v)" for k, v in zip(keys, values, strict=True))
         name = spark_type_name(kind)
         add = f"if(map_contains_key(m, e.k), m, CAST(map_concat(m, map(e.k, e.v)) AS {name}))"
@@ -167,7 +172,10 @@ class _RowGenerator:
     def read_bounds(
         self, path: str, kind: t.DataType, options: DatagenField, least: str, most: str
     ) -> tuple[Decimal, Decimal]:
-        """Read the smallest and largest value of a field; wrong ones are recorded as problems."""
+        """Return ``min`` and ``max`` of a field, by default ``least`` and ``most``; wrong ones are problems.
+
+        A bound that is not a number becomes 0, an infinite one the default; if min is above max, both become max.
+        """
         limits = []
         for key, text, default in (("min", options.minimum, least), ("max", options.maximum, most)):
             try:
@@ -184,7 +192,7 @@ class _RowGenerator:
         return limits[0], limits[1]
 
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Write the expression of a random integer; bounds out of range are recorded as problems."""
+        """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit."""
         bits = _BITS[type(kind)]
         low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
         least, most = int(low), int(high)
@@ -205,7 +213,7 @@ class _RowGenerator:
         )
 
     def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Write the expression of a random FLOAT, DOUBLE or DECIMAL."""
+        """Return the SQL of a random FLOAT, DOUBLE or DECIMAL; by default FLOAT and DOUBLE are positive."""
         most = "3.4e38" if isinstance(kind, t.Float) else "1.79e308"
         least = "1.17549435e-38" if isinstance(kind, t.Float) else "2.2250738585072014e-308"
         if isinstance(kind, t.Decimal):
@@ -221,7 +229,10 @@ class _RowGenerator:
         return number
 
     def random_string(self, kind: t.DataType, length: int, options: DatagenField) -> str:
-        """Write the expression of a random string of hexadecimal digits."""
+        """Return the SQL of random hexadecimal digits: ``length`` many, by default 100 or the type's length.
+
+        With ``var-len`` the length is random, from 1 on, except for CHAR and BINARY. It never exceeds that of the type.
+        """
         unbounded = length == t.MAX_LENGTH
         wanted = options.length or (_LENGTH if unbounded else length)
         wanted = wanted if unbounded else min(wanted, length)
@@ -233,8 +244,10 @@ class _RowGenerator:
 
 
 def _bigint_literal(number: int) -> str:
+    """Return the Spark SQL of a BIGINT; the smallest one is written as a difference, since Spark cannot read it."""
     return "(-9223372036854775807L - 1L)" if number == -(2**63) else f"({number}L)"
 
 
 def _escape(text: str) -> str:
+    """Escape backslashes and quotes for a string literal of Spark SQL."""
     return text.replace("\\", "\\\\").replace("'", "\\'")

@@ -30,7 +30,7 @@ class Listing:
     after: int = 0
 
     def lines(self) -> Iterator[str]:
-        """It as text, a line for each row below the names of the columns, in columns of equal width."""
+        """Format the listing as text: the names of the columns, then a line for each row, in columns of equal width."""
         cells = [self.columns, *(tuple("NULL" if v is None else v for v in row) for row in self.rows)]
         widths = [max(len(row[i]) for row in cells) for i in range(len(self.columns))]
         for row in cells:
@@ -38,7 +38,7 @@ class Listing:
 
 
 def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Listing | None:
-    """What a ``SHOW`` statement shows; None where the cluster is not asked, or what is named does not exist.
+    """What a ``SHOW`` statement shows; None if the cluster is not asked or does not answer, or a name does not exist.
 
     Args:
         statement: The statement.
@@ -54,14 +54,15 @@ def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) ->
             known = statement.within is None or catalogs.exists(catalog, statement.within.where)
             title, names = "database name", [catalogs.database_of(catalog)] if known else None
         case "TABLES":
-            title, names = "table name", _tables(statement, catalogs, own)
+            title, names = "table name", _list_tables(statement, catalogs, own)
     if names is None:
         return None
     shown = [name for name in names if statement.like is None or statement.like.matches(name)]
     return Listing((title,), tuple((name,) for name in shown))
 
 
-def _tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
+def _list_tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
+    """Return the names that ``SHOW TABLES`` lists, or None as `show_names` does; problems are recorded."""
     catalog, database = catalogs.complete_database(statement.within)
     if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
         return None
@@ -69,28 +70,26 @@ def _tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Se
 
 
 def describe_table(table: DeclaredTable) -> Listing:
-    """The columns of a table, as Flink's ``DESCRIBE`` shows them.
-
-    Args:
-        table: The table.
-    """
+    """List the columns of a table as Flink's ``DESCRIBE`` does, with a column of comments if there are any."""
     key = table.statement.primary_key
     primary = () if key is None else key.columns
     marks = {mark.column: mark.expression.text for mark in table.statement.watermarks}
-    return _listing([_row(c, primary, marks.get(c.name)) for c in table.columns], [c.comment for c in table.columns])
+    return _make_listing(
+        [_describe_column(c, primary, marks.get(c.name)) for c in table.columns], [c.comment for c in table.columns]
+    )
 
 
 def describe_row(row: t.Row) -> Listing:
-    """The columns of a view.
-
-    Args:
-        row: Its columns.
-    """
+    """List the columns of a view as `describe_table` does, without keys and watermarks."""
     columns = [ColumnDef(f.name, f.type) for f in row.fields]
-    return _listing([_row(c, (), None) for c in columns], [f.comment for f in row.fields])
+    return _make_listing([_describe_column(c, (), None) for c in columns], [f.comment for f in row.fields])
 
 
-def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
+def _describe_column(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[str | None, ...]:
+    """Return the row that describes a column: name, type, nullability, key, expression or metadata, and watermark.
+
+    ``primary`` is the primary key; ``mark`` the SQL of the column's watermark, None without one.
+    """
     extras = None
     if column.role == "metadata":
         source = f" FROM '{column.metadata_key}'" if column.metadata_key is not None else ""
@@ -102,7 +101,8 @@ def _row(column: ColumnDef, primary: Sequence[str], mark: str | None) -> tuple[s
     return (column.name, str(column.type.as_nullable()), null, key, extras, mark)
 
 
-def _listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
+def _make_listing(rows: Sequence[tuple[str | None, ...]], comments: Sequence[str | None]) -> Listing:
+    """Make a listing of columns that are described; the column ``comment`` is left out if there are no comments."""
     if not any(comments):
         return Listing(_DESCRIBED, tuple(rows))
     with_comments = ((*row, comment) for row, comment in zip(rows, comments, strict=True))

@@ -121,11 +121,7 @@ class ScriptOptions:
 
 
 def script_options(table: DeclaredTable) -> ScriptOptions:
-    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``; mistakes are among their problems.
-
-    Args:
-        table: The table; its connector is one of these.
-    """
+    """Read the options of a table of ``print``, ``blackhole`` or ``datagen``; mistakes are in the result's problems."""
     strings = {key: value for key, value in table.options.items() if key != "connector"}
     by_field: dict[str, dict[str, str]] = {}
     kind = CONNECTORS[table.options["connector"]]
@@ -145,12 +141,17 @@ def script_options(table: DeclaredTable) -> ScriptOptions:
 
 
 def _option_problems(options: Options, prefix: str = "") -> list[tuple[str | None, Problem]]:
-    """Report the problems of options, each with the key that it concerns."""
+    """Return the problems of options, each with its key: without the prefix, and None if it concerns no known option.
+
+    Args:
+        options: The options.
+        prefix: What the keys begin with in messages.
+    """
     keys = {a.name: a.metadata["key"] for a in attrs.fields(type(options))}
     problems = options.problems(lambda _name, key: repr(f"{prefix}{key}"))
     return [(keys.get(problem.option or ""), problem) for problem in problems]
 
 
 def _locate(problem: Problem, table: DeclaredTable, key: str | None) -> Problem:
-    """Return a problem at the location of an option."""
+    """Return a problem at the location of an option, or of the table if the option is None or not written there."""
     return problem.at(table.locations.get(key or "", table.where))

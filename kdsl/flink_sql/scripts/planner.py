@@ -96,15 +96,7 @@ def check_script(
     checkpoint: str | None = None,
     inference: Inference | None = None,
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
-    """Plan a script as far as it can be planned, and return the plan with all its problems.
-
-    Args:
-        script: The script.
-        cluster: As for `plan_script`.
-        settings: As for `plan_script`.
-        checkpoint: As for `plan_script`.
-        inference: As for `plan_script`.
-    """
+    """Plan a script as far as it can be planned, and return the plan with all its problems; see `plan_script`."""
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
@@ -167,7 +159,7 @@ class _Planner:
         self.problems.append(Problem(code, message, fix, where))
 
     def add_statement(self, statement: object) -> None:
-        """Apply a statement to the script: declare, drop, set, or plan a job; its problems are recorded."""
+        """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded."""
         match statement:
             case CreateTable():
                 self.add_table(statement)
@@ -212,7 +204,7 @@ class _Planner:
     # names
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means: one of the script, or one of a catalog.
+        """The table that a name means: one of the script or of a catalog, which is then planned; None if there is none.
 
         Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
         catalog, then any table of the script.
@@ -224,12 +216,15 @@ class _Planner:
         return self.find_in_catalogs(name) or own
 
     def may_be_own(self, name: Name, own: DeclaredTable) -> bool:
-        """Whether a name of three parts can mean a table of the script."""
+        """Whether a name can mean a table of the script; three parts must name its catalog or be its full name."""
         parts, declared = name.parts, own.statement.name.parts
         return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
 
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means in a catalog."""
+        """Find and plan the table that a name means in a Kafka catalog; None as for `ScriptCatalogs.find`.
+
+        Names whose columns are unknown are added to ``unread_names``.
+        """
         before = len(self.catalogs.unchecked)
         table = self.catalogs.find(name)
         self.unread_names.update(one.last for one in self.catalogs.unchecked[before:])
@@ -243,7 +238,10 @@ class _Planner:
         return self.of_catalogs.get(key) or self.catalog.find(Name((key,)))
 
     def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
-        """What the names of tables in a query mean, where it is not the table of the script of that name."""
+        """Map each table's name in a query, as its parts, to its key in `readable_rows`, if that is another one.
+
+        Tables of catalogs are planned on the way; empty without catalogs, or if the query cannot be read.
+        """
         if not self.catalogs.catalogs:
             return {}
         text, shift = _query_text(fragment)
@@ -263,11 +261,11 @@ class _Planner:
         return names
 
     def own_names(self) -> list[str]:
-        """The names of the tables and views of the script."""
+        """The names of the tables and views of the script, sorted."""
         return sorted({*(table.name for table in self.catalog.tables), *self.views})
 
     def warn_about_unchecked(self) -> None:
-        """Warn of tables whose columns only the cluster knows: what uses them was not checked."""
+        """Record a warning for each table whose columns only the cluster knows: what uses them was not checked."""
         for name in self.catalogs.unchecked:
             message = f"the columns of {name} are inferred when the script runs, and what uses them is not checked here"
             fix = "`kdsl run --dry-run` asks the cluster, and checks it"
@@ -276,12 +274,12 @@ class _Planner:
     # listings
 
     def add_listing(self, listing_: Listing | None) -> None:
-        """Add what a statement shows, after the jobs so far."""
+        """Add what a statement shows, to be shown after the jobs so far; nothing for None."""
         if listing_ is not None:
             self.listings.append(attrs.evolve(listing_, after=len(self.jobs)))
 
     def add_description(self, statement: Describe) -> None:
-        """Add the columns of a table or a view."""
+        """Add what ``DESCRIBE`` shows of a table or a view; a name that does not exist is recorded as a problem."""
         name = statement.table
         view = self.views.get(name.last)
         if view is not None and len(name.parts) == 1:
@@ -299,7 +297,7 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; tables of catalogs are topics."""
+        """Drop a table of the script; to drop one of a catalog, which is a topic, is recorded as a problem."""
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
             self.catalog.drop(statement)
@@ -330,7 +328,7 @@ class _Planner:
                 self.unread_names.add(name)
 
     def plan_table(self, declared: DeclaredTable) -> ScriptTable:
-        """Plan a declared table: a topic, or a connector of scripts with its options; problems are recorded."""
+        """Plan a declared table: a topic, or a connector of scripts, whose wrong options are recorded as problems."""
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))
@@ -343,14 +341,17 @@ class _Planner:
         return ScriptTable(declared, options=options, generated=rows)
 
     def table_as_read(self, declared: DeclaredTable) -> ScriptTable:
-        """Plan a table as the next query reads it, with the settings of change data."""
+        """Return a planned table as the next query reads it: without duplicate events, if ``SET`` says so."""
         table = self._with_session_options(self.planned[id(declared)])
         if table is not self.planned[id(declared)]:
             table = self.normalized.setdefault(id(declared), table)
         return table
 
     def _with_session_options(self, table: ScriptTable) -> ScriptTable:
-        """Return the table as the session's options change it: with duplicate events removed if they say so."""
+        """Return a table of change data with the option `DUPLICATE` if ``SET`` wants it; otherwise the table as it is.
+
+        A table that sets the option itself, or has no primary key, stays as it is.
+        """
         definition = None if table.topic is None else table.topic.definition
         if not self.settings.current.cdc_events_duplicate or not table.change_data or definition is None:
             return table
@@ -362,7 +363,10 @@ class _Planner:
         return self.plan_table(attrs.evolve(table.declared, statement=options))
 
     def add_view(self, statement: CreateView) -> None:
-        """Declare a view and translate its query; problems are recorded."""
+        """Declare a view, with its query translated for streams and for batches; problems are recorded.
+
+        A view that is wrong in the current mode is not declared, and its name added to ``unread_names``.
+        """
         name = statement.name.last
         taken = name in self.views or self.catalog.find(statement.name) is not None
         if taken:
@@ -414,7 +418,7 @@ class _Planner:
         return View(statement.name.last, query, columns, named and attrs.evolve(named, columns=columns.names))
 
     def readable_rows(self, streaming: bool) -> dict[str, t.Row]:
-        """Collect the columns of all tables and views that a query of a mode can read."""
+        """Return the columns of all tables and views that a query can read in a mode (True: as a stream), by name."""
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             rows[declared.name] = self.table_as_read(declared).row
@@ -423,7 +427,10 @@ class _Planner:
         return {**rows, **{name: view.columns for name, view in views.items()}}
 
     def translate_job_query(self, fragment: Fragment) -> tuple[Translated | None, bool]:
-        """Translate the query of a job; also return whether it is a stream that is read as a batch."""
+        """Translate the query of a job; also return whether it is a stream that is read as a batch (`Job.at_once`).
+
+        The query is None as for `translate_query`.
+        """
         if self.settings.current.mode != "streaming":
             return self.translate_query(fragment, streaming=False), False
         query = self.translate_query(fragment, streaming=True)
@@ -435,9 +442,9 @@ class _Planner:
         return self.translate_query(fragment, streaming=False), True
 
     def translate_query(self, fragment: Fragment, *, streaming: bool) -> Translated | None:
-        """Translate a query.
+        """Translate a query, and plan the tables with hints in it.
 
-        None if it is wrong, which is recorded unless it refers to a mistake that is recorded already.
+        None if it or a hint is wrong, which is recorded unless it refers to a mistake that is recorded already.
         """
         text, shift = _query_text(fragment)
         names = self.resolve_names(fragment)
@@ -463,9 +470,10 @@ class _Planner:
         return frozenset(c.name for table in self.catalog.tables for c in table.columns if not c.type_known)
 
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
-        """Plan the table that a query reads with the options of a hint, and return whether that succeeds.
+        """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
-        Otherwise a problem is recorded.
+        If the hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded.
+        Problems of the options are recorded, too, and the result is True.
         """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:
@@ -492,7 +500,7 @@ class _Planner:
         return True
 
     def with_options(self, declared: DeclaredTable, options: Sequence[Option]) -> ScriptTable:
-        """Plan a table with some options replaced."""
+        """Plan a declared table with options added or replaced; problems are recorded."""
         changed = {o.key for o in options}
         unchanged = [o for o in declared.statement.options if o.key not in changed]
         return self.plan_table(
@@ -500,7 +508,7 @@ class _Planner:
         )
 
     def tables_and_views(self, query: Translated, *, streaming: bool) -> tuple[dict[str, ScriptTable], list[View]]:
-        """Collect the tables and views that a query of a mode reads, directly or through views."""
+        """Return the tables, by name, and views that a query reads, directly or through views; hints are applied."""
         tables: dict[str, ScriptTable] = {}
         views: list[View] = []
         for name in query.tables:
@@ -553,7 +561,7 @@ class _Planner:
         self.check_key(job, statement)
 
     def check_key(self, job: Job, statement: Insert) -> None:
-        """Record a problem if the primary key of an upsert table does not identify the rows of the query."""
+        """Record a problem if the primary key of an upsert table does not identify the rows of a changing query."""
         upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
@@ -584,7 +592,7 @@ class _Planner:
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
-        """Collect the keys of all tables and views that a query can read."""
+        """Return the columns and the key of each table and view, by name; only changelogs and views have keys."""
         keys = {}
         own = {declared.name: declared for declared in self.catalog.tables}
         for name, declared in {**own, **self.of_catalogs}.items():
@@ -599,7 +607,11 @@ class _Planner:
         return keys
 
     def find_sink(self, statement: Insert) -> ScriptTable | None:
-        """Return the table that an INSERT writes to; None, and a problem, if it cannot be written."""
+        """Return the table that an INSERT writes to, with the options of its hint; record its problems.
+
+        None if it does not exist, cannot be written (``datagen``), or its declaration could not be read (no new
+        problem).
+        """
         name, where = statement.table, statement.table.where
         declared = self.find(name)
         if declared is None and name.last in self.unread_names:
@@ -654,7 +666,7 @@ class _Planner:
                 self.problems.append(Problem("topic-loop", message, fix, where, "warning"))
 
     def share_brokers(self, one: Table, other: Table) -> bool:
-        """Whether two tables are in the same cluster, judging by the names of the brokers."""
+        """Whether two tables name a common broker; False if one of them names none."""
         try:
             servers = [set(table.cluster(self.cluster).bootstrap_servers.split(",")) for table in (one, other)]
         except ResolveError:  # `check_topic` reports it
@@ -662,7 +674,7 @@ class _Planner:
         return not servers[0].isdisjoint(servers[1])
 
     def check_topic(self, table: ScriptTable, direction: str) -> None:
-        """Record the problems of the table of a topic for reading or writing, once."""
+        """Record the problems of a topic's table for ``read`` or ``write``, once; a table without a topic has none."""
         options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
         judged_as = (table.declared.where, options, direction)
         if table.topic is None or judged_as in self.judged:
@@ -705,7 +717,10 @@ class _Planner:
         *,
         at_once: bool,
     ) -> Job:
-        """Plan a job, check its tables, and return it; problems are recorded."""
+        """Add the job of a query to the plan and return it; problems of its tables and of its query are recorded.
+
+        For ``sink``, ``columns``, ``where`` and ``at_once`` see `Job`; ``fragment`` is the query as it was written.
+        """
         tables, views = self.tables_and_views(
             query, streaming=self.settings.current.mode == "streaming" and not at_once
         )
@@ -760,7 +775,7 @@ class _Planner:
         self.add_problem("cdc-duplicate-key", message, fix, table.declared.where)
 
     def check_groups(self, job: Job, fragment: Fragment) -> None:
-        """Record problems of groups over changelogs without rows as they were, and warnings of repeated events."""
+        """Record a problem if a group lacks the rows before updates, and warnings if repeated events count twice."""
         if any(query.retracts is not None for query in job.queries):
             for table in (table for table in job.tables.values() if table.change_data):
                 message = "a group counts each event of this change data, and events that are repeated after a "
@@ -805,7 +820,7 @@ def _is_processing(column: ColumnDef) -> bool:
 
 
 def _query_text(fragment: Fragment) -> tuple[str, int]:
-    """Return a query as a string, with ``TABLE t`` expanded to SELECT, and by how many characters it has grown."""
+    """Return a query, with ``TABLE t`` expanded to SELECT, and the number of characters that this adds to it."""
     text = fragment.text
     bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
     if bare is None:

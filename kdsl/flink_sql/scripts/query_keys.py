@@ -38,7 +38,7 @@ class QueryKey:
 
     @classmethod
     def table(cls, columns: Iterable[str], key: Sequence[str]) -> QueryKey:
-        """Describe the key of a table: its primary key, if it has one."""
+        """Describe a table: its columns, and its primary key if it has one."""
         names = tuple(columns)
         plain: Kind = "column"
         return cls(names, tuple(names.index(c) for c in key if c in names) or None, tuple(plain for _ in names))
@@ -70,8 +70,10 @@ def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tu
         images: Whether updates also include the row as it was.
 
     Returns:
-        The columns of the query's key that the primary key lacks: several rows have the same primary key. And the
-        columns of the primary key that an update may change: the row under the old key remains.
+        The indices of the columns of the query's key that the primary key lacks (several rows have the same primary
+        key; -1 is a column that is not selected). And of the columns of the primary key that an update may change (the
+        row under the old key remains), none if updates include it. Both are empty if the key is unknown, or if the
+        primary key contains an expression that cannot be judged.
     """
     if query.key is None or any(query.kinds[p] == "other" and p not in query.key for p in indices):
         return [], []
@@ -97,11 +99,12 @@ def _key_of_query(node: n.Node, tables: dict[str, QueryKey]) -> QueryKey | None:
 
 
 def _rename_columns(columns: QueryKey | None, names: Sequence[str]) -> QueryKey | None:
+    """Return the columns of a query under other names; no names keep them, and None stays None."""
     return columns if columns is None or not names else attrs.evolve(columns, columns=tuple(names))
 
 
 def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
-    """Return the columns and the key of the rows after FROM, and their alias; None for a join."""
+    """Return the columns and key of the table or query after FROM (None if not analyzed), and its alias."""
     match node:
         case n.Table(name=name, alias=alias):
             return tables.get(name[-1]), alias or name[-1]
@@ -155,6 +158,7 @@ def _key_of_select(node: n.Select, tables: dict[str, QueryKey]) -> QueryKey | No
 
 
 def _kind_of_column(value: n.Node) -> Kind:
+    """Return what an expression that is not a plain column is: a constant, an aggregate, or something else."""
     if isinstance(value, n.Literal):
         return "constant"
     return "aggregate" if has_aggregate(value) else "other"

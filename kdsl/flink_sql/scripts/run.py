@@ -112,7 +112,11 @@ class _ScriptRun:
         self.folders: dict[str, str] = {}
 
     def run(self) -> None:
-        """Start all jobs and wait for their end; running streams are stopped at the end."""
+        """Start all jobs and show all listings in order, and wait for the streams; those still running are stopped.
+
+        Raises:
+            ScriptError: A stream failed.
+        """
         self.store_inferred()
         try:
             self.assign_checkpoints()
@@ -130,18 +134,19 @@ class _ScriptRun:
             self.stop_streams()
 
     def store_inferred(self) -> None:
-        """Keep what was inferred with the checkpoints."""
+        """Store what was inferred in each checkpoint folder that streams use."""
         locations = {self.options.checkpoint or job.settings.folder for job in self.plan.jobs if job.streaming}
         for location in locations if self.plan.inferred else ():
             if location is not None:
                 store(open_folder(self.spark, location), self.plan.inferred)
 
     def show_listings(self, after: int) -> None:
+        """Show the listings whose place is after a number of jobs."""
         for one in self.plan.listings_after(after):
             show_listing(one, self.options)
 
     def start_job(self, job: Job) -> None:
-        """Create the views of a job, and start its stream or write its batch."""
+        """Create the views of a job, and start its stream, or write its batch to the end."""
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
             df = self.job_rows(job)
@@ -190,7 +195,7 @@ class _ScriptRun:
             )
 
     def assign_checkpoints(self) -> None:
-        """Choose the checkpoint folders of the jobs whose progress is stored; see `open_folders`."""
+        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`."""
         by_base: dict[str, list[Job]] = {}
         for job in self.plan.jobs:
             base = self.options.checkpoint or job.settings.folder
@@ -202,7 +207,7 @@ class _ScriptRun:
     # reading
 
     def create_views(self, job: Job, *, streaming: bool) -> None:
-        """Create Spark's temporary views of the tables and views of a job."""
+        """Create or replace Spark's temporary views of the tables and views that a job reads."""
         for name, table in job.tables.items():
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
@@ -215,14 +220,14 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.name))
 
     def missing_marks(self, view: View) -> dict[str, int]:
-        """Collect the delays of the event-time columns that a view reads without Spark's watermark metadata."""
+        """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata."""
         columns = view.query.columns
         unmarked = columns.unmarked if isinstance(columns, Columns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 
     def create_instant_views(self, query: Translated) -> None:
-        """Create the views that a query reads with an instant as event time."""
+        """Create Spark's views that a query reads instead of tables with an instant as event time."""
         for view in query.instants:
             df = with_instants(self.spark.table(quote_name(view.source)), view.column)
             df.createOrReplaceTempView(quote_name(view.view))
@@ -235,7 +240,7 @@ class _ScriptRun:
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Create a DataFrame with the rows of a datagen table."""
+        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks."""
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)
@@ -288,14 +293,14 @@ class _ScriptRun:
             df.write.format("noop").mode("overwrite").save()
 
     def show_rows(self, df: DataFrame, job: Job) -> None:
-        """Show the rows of a query with the declared function, or write them to the standard output."""
+        """Call ``options.show`` with the rows of a query, or print them to the standard output if it is None."""
         if self.options.show is not None:
             self.options.show(df, job)
         else:
             _write_lines(changelog_lines(df), "", sys.stdout)
 
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
-        """Start the stream of a job with its checkpoint and trigger, and return its query."""
+        """Start the stream of a job with its checkpoint and trigger, and return Spark's query."""
         sink = job.sink
         trigger = self.choose_trigger(job)
         folder = self.checkpoint_folder(job)
@@ -318,7 +323,10 @@ class _ScriptRun:
         return writer.foreachBatch(write).start()
 
     def choose_trigger(self, job: Job) -> Mapping[str, Any]:
-        """Return the arguments of the stream's trigger; none for Spark's default."""
+        """Return the arguments of Spark's ``trigger()``; empty for its default.
+
+        ``availableNow`` for ``once``, and for ``datagen`` tables that end; otherwise the interval of ``SET``.
+        """
         datagen = any(table.generated is not None for table in job.tables.values())
         if self.options.once or (job.ends and datagen):
             return {"availableNow": True}
@@ -328,7 +336,10 @@ class _ScriptRun:
         return {"processingTime": f"{interval // timedelta(milliseconds=1)} milliseconds"}
 
     def checkpoint_folder(self, job: Job) -> str:
-        """Return the folder of a job's checkpoint; a temporary one is reported."""
+        """Return the folder of a job's checkpoint: the chosen one, or a temporary one.
+
+        It is reported if the progress of an endless write to a topic is not stored.
+        """
         if job.name in self.folders:
             return self.folders[job.name]
         if not job.ends and not self.options.once and job.sink is not None and job.sink.topic is not None:
@@ -341,7 +352,7 @@ class _ScriptRun:
     # waiting
 
     def wait_for_streams(self) -> None:
-        """Wait for all running streams; raise the first failure.
+        """Wait until all running streams end, or until ``stopping`` is set; report each that ends.
 
         Raises:
             ScriptError: A stream failed.
@@ -369,18 +380,13 @@ class _ScriptRun:
         self.running = []
 
     def report_end(self, job: Job, query: StreamingQuery) -> None:
-        """Call the function for the end of a stream, if there is one."""
+        """Call ``options.on_end`` with an ended stream, if it is set."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)
 
 
 def show_listing(listing: Listing, options: RunOptions) -> None:
-    """Show what a statement shows.
-
-    Args:
-        listing: What it shows.
-        options: How the script runs.
-    """
+    """Call ``options.show_listing`` with a listing, or print it to the standard output if that is None."""
     if options.show_listing is not None:
         options.show_listing(listing)
     else:
@@ -388,7 +394,7 @@ def show_listing(listing: Listing, options: RunOptions) -> None:
 
 
 def print_rows(df: DataFrame, sink: ScriptTable) -> None:
-    """Print rows as the connector ``print`` does."""
+    """Print rows as the connector ``print`` does: to the stream, and with the prefix, that its options say."""
     options = sink.options.options if sink.options is not None else None
     assert isinstance(options, PrintOptions)
     prefix = f"{options.identifier}> " if options.identifier else ""
@@ -403,7 +409,7 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
 
 
 def _failure_reason(error: BaseException) -> str:
-    """Extract why a streaming query failed: the last line of the Python traceback in its error, or the first line."""
+    """Extract why a streaming query failed: the line of its error that names an error of kdsl, else the first line."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("kdsl.") and "Error: " in line]
     return (ours or lines or [type(error).__name__])[0].strip()

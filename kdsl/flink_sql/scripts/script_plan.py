@@ -49,7 +49,7 @@ class ScriptTable:
 
     @property
     def ends(self) -> bool:
-        """Whether a stream of it ends by itself."""
+        """Whether a stream of the table ends by itself; False for sinks without a topic."""
         if self.generated is not None:
             return self.generated.rows is not None
         return self.topic is not None and self.topic.definition.options.valid().bounded != "unbounded"
@@ -85,7 +85,7 @@ class ScriptTable:
 
     @property
     def change_data(self) -> bool:
-        """Whether the table is change data whose events are not compared with the last row of their key."""
+        """Whether the table is change data that is read event by event, not normalized by the last row of each key."""
         definition = None if self.topic is None else self.topic.definition
         if definition is None or definition.keeps_rows:
             return False
@@ -148,7 +148,7 @@ class Job:
 
     @property
     def images(self) -> bool:
-        """Whether its updates also include the row before them."""
+        """Whether the query is a changelog whose updates also include the row before them."""
         row = self.query.columns
         return isinstance(row, Changelog) and row.images and all(table.has_images for table in self.tables.values())
 
@@ -184,5 +184,5 @@ class ScriptPlan:
     checkpoint: str | None = None
 
     def listings_after(self, jobs: int) -> tuple[Listing, ...]:
-        """What is shown after a number of jobs, and before the next one."""
+        """The listings whose place is after exactly this number of jobs."""
         return tuple(one for one in self.listings if one.after == jobs)

@@ -14,7 +14,7 @@ from kdsl.options import Options, option
 
 
 def _check_zone(name: str | None) -> str | None:
-    """Return what to do about an unknown time zone; None if it exists."""
+    """Return how to correct the name of a time zone; None if it exists, or is None."""
     from zoneinfo import ZoneInfo
 
     try:
@@ -103,7 +103,10 @@ class SessionSettings:
         self._first = dict(self._texts)
 
     def apply(self, statement: SetOption | ResetOption) -> None:
-        """Apply a SET or RESET statement; an unknown key or a wrong value is recorded as a problem."""
+        """Apply a SET or RESET statement; an unknown key (a warning) or a wrong value is recorded as a problem.
+
+        ``RESET`` of a key restores Flink's default, ``RESET`` of all restores the initial settings.
+        """
         key = statement.key
         if key is not None and not self._is_known(key, statement.where):
             return
@@ -125,7 +128,7 @@ class SessionSettings:
         return False
 
     def _check(self, key: str, where: Where) -> list[Problem]:
-        """Report a setting with a wrong value, and drop it."""
+        """Return the problems of a setting, and remove it if it has any, so that its default applies."""
         settings = Settings.from_strings({key: self._texts[key]})
         problems = [p.at(where) for p in settings.problems(lambda _name, key: repr(key))]
         if problems:

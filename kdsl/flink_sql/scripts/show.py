@@ -11,7 +11,7 @@ from kdsl.resolve.transport import transport_of
 
 
 def show_script(plan: ScriptPlan) -> str:
-    """Describe the plan of a script, one paragraph for each job and for each statement that shows something."""
+    """Describe the plan of a script, one paragraph for each job and for each listing, in the order of the script."""
     paragraphs: list[str] = []
     for i in range(len(plan.jobs) + 1):
         paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
@@ -20,6 +20,7 @@ def show_script(plan: ScriptPlan) -> str:
 
 
 def _job_lines(job: Job) -> Iterator[str]:
+    """Yield the lines that describe a job: what it reads, its query, what it writes, interval and checkpoint."""
     yield f"{job.name} ({'streaming' if job.streaming else 'batch'})"
     for table in job.tables.values():
         yield f"  reads     {_describe_table(table)}"
@@ -49,6 +50,7 @@ def _job_lines(job: Job) -> Iterator[str]:
 
 
 def _describe_table(table: ScriptTable) -> str:
+    """Describe a table in one line: its name, its connector, and its topics or the number of generated rows."""
     if table.topic is None:
         rows = table.generated
         ends = "" if rows is None else f", {'no end' if rows.rows is None else f'{rows.rows} rows'}"

@@ -51,7 +51,8 @@ def match_columns(
         constants: The columns of ``PARTITION (name = value)``.
 
     Returns:
-        The columns of the sink in order, and the problems.
+        The columns of the sink in order, NULL for those that nothing is written to; empty if names are wrong or the
+        numbers of columns differ. And the problems, among them types that do not match.
     """
     sink = sink_columns(table)
     by_name = {c.name: c for c in sink}
@@ -60,9 +61,9 @@ def match_columns(
         if name not in by_name:
             hint = nearest(name, by_name)
             message = f"{table.name} has no column {name!r} that can be written{hint}"
-            problems.append(_problem("insert-column", message, f"use {listing(by_name)}", name))
+            problems.append(_make_problem("insert-column", message, f"use {listing(by_name)}", name))
     twice = {name for name in names if list(names).count(name) > 1}
-    problems += [_problem("insert-column", f"the column {n!r} is named twice", "name it once", n) for n in twice]
+    problems += [_make_problem("insert-column", f"the column {n!r} is named twice", "name it once", n) for n in twice]
     wanted = [by_name[n] for n in names if n in by_name] if names else [c for c in sink if c.name not in constants]
     fields = query.columns.fields
     if problems:
@@ -83,24 +84,26 @@ def match_columns(
             message = f"column {index + 1} of the query, {field.name!r}, is {field.type.spelling}, and "
             message += f"{table.name}.{column.name} is {column.type.spelling}"
             fix = f"write CAST(… AS {column.type.spelling}) in the query"
-            problems.append(_problem("insert-type", message, fix, column.name))
+            problems.append(_make_problem("insert-type", message, fix, column.name))
     for name, value in constants.items():
         columns[name] = SinkColumn(name, by_name[name].type, value.type, constant=value.text)
         if not is_assignable(value.type, by_name[name].type):
             message = f"the constant of {name!r} is {value.spelling}, and the column {by_name[name].type.spelling}"
-            problems.append(_problem("insert-type", message, "write CAST(… AS …)", name))
+            problems.append(_make_problem("insert-type", message, "write CAST(… AS …)", name))
     for column in sink:
         if column.name not in columns:
             columns[column.name] = SinkColumn(column.name, column.type, None)
             if not column.type.nullable:
                 message = f"the column {column.name!r} is NOT NULL, and the statement writes no value to it"
-                problems.append(_problem("insert-null", message, "name it in INSERT INTO t (…)", column.name))
+                problems.append(_make_problem("insert-null", message, "name it in INSERT INTO t (…)", column.name))
     return tuple(columns[c.name] for c in sink), problems
 
 
 def _spell_columns(fields: Sequence[t.Field]) -> str:
+    """List fields with their types, for a message."""
     return ", ".join(f"{f.name} {f.type.spelling}" for f in fields)
 
 
-def _problem(code: str, message: str, fix: str, column: str) -> Problem:
+def _make_problem(code: str, message: str, fix: str, column: str) -> Problem:
+    """Return a problem at a column of the sink."""
     return Problem(code, message, fix, Where(column=column))

@@ -110,7 +110,11 @@ def stream_problems(
 
 
 def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
-    """Report a group of updates that is grouped again or joined, which Spark cannot do."""
+    """Report a group without a window that is grouped again or joined, which Spark cannot do.
+
+    Args:
+        notes: The groups without windows, and the joins of streams, with their locations.
+    """
     groups = [one for one in notes if one[0].kind == "aggregate"]
     if groups and len(notes) > 1:
         note, where = groups[0]

@@ -58,10 +58,10 @@ class ExpressionReader(Cursor):
                 raise UntranslatableError(token.text, token.reason, token.fix, text, token.start)
 
     def read_all(self) -> n.Node:
-        """Read the whole text.
+        """Read the whole text into its syntax tree.
 
         Raises:
-            UntranslatableError: It is not SQL that this reader reads.
+            UntranslatableError: It is not SQL that this reader reads, or is nested too deeply.
         """
         try:
             tree = self.read_root()
@@ -77,7 +77,7 @@ class ExpressionReader(Cursor):
     # tokens
 
     def expect(self, word: str) -> Token:
-        """Take a keyword or sign.
+        """Take a keyword or sign, and return its token.
 
         Raises:
             UntranslatableError: It does not come next.
@@ -87,11 +87,7 @@ class ExpressionReader(Cursor):
         return self.take()
 
     def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
-        """Raise the error for a token, by default the next one, that is not allowed here.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise an UntranslatableError for a token, by default the next one, that is not allowed here."""
         token = token or self.token
         actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
         raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
@@ -120,7 +116,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected a name", fix=fix)
 
     def read_list(self, read: Callable[[], Any]) -> tuple[Any, ...]:
-        """Read one or more items with commas between them."""
+        """Read one or more times what ``read`` reads, with commas between, and return the results."""
         items = [read()]
         while self.accept(","):
             items.append(read())
@@ -129,7 +125,7 @@ class ExpressionReader(Cursor):
     # expressions, from those that bind loosest
 
     def read_expression(self) -> n.Node:
-        """Read an expression."""
+        """Read an expression; raise UntranslatableError if none comes next, or it has a mistake."""
         left = self._read_and()
         while self.at("OR"):
             at = self.take().start
@@ -137,7 +133,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_and(self) -> n.Node:
-        """Read conditions with AND between them."""
+        """Read conditions with AND between them; raise UntranslatableError if one cannot be read."""
         left = self._read_not()
         while self.at("AND"):
             at = self.take().start
@@ -145,14 +141,14 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_not(self) -> n.Node:
-        """Read a condition, perhaps after NOT."""
+        """Read a condition, perhaps after NOT; raise UntranslatableError if it cannot be read."""
         if self.at("NOT"):
             at = self.take().start
             return n.Unary("NOT", self._read_not(), at=at)
         return self._read_predicate()
 
     def _read_predicate(self) -> n.Node:
-        """Read a comparison, IS, IN, LIKE or BETWEEN, or a plain value."""
+        """Read a comparison, IS, IN, LIKE or BETWEEN, or a plain value; raise UntranslatableError for a mistake."""
         left = self._read_sum()
         while True:
             token = self.token
@@ -184,7 +180,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
 
     def _read_match(self, left: n.Node) -> n.Node:
-        """Read BETWEEN, IN, LIKE or SIMILAR TO after a value, perhaps negated."""
+        """Read BETWEEN, IN, LIKE or SIMILAR TO after a value, perhaps negated; or raise UntranslatableError."""
         negated = self.accept("NOT")
         at = self.token.start
         if self.accept("BETWEEN"):
@@ -210,7 +206,7 @@ class ExpressionReader(Cursor):
         return n.Like(left, pattern, escape, negated, similar, at=at)
 
     def _read_sum(self) -> n.Node:
-        """Read values with ``+``, ``-`` or ``||`` between them."""
+        """Read values with ``+``, ``-`` or ``||`` between them; raise UntranslatableError if one cannot be read."""
         left = self._read_product()
         while self.token.upper in ("+", "-", "||"):
             token = self.take()
@@ -218,7 +214,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_product(self) -> n.Node:
-        """Read values with ``*``, ``/`` or ``%`` between them."""
+        """Read values with ``*``, ``/`` or ``%`` between them; raise UntranslatableError if one cannot be read."""
         left = self._read_sign()
         while self.token.upper in ("*", "/", "%"):
             token = self.take()
@@ -226,7 +222,7 @@ class ExpressionReader(Cursor):
         return left
 
     def _read_sign(self) -> n.Node:
-        """Read a value, perhaps with a sign."""
+        """Read a value with its indexes and members, perhaps after signs; raise UntranslatableError for a mistake."""
         token = self.token
         if token.upper in ("-", "+"):
             self.take()
@@ -234,10 +230,10 @@ class ExpressionReader(Cursor):
         return self._read_postfix(self._read_primary())
 
     def _read_postfix(self, left: n.Node) -> n.Node:
-        """Read indexes and members after a value.
+        """Read ``[index]`` and ``.member`` after a value, and return the value with them.
 
         Raises:
-            UntranslatableError: ``AT TIME ZONE`` follows.
+            UntranslatableError: They have a mistake, or ``AT TIME ZONE`` follows.
         """
         while True:
             at = self.token.start
@@ -253,7 +249,7 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_primary(self) -> n.Node:
-        """Read a number, a string, a word, or an expression in brackets.
+        """Read a number, a string, bytes, a word with what belongs to it, or an expression or query in brackets.
 
         Raises:
             UntranslatableError: Something else comes next.
@@ -287,7 +283,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected an expression")
 
     def _read_word(self) -> n.Node:
-        """Read what begins with a word: a constant, CASE, a call or a column."""
+        """Read what begins with a word: a constant, CASE, EXISTS, a call or a column; or raise UntranslatableError."""
         token = self.token
         at, word = token.start, token.upper
         if word in ("TRUE", "FALSE"):
@@ -316,7 +312,7 @@ class ExpressionReader(Cursor):
         return self._read_column()
 
     def _read_column(self) -> n.Node:
-        """Read the name of a column, perhaps with its table and members."""
+        """Read the name of a column, perhaps with its table and members; raise UntranslatableError without a name."""
         at = self.token.start
         parts = [self.read_name()]
         while self.at(".") and self.peek().upper != "*":
@@ -350,7 +346,7 @@ class ExpressionReader(Cursor):
         return n.Span(text, unit, until, at=at)
 
     def _read_unit(self, valid: tuple[str, ...]) -> str:
-        """Read a unit of time.
+        """Read a unit of time, also in the plural and with a precision, which is ignored.
 
         Raises:
             UntranslatableError: It is not one of the valid units.
@@ -373,7 +369,7 @@ class ExpressionReader(Cursor):
         """Read a CASE expression.
 
         Raises:
-            UntranslatableError: There is no ``WHEN``.
+            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing.
         """
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
@@ -408,7 +404,7 @@ class ExpressionReader(Cursor):
         """Read the call of a function after its name; some functions have arguments with words between them.
 
         Raises:
-            UntranslatableError: The call has a clause that cannot be translated.
+            UntranslatableError: The call has a mistake, or a clause that cannot be translated.
         """
         upper = name.upper()
         self.expect("(")
@@ -454,7 +450,7 @@ class ExpressionReader(Cursor):
         return n.Call(name, arguments, words, distinct, star, condition, over, at=at)
 
     def _read_cast(self, at: int, *, trying: bool) -> n.Node:
-        """Read the arguments of CAST or TRY_CAST."""
+        """Read the arguments of CAST or TRY_CAST, and ``)``; raise UntranslatableError for a mistake."""
         operand = self.read_expression()
         self.expect("AS")
         kind = self.read_type()
@@ -462,10 +458,10 @@ class ExpressionReader(Cursor):
         return n.Cast(operand, kind, trying, at=at)
 
     def read_type(self, *, nullability: bool = True) -> t.DataType:
-        """Read a column type; see `TypeReader.read`.
+        """Read a column type; ``NULL`` or ``NOT NULL`` may follow it if ``nullability`` is true.
 
         Raises:
-            UntranslatableError: The string is not a type.
+            UntranslatableError: What comes next is not a type.
         """
         try:
             return TypeReader(self, self.text).read(nullability=nullability)
@@ -475,13 +471,13 @@ class ExpressionReader(Cursor):
             raise UntranslatableError(wrong, e.reason, fix, self.text, e.position) from None
 
     def _read_extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of EXTRACT; also return the unit."""
+        """Read the argument of EXTRACT, and ``UNIT``; raise UntranslatableError for a mistake."""
         unit = self._read_unit(_FIELDS)
         self.expect("FROM")
         return (self.read_expression(),), {"UNIT": unit}
 
     def _read_trim(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of TRIM; also return the side."""
+        """Read the arguments of TRIM, the string first, and ``SIDE``; raise UntranslatableError for a mistake."""
         side = self.take().upper if self.token.upper in ("BOTH", "LEADING", "TRAILING") else "BOTH"
         if self.accept("FROM"):
             return (self.read_expression(),), {"SIDE": side}
@@ -491,13 +487,13 @@ class ExpressionReader(Cursor):
         return (first,), {"SIDE": side}
 
     def _read_position(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of POSITION."""
+        """Read the arguments of POSITION; no clauses. Raise UntranslatableError for a mistake."""
         needle = self._read_sum()
         self.expect("IN")
         return (needle, self.read_expression()), {}
 
     def _read_overlay(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of OVERLAY."""
+        """Read the arguments of OVERLAY, three or four; no clauses. Raise UntranslatableError for a mistake."""
         arguments = [self.read_expression()]
         for word in ("PLACING", "FROM"):
             self.expect(word)
@@ -507,7 +503,7 @@ class ExpressionReader(Cursor):
         return tuple(arguments), {}
 
     def _read_substring(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of SUBSTRING, with words or commas."""
+        """Read the arguments of SUBSTRING, with words or commas; no clauses. UntranslatableError for a mistake."""
         arguments = [self.read_expression()]
         if self.accept("FROM"):
             arguments.append(self.read_expression())
@@ -519,12 +515,12 @@ class ExpressionReader(Cursor):
         return tuple(arguments), {}
 
     def _read_rounding(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of FLOOR or CEIL; also return the unit after TO."""
+        """Read the argument of FLOOR or CEIL, and ``UNIT`` if TO follows; raise UntranslatableError for a mistake."""
         operand = self.read_expression()
         return (operand,), ({"UNIT": self._read_unit(_FIELDS)} if self.accept("TO") else {})
 
     def _read_timestamp_arithmetic(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of TIMESTAMPADD or TIMESTAMPDIFF; also return the unit."""
+        """Read the arguments of TIMESTAMPADD or TIMESTAMPDIFF, and ``UNIT``; or raise UntranslatableError."""
         unit = self.token.upper.removeprefix("SQL_TSI_")
         if self.token.upper.startswith("SQL_TSI_") and unit in UNITS:
             self.take()
@@ -534,10 +530,14 @@ class ExpressionReader(Cursor):
         return self.read_list(self.read_expression), {"UNIT": unit}
 
     def _read_json(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the arguments of a JSON function; also return its clauses.
+        """Read the arguments of a JSON function; also return its clauses, by name.
+
+        Returns:
+            The arguments; and ``RETURNING`` (a type), ``WRAPPER`` (words), ``EMPTY`` and ``ERROR`` (words, or the node
+            of a default), as far as they are written.
 
         Raises:
-            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form.
+            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument a mistake.
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
@@ -568,12 +568,15 @@ class ExpressionReader(Cursor):
         return arguments, words
 
     def _read_window_of_over(self) -> n.Over:
-        """Read the window after OVER, or its name."""
+        """Read the word OVER and a window in brackets, or the name of one; raise UntranslatableError for a mistake."""
         at = self.take().start
         return self.read_window(at) if self.at("(") else n.Over((), (), name=self.read_name(), at=at)
 
     def read_window(self, at: int) -> n.Over:
-        """Read the window of an analytic function, in brackets."""
+        """Read the window of an analytic function, in brackets; ``at`` is the position of the node.
+
+        The frame is kept as it is written. Raise UntranslatableError for a mistake.
+        """
         self.expect("(")
         partition = self.read_list(self.read_expression) if self.accept("PARTITION", "BY") else ()
         order = self.read_list(self.read_order_key) if self.accept("ORDER", "BY") else ()
@@ -584,7 +587,7 @@ class ExpressionReader(Cursor):
         return n.Over(partition, order, self.text[start:stop], at=at)
 
     def read_order_key(self) -> n.Order:
-        """Read a key of ``ORDER BY``."""
+        """Read a key of ``ORDER BY``; raise UntranslatableError for a mistake."""
         at = self.token.start
         value = self.read_expression()
         descending = self.accept("DESC")
@@ -594,11 +597,7 @@ class ExpressionReader(Cursor):
         return n.Order(value, descending, nulls, at=at)
 
     def read_query(self) -> n.Node:
-        """Raise the error of a query, which an expression by itself cannot contain. `QueryReader` overrides this.
-
-        Raises:
-            UntranslatableError: Always.
-        """
+        """Raise UntranslatableError: an expression by itself cannot contain a query. `QueryReader` overrides this."""
         self.fail("a query cannot be used in this expression", fix="use it in the FROM of a SELECT")
 
 

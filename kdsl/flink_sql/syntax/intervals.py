@@ -21,7 +21,7 @@ LONGEST_IN_STEPS = 32 * MICROS["DAY"]
 
 
 def is_solvable(span: n.Span) -> bool:
-    """Whether Spark can compute from an interval between two times when a row of a join can find no more matches."""
+    """Whether Spark can use an interval, of fixed length up to 32 days, to bound the times of a join."""
     length = interval_microseconds(span)
     return length is not None and abs(length) <= LONGEST_IN_STEPS
 
@@ -53,4 +53,5 @@ def interval_microseconds(span: n.Span) -> int | None:
 
 
 def _digits(unit: str) -> str:
+    """Return the regular expression, with one group, of the number of a unit; seconds may have a fraction."""
     return r"(\d{1,12}(?:\.\d{1,9})?)" if unit == "SECOND" else r"(\d{1,9})"

@@ -29,7 +29,7 @@ class QueryReader(ExpressionReader):
     """Reads ``SELECT``, ``VALUES``, ``WITH`` and what combines them."""
 
     def read_root(self) -> n.Node:
-        """Read a query, perhaps with a semicolon after it."""
+        """Read a query, perhaps with a semicolon after it; raise UntranslatableError for a mistake."""
         query = self.read_query()
         self.accept(";")
         return query
@@ -70,14 +70,14 @@ class QueryReader(ExpressionReader):
         return n.Finished(body, tuple(named), order, limit, offset, at=at)
 
     def _read_names(self) -> tuple[str, ...]:
-        """Read names in brackets."""
+        """Read names in brackets; raise UntranslatableError if anything else comes next."""
         self.expect("(")
         names = self.read_list(self.read_name)
         self.expect(")")
         return names
 
     def _read_combined(self) -> n.Node:
-        """Read queries with UNION or EXCEPT between them."""
+        """Read queries with UNION, EXCEPT or MINUS (as EXCEPT) between them; or raise UntranslatableError."""
         left = self._read_intersection()
         while self.token.upper in ("UNION", "EXCEPT", "MINUS"):
             token = self.take()
@@ -89,7 +89,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_intersection(self) -> n.Node:
-        """Read queries with INTERSECT between them."""
+        """Read queries with INTERSECT between them; raise UntranslatableError for a mistake."""
         left = self._read_term()
         while self.at("INTERSECT"):
             token = self.take()
@@ -98,7 +98,7 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_term(self) -> n.Node:
-        """Read a SELECT, VALUES, or a query in brackets."""
+        """Read a SELECT, VALUES, or a query in brackets; raise UntranslatableError if anything else comes next."""
         at = self.token.start
         if self.accept("("):
             inner = self.read_query()
@@ -109,7 +109,7 @@ class QueryReader(ExpressionReader):
         return self._read_select()
 
     def _read_values_row(self) -> tuple[n.Node, ...]:
-        """Read a row of VALUES."""
+        """Read a row of VALUES, in brackets or a single value; raise UntranslatableError for a mistake."""
         self.accept("ROW")
         if not self.accept("("):
             return (self.read_expression(),)
@@ -121,7 +121,7 @@ class QueryReader(ExpressionReader):
         """Read a SELECT up to its last clause.
 
         Raises:
-            UntranslatableError: It has a clause that cannot be translated.
+            UntranslatableError: It has a mistake, or a clause that cannot be translated.
         """
         at = self.expect("SELECT").start
         if self.token.kind == "hint":
@@ -143,14 +143,14 @@ class QueryReader(ExpressionReader):
         return n.Select(items, source, distinct, where, group, having, windows, at=at)
 
     def _read_named_window(self) -> tuple[str, n.Over]:
-        """Read a window after WINDOW, with its name."""
+        """Read ``name AS (…)`` after WINDOW, and return name and window; raise UntranslatableError for a mistake."""
         at = self.token.start
         name = self.read_name()
         self.expect("AS")
         return name, self.read_window(at)
 
     def _read_grouping_key(self) -> tuple[n.Node, ...]:
-        """Read a key of GROUP BY, several keys in brackets, or several sets of keys."""
+        """Read and return a key of GROUP BY, several keys in brackets, or one node of several sets of keys."""
         at = self.token.start
         kind = "GROUPING SETS" if self.at("GROUPING", "SETS", "(") else self.token.upper
         if kind not in ("ROLLUP", "CUBE", "GROUPING SETS") or (self.peek().upper != "(" and kind != "GROUPING SETS"):
@@ -165,10 +165,10 @@ class QueryReader(ExpressionReader):
         return (n.Grouping(kind, sets, at=at),)
 
     def _read_grouping_set(self) -> tuple[n.Node, ...]:
-        """Read a set of keys of ROLLUP, CUBE or GROUPING SETS.
+        """Read a set of keys of ROLLUP, CUBE or GROUPING SETS: one key, or keys in brackets, perhaps none.
 
         Raises:
-            UntranslatableError: It contains another grouping.
+            UntranslatableError: It contains another grouping, or a mistake.
         """
         for word in ("ROLLUP", "CUBE", "GROUPING"):
             if self.at(word, "(") or self.at(word, "SETS"):
@@ -180,7 +180,7 @@ class QueryReader(ExpressionReader):
         return keys
 
     def _read_item(self) -> n.Node:
-        """Read a column after SELECT, with its alias, or ``*``."""
+        """Read a column after SELECT, with its alias, or ``*`` or ``t.*``; raise UntranslatableError for a mistake."""
         at = self.token.start
         if self.accept("*"):
             return n.Star(at=at)
@@ -193,7 +193,7 @@ class QueryReader(ExpressionReader):
         return n.Item(value, self._read_alias(), at=at)
 
     def _read_alias(self) -> str | None:
-        """Read an alias; None if there is none."""
+        """Read an alias, with or without AS; None if there is none. Raise UntranslatableError if no name follows AS."""
         if self.accept("AS"):
             return self.read_name()
         return self.read_name() if self._at_name() else None
@@ -206,7 +206,7 @@ class QueryReader(ExpressionReader):
         )
 
     def _read_from(self) -> n.Node:
-        """Read tables with commas between them."""
+        """Read tables with commas between them, as CROSS joins; raise UntranslatableError for a mistake."""
         left = self._read_joins()
         while self.at(","):
             at = self.take().start
@@ -217,7 +217,7 @@ class QueryReader(ExpressionReader):
         """Read tables with joins between them.
 
         Raises:
-            UntranslatableError: A join has no condition, or a NATURAL join has one.
+            UntranslatableError: A join has no condition, a NATURAL join has one, or there is another mistake.
         """
         left = self._read_table()
         while self.token.upper in _JOINS:
@@ -244,10 +244,10 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_table(self) -> n.Node:
-        """Read a table, a query in brackets or a table function, with its alias.
+        """Read a table, a query or tables in brackets, or a table function, with its alias.
 
         Raises:
-            UntranslatableError: It is a table as of a time, or a hint is in a wrong place.
+            UntranslatableError: It has a mistake, is a table as of a time, or a hint is in a wrong place.
         """
         at = self.token.start
         self.accept("LATERAL")
@@ -284,7 +284,7 @@ class QueryReader(ExpressionReader):
         """Read the name of a table, with its hint.
 
         Raises:
-            UntranslatableError: The hint is not one of options.
+            UntranslatableError: No name comes next, or the hint is not ``OPTIONS(…)``.
         """
         at = self.token.start
         name = [self.read_name()]
@@ -298,7 +298,7 @@ class QueryReader(ExpressionReader):
         return n.Table(tuple(name), None, hint.text, hint.start, at=at)
 
     def _read_table_alias(self) -> tuple[str | None, tuple[str, ...]]:
-        """Read the alias of a table, and the names of its columns, if there are any."""
+        """Read the alias of a table (None if there is none), and the names of its columns, if there are any."""
         alias = self._read_alias()
         return alias, (self._read_names() if alias is not None and self.at("(") else ())
 
@@ -317,7 +317,7 @@ class QueryReader(ExpressionReader):
         return attrs.evolve(inner, alias=alias)
 
     def _read_table_function(self, at: int) -> n.Node:
-        """Read UNNEST or a window table function after TABLE.
+        """Read UNNEST or a window table function, within ``TABLE(…)`` or not; ``at`` is the position of the node.
 
         Raises:
             UntranslatableError: It is another function, or has wrong arguments.
@@ -362,7 +362,9 @@ class QueryReader(ExpressionReader):
         return n.Windowed(token.upper, table, time, intervals, keys, at=at)
 
     def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: set[str]) -> str:
-        """Read the name of the next argument of a window function: as it is written, or by its position.
+        """Read the name of the next argument of a window function, as in ``SIZE => …``, or choose it by position.
+
+        ``names`` are those of its intervals, in order, beside ``DATA`` and ``TIMECOL``; ``seen`` those before.
 
         Raises:
             UntranslatableError: The window has no such argument, or has it already.
@@ -387,7 +389,7 @@ class QueryReader(ExpressionReader):
         return name
 
     def _read_partition_keys(self) -> tuple[str, ...]:
-        """Read columns with commas between them; they end at a comma before DESCRIPTOR."""
+        """Read columns with commas between them, up to a comma before DESCRIPTOR or another argument."""
         names = [self.read_name()]
         while self.at(",") and self.peek().upper != "DESCRIPTOR" and self.peek(2).upper in (",", ")"):
             self.take()
@@ -396,9 +398,9 @@ class QueryReader(ExpressionReader):
 
 
 def read_query(text: str) -> n.Node:
-    """Read a query into a syntax tree.
+    """Read a query into a syntax tree, whose root is a `Finished`.
 
     Raises:
-        UntranslatableError: The text is not a query.
+        UntranslatableError: The text is not a query, or has anything but a semicolon after it.
     """
     return QueryReader(text).read_all()

@@ -18,7 +18,7 @@ class Node:
 
 
 def deepest_node(root: Node) -> Node:
-    """Find the most deeply nested node, without recursion, which would overflow the stack for a deep tree."""
+    """Find a node in the deepest level of a tree, without recursion, which would overflow the stack."""
     deepest_node = root
     level: list[object] = [root]
     while level:
@@ -46,7 +46,7 @@ def walk(root: object) -> Iterator[Node]:
 
 
 def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
-    """The tree of a query whose tables have other names; what they are called in the query does not change.
+    """Return the tree of a query with other tables; what they are called in the query does not change.
 
     Args:
         root: The tree.
@@ -58,6 +58,7 @@ def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
 
 
 def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any:
+    """Return a node, a tuple of nodes or any other attribute with its tables renamed; ``names`` is by path."""
     if isinstance(node, tuple):
         return tuple(_with_renamed_tables(one, names) for one in node)
     if isinstance(node, Table):
@@ -71,7 +72,7 @@ def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any
 
 
 def names(root: object) -> Iterator[Name]:
-    """Yield all column names in a tree."""
+    """Yield all column names in a node or a tuple of nodes."""
     return (node for node in walk(root) if isinstance(node, Name))
 
 

@@ -54,7 +54,7 @@ def parse_double(text: str) -> float:
     match = _DOUBLE.fullmatch(text)
     if match:
         return float(f"{match[1]}{match[2] or match[3] or match[4]}")
-    exact = _hexadecimal(text)
+    exact = _parse_hexadecimal(text)
     try:
         return float(exact)
     except OverflowError:
@@ -72,7 +72,7 @@ def parse_float(text: str) -> float:
     if struct.unpack("<Q", struct.pack("<d", value))[0] & 0x1FFF_FFFF != _FLOAT_HALFWAY:
         return to_float(value)
     match = _DOUBLE.fullmatch(text)
-    exact = Fraction(Decimal(match[1] + match[4])) if match else _hexadecimal(text)
+    exact = Fraction(Decimal(match[1] + match[4])) if match else _parse_hexadecimal(text)
     near = Fraction(value)
     if exact == near:
         return to_float(value)
@@ -91,11 +91,12 @@ def to_float(value: float) -> float:
 
 
 def _float_bits(value: float) -> int:
+    """Return the bits of a double as a signed integer."""
     return int(struct.unpack("<q", struct.pack("<d", value))[0])
 
 
-def _hexadecimal(text: str) -> Fraction:
-    """Parse a number in Java's hexadecimal form.
+def _parse_hexadecimal(text: str) -> Fraction:
+    """Parse a number in Java's hexadecimal form, exactly but with a limited exponent.
 
     Raises:
         ValueError: It has another form.
@@ -111,6 +112,7 @@ def _hexadecimal(text: str) -> Fraction:
 
 @cache
 def _decimal_context(precision: int) -> decimal.Context:
+    """Return the cached context of decimals with a precision, which rounds half up."""
     return decimal.Context(
         prec=precision,
         rounding=decimal.ROUND_HALF_UP,
@@ -147,6 +149,7 @@ def parse_decimal(text: str, precision: int, scale: int) -> Decimal | None:
 
 @cache
 def _unit(scale: int) -> Decimal:
+    """Return the smallest positive decimal of a scale."""
     return Decimal(1).scaleb(-scale)
 
 
@@ -175,6 +178,7 @@ def format_float(value: float) -> str:
 
 
 def _format_as_java(value: float, shortest: str, two_digits: str) -> str:
+    """Write a double in Java's layout, from the shortest string that identifies it and one of two digits."""
     if value != value:  # NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):

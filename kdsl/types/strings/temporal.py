@@ -48,12 +48,15 @@ def calendar_date(days: int) -> tuple[int, int, int]:
 
 
 def _days_in_month(year: int, month: int) -> int:
+    """Return the number of days of a month, which leap years change."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if month == 2 and leap else _LENGTHS[month - 1]
 
 
 def _match_date(match: re.Match[str], *, lenient: bool) -> int:
-    """Return the day of a matched date, in days since 1970; lenient dates end with their month.
+    """Return the day of a matched date, in days since 1970.
+
+    A day from 29 to 31 that its month does not have is the month's last day if ``lenient``.
 
     Raises:
         ValueError: There is no such date.
@@ -70,7 +73,7 @@ def _match_date(match: re.Match[str], *, lenient: bool) -> int:
 
 
 def _match_nanoseconds(match: re.Match[str], *, lenient: bool) -> int:
-    """Return the time of a match in nanoseconds since midnight; 24:00 is lenient.
+    """Return the time of a match in nanoseconds since midnight; 24:00 is one day if ``lenient``.
 
     Raises:
         ValueError: There is no such time.
@@ -158,7 +161,7 @@ def format_time(nanos: int) -> str:
 
 
 def format_timestamp(micros: int, standard: str, *, zoned: bool) -> str:
-    """Write a timestamp in the form that `parse_timestamp` reads, always with seconds."""
+    """Write a timestamp in microseconds in the form that `parse_timestamp` reads, always with seconds."""
     days, rest = divmod(micros, MICROS_PER_DAY)
     separator = "T" if standard == "ISO-8601" else " "
     return f"{format_date(days)}{separator}{format_time(rest * 1000)}{'Z' * zoned}"
