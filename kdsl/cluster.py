@@ -34,6 +34,7 @@ _REGISTRY = "registry."
 
 
 def _join_servers(servers: str | Sequence[str]) -> str:
+    """Join bootstrap servers with commas, without spaces and empty ones."""
     entries = servers.split(",") if isinstance(servers, str) else servers
     return ",".join(part for entry in entries if (part := entry.strip()))
 
@@ -68,6 +69,7 @@ def login_of(url: str) -> str | None:
 
 
 def _registry(registry: Registry | str | None) -> Registry | None:
+    """Turn the URL of a registry into a `Registry`; return a registry or None as it is."""
     return Registry(registry) if isinstance(registry, str) else registry
 
 

@@ -153,7 +153,7 @@ class SparkCluster(LocalService):
             self._wait(worker, "Successfully registered with master")
 
     def _end_processes(self) -> None:
-        """End the workers and the master."""
+        """Kill the workers and the master, and all executors."""
         if self._watchdog is not None:
             self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
@@ -161,7 +161,7 @@ class SparkCluster(LocalService):
         self._processes = {}
 
     def _disown_processes(self) -> None:
-        """Let the processes outlive this one."""
+        """Let the master and the workers outlive this process, and forget them."""
         for process in self._processes.values():
             process.disown()
         self._processes = {}
@@ -245,7 +245,7 @@ class SparkCluster(LocalService):
         return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:
-        """Return the folders from which executors import."""
+        """Return the folders from which executors import: the declared ones, those of ``PYTHONPATH``, kdsl's own."""
         import kdsl
         import kdsl_formats
 
