@@ -105,7 +105,7 @@ def infers(chosen: Format | None) -> bool:
 
 
 def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> ObservedColumns:
-    """The columns that messages of a format show; of change data those of all tables in them.
+    """The columns that messages of a format show, all of them nullable; of change data those of all tables in them.
 
     Args:
         messages: The messages; null is a null message.
@@ -205,4 +205,9 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
+    """Ask for the settings of a topic.
+
+    Raises:
+        NotAnsweredError: This user may not see them, or the brokers do not answer.
+    """
     return open_inspector(cluster, "catalog").topic_settings(topic)

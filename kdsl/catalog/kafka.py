@@ -70,7 +70,7 @@ class KafkaCatalog:
             for key in of_cluster
         ]
         fail_on(problems, f"the catalog {name!r}")
-        self._set(name, cluster, CatalogOptions(**options))
+        self._initialize(name, cluster, CatalogOptions(**options))
 
     @classmethod
     def of_options(cls, name: str, cluster: Cluster, options: CatalogOptions) -> Self:
@@ -85,10 +85,15 @@ class KafkaCatalog:
             ResolveError: An option is unknown, or has a wrong value.
         """
         self = cls.__new__(cls)
-        self._set(name, cluster, options)
+        self._initialize(name, cluster, options)
         return self
 
-    def _set(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
+    def _initialize(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
+        """Set the attributes, for both constructors.
+
+        Raises:
+            ResolveError: An option has a wrong value, or contradicts another.
+        """
         self.name, self.cluster, self.options = name, cluster, options
         self._inference = Inference()
         fail_on([*options.problems(), *options.check()], f"the catalog {name!r}")
@@ -178,6 +183,17 @@ class KafkaCatalog:
         )
 
     def _infer(self, topic: str) -> TopicSchema:
+        """Infer the columns of a topic: by its subjects in the registry, and otherwise from its newest records.
+
+        A key without a subject is inferred from records even if the value has one.
+
+        Raises:
+            TopicMissingError: There is no such topic.
+            InferenceError: The topic has no records to infer columns from, they cannot be read, or the subject that the
+                catalog's format needs is missing.
+            KafkaReadError: The brokers cannot be reached.
+            RegistryError: The schema registry does not answer, or denies access.
+        """
         options, cluster = self.options.valid(), self.cluster
         if topic not in open_admin(cluster, topic).topics([topic]):
             names = self.tables()
@@ -211,7 +227,17 @@ class KafkaCatalog:
         return TopicSchema(value, key, upserts, ", ".join(sources), notes)
 
     def _find_value_subject(self, topic: str) -> tuple[SideSchema | None, list[str]]:
-        """The value's columns by its subject, and the subject; None where columns are inferred from records."""
+        """Look up the value's columns in the registry.
+
+        Returns:
+            The columns, and the subject in words as the only element of a list; None and an empty list where columns
+            are to be
+            inferred from records: the format has no schemas, or none is chosen and there is no registry or subject.
+
+        Raises:
+            InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
+                format.
+        """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
             return None, []
@@ -238,7 +264,10 @@ class KafkaCatalog:
         return side[0], [f"the subject {side[1]}"]
 
     def _find_key_subject(self, topic: str) -> tuple[SideSchema, str] | None:
-        """The key's columns by its subject; None where there is none, or its schema has no columns."""
+        """The key's columns by its subject, and the subject in words.
+
+        None where there is none, or its schema has no columns or is one of change data.
+        """
         if self.cluster.registry is None:
             return None
         try:
@@ -252,6 +281,7 @@ class KafkaCatalog:
         return self._inferring_format(self.options.valid().format or _JSON)
 
     def _key_format(self) -> Format:
+        """The format of keys that are inferred from records."""
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:

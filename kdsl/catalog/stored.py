@@ -88,6 +88,7 @@ class Inference:
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each old (``-``) and new (``+``) value of the settings that differ."""
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
             yield from (f"- {key} = {before[key]}" for _ in [0] if key in before)

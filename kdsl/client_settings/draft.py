@@ -69,12 +69,12 @@ class SettingsDraft:
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:
-        """Read the numeric value of a setting, or the default; None if it is an unresolved reference."""
+        """Read the numeric value of a setting, or the default if it is not set; None if it is not an integer."""
         text = self.value(name)
         return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
 
     def attempt(self, step: Callable[[], T]) -> T | None:
-        """Run a step on this machine, and return its result; on an error, record a problem and return None."""
+        """Run a step on this machine, and return its result; on a KdslError, record a problem and return None."""
         try:
             return step()
         except KdslError as e:
@@ -88,9 +88,8 @@ class SettingsDraft:
     def set(self, name: str, text: str, source: str) -> None:
         """Set a property of librdkafka from one of Java's settings.
 
-        Record an error if the user has set it to another value.
-
-        The user may have set the property under librdkafka's name as well, to the same value.
+        If the user has set the property under librdkafka's name to another value, an error is recorded, and the value
+        of Java's setting is used.
         """
         direct = self.librdkafka.get(name)
         if direct is not None and direct != text:
@@ -108,7 +107,7 @@ class SettingsDraft:
         )
 
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
-        """Set a property that takes integers, in librdkafka's unit and range; warn of a value outside the range."""
+        """Set a property that takes integers, in librdkafka's unit; a value outside its range is limited, with a warning."""
         if has_reference(text):
             self.set(target.name, text, source)
             return
@@ -195,7 +194,11 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 
 
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
-    """Add a Java setting to the draft, or its problems: a wrong value, or another value of the same setting."""
+    """Add a valid Java setting to the draft, in a normal spelling; record the problems of another.
+
+    A blank value of a setting without a fixed set of values is ignored. Of two spellings with different values the
+    first stays, and the conflict is recorded.
+    """
     blank = not text.strip()
     if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
         return  # Java's default for such a setting is empty as well

@@ -40,13 +40,18 @@ _EXTENSION = "extension_"
 
 
 def asks_for_kerberos(draft: SettingsDraft) -> bool:
-    """Whether the login uses Kerberos, which librdkafka is built without."""
+    """Whether the login uses Kerberos: a SASL protocol with the mechanism GSSAPI, which is the default."""
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     return protocol.startswith("SASL_") and (draft.value("sasl.mechanism") or "GSSAPI").upper() == "GSSAPI"
 
 
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
-    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems."""
+    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems.
+
+    Args:
+        draft: The translation in progress.
+        machine: Serves the tokens of a Python function or file; without it (while planning) they are only checked.
+    """
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol"):
@@ -211,7 +216,10 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems.
+
+    Without a machine (while planning) the settings are only checked.
+    """
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",

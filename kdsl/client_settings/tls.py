@@ -60,9 +60,11 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> None:
-    """Set the path of a file on this machine, or the content of a file that is fetched.
+    """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
-    Record a location without access.
+    A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
+    that, otherwise by the path of a copy. A location that no machine can read, or a file without the expected PEM, is
+    recorded as a problem. Without a machine (while planning) nothing is replaced.
     """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
@@ -99,7 +101,16 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 
 
 def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) -> str | None:
-    """Record everything that Java refuses about a store; return its location, or None if there is nothing to read."""
+    """Record everything that Java refuses about a store, and return its location.
+
+    Args:
+        draft: The translation in progress.
+        which: The store.
+        texts: The names of the settings that contain PEM instead of the store.
+
+    Returns:
+        None if the location is not set, is an unresolved reference, or is one that no machine can read.
+    """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
     inline = [text for text in texts if text in draft.java]
@@ -183,7 +194,10 @@ def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> None:
-    """Write a chain of certificates to a file: librdkafka sends intermediate certificates only from a file."""
+    """Move a chain of several certificates from the draft's settings to a file, and set its path instead.
+
+    librdkafka sends intermediate certificates only from a file. Without a machine (while planning) nothing is moved.
+    """
     text = draft.settings.get("ssl.certificate.pem", "")
     if machine is not None and text.count("-----BEGIN ") > 1:
         path = draft.attempt(lambda: machine.write_file("chain.pem", text))
@@ -222,7 +236,7 @@ def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> Non
 
 
 def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) -> Pem | None:
-    """Read a Java store as PEM; None, and a problem in the draft, if that fails."""
+    """Read a Java store as PEM; None while planning, and None with a problem in the draft if it cannot be read."""
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
         draft.add_error(

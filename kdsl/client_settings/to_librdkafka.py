@@ -113,6 +113,7 @@ def admin_settings(
 def _translate(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
 ) -> LibrdkafkaSettings:
+    """Translate client properties for one kind of client; see `consumer_settings`."""
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)
     _translate_rows(draft)

@@ -111,6 +111,7 @@ class Login:
 
 
 def _redact(name: str, value: str) -> str:
+    """Return the value of an option for display: hidden if it is secret and not a reference."""
     return "***" if is_secret_option(name) and not _REFERENCE.fullmatch(value) else value
 
 
@@ -134,6 +135,7 @@ def quote(value: str) -> str:
 
 
 def _name(name: str) -> str:
+    """Return the name of an option as Java can read it: in quotes unless it is a plain word."""
     return name if _BARE.fullmatch(name) else quote(name)
 
 

@@ -122,6 +122,7 @@ def _parse_reference(body: str) -> Reference:
 
 
 def _has_known_kind(match: re.Match[str]) -> bool:
+    """Whether a parsed reference is of a built-in kind, or names an installed provider."""
     return bool(match["values"]) or match["kind"] in ("env", "file", "given") or match["kind"] in providers()
 
 

@@ -102,10 +102,11 @@ class HadoopFolder:
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder."""
+        """Remove a file, or a folder with its content; nothing happens if it does not exist."""
         self._fs.delete(self._path(name), True)
 
 
 def _spare_name(name: str) -> str:
+    """Return the hidden name in the same folder under which a file is written before it replaces the old one."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/.{file}.new"
