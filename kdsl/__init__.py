@@ -22,11 +22,7 @@ def _modules() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name from its module; called for names that are not imported yet.
-
-    Raises:
-        AttributeError: kdsl has no such public name.
-    """
+    """Import a public name from its module when it is first used; AttributeError if there is no such name."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -240,12 +240,9 @@ def _find_ivy(alternative: str) -> list[Path]:
 
 
 def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
-    """Write Ivy's settings: its cache folder and one repository.
+    """Write Ivy's settings: its cache folder and the repository, which is Maven Central if None.
 
-    Args:
-        ivy: The cache folder.
-        named: The URL of the repository; None means Maven Central.
-        poms: Whether to read the descriptions of artifacts, and so their dependencies.
+    Without ``poms`` the descriptions of artifacts are not read, and so no dependencies are fetched.
     """
     root = f" root={quoteattr(named)}" if named else ""
     return f"""<ivysettings>

@@ -205,9 +205,5 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
-    """Ask for the settings of a topic.
-
-    Raises:
-        NotAnsweredError: This user may not see them, or the brokers do not answer.
-    """
+    """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them."""
     return open_inspector(cluster, "catalog").topic_settings(topic)

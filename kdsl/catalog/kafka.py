@@ -89,11 +89,7 @@ class KafkaCatalog:
         return self
 
     def _initialize(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
-        """Set the attributes, for both constructors.
-
-        Raises:
-            ResolveError: An option has a wrong value, or contradicts another.
-        """
+        """Set the attributes, for both constructors; ResolveError if an option has a wrong value."""
         self.name, self.cluster, self.options = name, cluster, options
         self._inference = Inference()
         fail_on([*options.problems(), *options.check()], f"the catalog {name!r}")
@@ -188,11 +184,7 @@ class KafkaCatalog:
         A key without a subject is inferred from records even if the value has one.
 
         Raises:
-            TopicMissingError: There is no such topic.
-            InferenceError: The topic has no records to infer columns from, they cannot be read, or the subject that the
-                catalog's format needs is missing.
-            KafkaReadError: The brokers cannot be reached.
-            RegistryError: The schema registry does not answer, or denies access.
+            KdslError: As for `table`.
         """
         options, cluster = self.options.valid(), self.cluster
         if topic not in open_admin(cluster, topic).topics([topic]):
@@ -227,12 +219,10 @@ class KafkaCatalog:
         return TopicSchema(value, key, upserts, ", ".join(sources), notes)
 
     def _find_value_subject(self, topic: str) -> tuple[SideSchema | None, list[str]]:
-        """Look up the value's columns in the registry.
+        """Look up the value's columns in the registry; return them, and the subject in words in a list.
 
-        Returns:
-            The columns, and the subject in words as the only element of a list; None and an empty list where columns
-            are to be
-            inferred from records: the format has no schemas, or none is chosen and there is no registry or subject.
+        None and an empty list where columns are to be inferred from records: the format has no schemas, or none is
+        chosen and there is no registry or subject.
 
         Raises:
             InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's

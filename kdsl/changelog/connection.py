@@ -208,7 +208,6 @@ class Connection:
         Raises:
             ChangelogError: A statement changed another number of rows than it must change, or the target has another
                 batch with this number or a later one.
-            JavaError: The database reports an error.
         """
         self._java.setAutoCommit(False)
         try:

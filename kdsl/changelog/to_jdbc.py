@@ -155,14 +155,9 @@ class JdbcTarget:
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
-        The number of the batch is stored in the table `BATCHES` of the same schema, which is created if it does not
-        exist. If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their
-        unique values.
-
-        Args:
-            changes: The changes, at most one for each key.
-            keys: The columns of the key.
-            batch: The identity of the batch; None applies the changes in any case, and stores no number.
+        The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
+        If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their unique
+        values. For the arguments see `Target.apply`.
 
         Raises:
             ChangelogError: The database reports an error, the table has another batch with this number or a later one,

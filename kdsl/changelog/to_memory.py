@@ -85,12 +85,7 @@ class MemoryTable:
         return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Apply changes to the table, and remember the batch; skip a batch that it has.
-
-        Args:
-            changes: The changes, at most one for each key; they are collected in this process.
-            keys: The columns of the key.
-            batch: The identity of the batch; None applies the changes in any case.
+        """Apply changes, which are collected in this process, and remember the batch; see `Target.apply`.
 
         Raises:
             ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row

@@ -57,11 +57,7 @@ def _add_kerberos_login(
 ) -> dict[str, str]:
     """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
 
-    Args:
-        draft: The translation in progress.
-        own: The properties that only librdkafka has; principal and keytab are removed from it.
-        machine: Fetches a keytab or krb5.conf that is given by a URL; without it URLs stay.
-        gssapi: Whether the mechanism is GSSAPI; for another one, unused settings only get a warning.
+    For another mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.

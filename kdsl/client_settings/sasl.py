@@ -48,9 +48,7 @@ def asks_for_kerberos(draft: SettingsDraft) -> bool:
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
     """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems.
 
-    Args:
-        draft: The translation in progress.
-        machine: Serves the tokens of a Python function or file; without it (while planning) they are only checked.
+    Without a machine (while planning) a provider of tokens is checked, but not served.
     """
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
@@ -216,10 +214,7 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems.
-
-    Without a machine (while planning) the settings are only checked.
-    """
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",

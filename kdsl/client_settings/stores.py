@@ -95,11 +95,7 @@ def _read(store: Store, data: bytes) -> Pem:
 
 
 def _read_jks_certificates(data: bytes, store: Store) -> Pem:
-    """Read the trusted certificates from a JKS store; the certificate of a key is one, too, as in Java.
-
-    Raises:
-        JksError: The store is damaged, or the password is wrong.
-    """
+    """Read the trusted certificates from a JKS store, that of a key among them, as in Java; errors as in `read_jks`."""
     return Pem("".join(_format_certificate(entry.certificates[0]) for entry in read_jks(data, store.password)))
 
 

@@ -100,20 +100,20 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
     return draft.java.get(f"ssl.{which}.type") or ("PKCS12" if location.endswith((".p12", ".pfx")) else "JKS")
 
 
-def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) -> str | None:
+def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
     """Record everything that Java refuses about a store, and return its location.
 
     Args:
         draft: The translation in progress.
         which: The store.
-        texts: The names of the settings that contain PEM instead of the store.
+        contents: The names of the settings that contain PEM instead of the store.
 
     Returns:
         None if the location is not set, is an unresolved reference, or is one that no machine can read.
     """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
-    inline = [text for text in texts if text in draft.java]
+    inline = [setting for setting in contents if setting in draft.java]
     if inline and kind != "PEM" and not draft.is_unresolved(f"ssl.{which}.type"):
         draft.add_error(
             "tls-store",

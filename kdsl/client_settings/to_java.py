@@ -193,13 +193,8 @@ def _read_pem(machine: Machine, location: str) -> str | None:
 def _decrypt_key(keys: str, password: str | None, name: str) -> str:
     """Decrypt a private key in PEM to PKCS#8 in PEM; a password that the key does not need is ignored.
 
-    Args:
-        keys: The key.
-        password: The password of the key, if it is set.
-        name: The setting, for messages.
-
     Raises:
-        StoreError: The password is missing or wrong, or it is not a key.
+        StoreError: The password is missing or wrong, or it is not a key; ``name`` is the setting in the message.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization

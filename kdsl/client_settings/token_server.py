@@ -60,9 +60,6 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
     Args:
         answer: Decides about a request.
         port: The port on 127.0.0.1; 0 is a free one.
-
-    Returns:
-        The running server, which ends with the process or its ``shutdown``.
     """
 
     class Handler(BaseHTTPRequestHandler):

@@ -199,11 +199,7 @@ class _ByBatch:
         self._function, self._name = column.function, column.name
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """Call the function with a batch, and return its result as an array of the type ``kind``, as long as the batch.
-
-        Raises:
-            FunctionResultError: The function fails, or its result is not such an array.
-        """
+        """Call the function with a batch, and return its result as an array of ``kind``, or raise FunctionResultError."""
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
             self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
@@ -255,11 +251,7 @@ class _ByRow(_ByBatch):
         self._takes_rows: bool | None = None
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides.
-
-        Raises:
-            FunctionResultError: The function fails, or its result does not fit.
-        """
+        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides."""
         if not batch.num_rows:
             return pa.nulls(0, kind)
         if self._takes_rows is None:

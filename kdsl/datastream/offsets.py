@@ -198,8 +198,10 @@ def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
 
 
 def _is_count(value: object) -> bool:
+    """Whether a value is an integer from 0, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_topic_partition(value: object) -> bool:
+    """Whether a value is a pair of a string and an integer from 0."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and _is_count(value[1])

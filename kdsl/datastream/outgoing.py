@@ -118,15 +118,9 @@ def _column(expression: RowExpression) -> Column:
 
 
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
-    """Cast an expression to the type of its part: integers are milliseconds, maps are lists of headers.
+    """Cast an expression without a function to the type of its part of a record.
 
-    A string that is not a timestamp fails the job when the column is computed.
-
-    Args:
-        df: The DataFrame with which the expression's type is determined.
-        name: The part of a record: ``topic``, ``headers`` or ``timestamp``.
-        expression: SQL, a column, or constant headers; not a function.
-        problems: Problems are added here.
+    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job.
 
     Returns:
         The column; None, with a problem added, if Spark rejects the expression or its type does not fit.

@@ -270,10 +270,8 @@ class KafkaSink(Endpoint):
         """Return a DataFrame with exactly the columns that are written, and the plan of their write.
 
         A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, and
-        columns that the sink does not use are dropped, except a row kind.
-
-        Raises:
-            ResolveError: An expression does not fit the DataFrame.
+        columns that the sink does not use are dropped, except a row kind. ResolveError if an expression does not fit
+        the DataFrame.
         """
         serializer = self.record_serializer
         assert serializer is not None

@@ -268,9 +268,8 @@ class KafkaSource(Endpoint):
     def _rows(self, df: DataFrame) -> DataFrame:
         """Return the rows of a DataFrame that the plan reads.
 
-        Without a function of the deserializer the plan has decoded them already; a column with the record's timestamp
-        is then marked as such (`mark_record_time`). With one, it is applied to the raw records, and a stream gets the
-        watermark.
+        With a function of the deserializer, it is applied to the raw records, and a stream gets the watermark.
+        Otherwise the plan has decoded them; a column with the record's timestamp is marked as such.
         """
         from kdsl.types.spark import spark_schema
 

@@ -268,15 +268,7 @@ BATCH = 500
 
 
 def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The positions that may be committed while letters wait to be sent.
-
-    Args:
-        waiting: The letters that are not sent yet.
-        ends: The position after the last letter of the batch, by partition of the letters' topic.
-
-    Returns:
-        The offset of the first waiting letter of each partition, and the end of a partition without one.
-    """
+    """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``."""
     positions = dict(ends)
     for letter in waiting:
         place = letter.letter[:2]
@@ -342,12 +334,9 @@ def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
 
 
 def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
-    """Send records, and wait until they are acknowledged.
+    """Send records to a topic, or with ``original`` to the topics and partitions from which they came.
 
-    Args:
-        cluster: The cluster of the target.
-        letters: The records.
-        to: The topic, or ``"original"`` for the topic and partition from which each record came.
+    Waits until they are acknowledged.
 
     Raises:
         DeadLetterError: A topic does not exist, or a record was not acknowledged; earlier ones may have been.

@@ -206,11 +206,7 @@ class LagReader:
     ) -> dict[TopicPartition, float]:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
-        Partitions whose record does not arrive within 5 s, or does not exist, are left out.
-
-        Args:
-            nexts: The offsets.
-            reach: The ends of the partitions, up to which records are read.
+        Partitions whose record does not arrive within 5 s, or does not exist before the end in ``reach``, are left out.
         """
         if not nexts:
             return {}

@@ -328,11 +328,7 @@ class RegistryClient:
         self._http.close()
 
     def _list(self, path: str, what: str) -> list[Any]:
-        """Request a list, and return it.
-
-        Args:
-            path: The path after the registry's address.
-            what: What is asked for, for messages.
+        """Request a list; ``what`` names it in messages.
 
         Raises:
             UnknownSubjectError: The registry does not have it.
@@ -371,14 +367,7 @@ class RegistryClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Send a request to each address until one answers, with retries, and remember which one did.
-
-        Args:
-            method: The HTTP method.
-            path: The path after the registry's address.
-            what: What is asked for, for messages.
-            query: The parameters of the URL.
-            body: A document, sent as JSON.
+        """Send a request to each address until one answers, with retries; the next request starts with that address.
 
         Returns:
             The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.

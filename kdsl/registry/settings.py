@@ -343,14 +343,10 @@ class _Reader:
         return user, password
 
     def _inherit_login(self, *names: str) -> tuple[str, str] | None:
-        """Return the user and password of the Kafka clients, from their JAAS configuration or ``sasl.*`` settings.
+        """Return the options ``names`` of the Kafka clients' login: user and password, or a client's id and secret.
 
-        Args:
-            names: The options of the login module: ``username`` and ``password``, or ``clientId`` and ``clientSecret``.
-
-        Returns:
-            None if one is missing, or the configuration cannot be parsed. Both are recorded as problems, except a
-            configuration that is a reference.
+        They come from the JAAS configuration or the ``sasl.*`` settings. None if one is missing or the configuration
+        cannot be parsed; both are recorded as problems, except a configuration that is a reference.
         """
         text = self._values.get(_JAAS)
         options: Mapping[str, str] = {}
@@ -374,11 +370,9 @@ class _Reader:
         return user, password
 
     def _bearer(self) -> tuple[str | None, OAuth | None]:
-        """Read how the client gets a token; problems are recorded.
+        """Return a fixed token, and where tokens are requested: at most one is set, the other is None.
 
-        Returns:
-            A fixed token, and where tokens are requested: at most one of them is set, both are None without such a
-            login.
+        Both are None without such a login. Problems are recorded.
         """
         source = self._source(BEARER, _BEARER_SOURCES) or ("STATIC_TOKEN" if TOKEN in self._values else None)
         match source:

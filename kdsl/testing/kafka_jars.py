@@ -140,5 +140,6 @@ def _list_jars(folder: Path) -> tuple[Path, ...]:
 
 
 def _version(jars: Sequence[Path]) -> str:
+    """Return Kafka's version, which is in the name of its clients' jar; ``unknown`` without such a jar."""
     versions = [match[1] for jar in jars if (match := _CLIENTS.search(jar.name))]
     return versions[0] if versions else "unknown"

@@ -144,5 +144,6 @@ class Realm:
 
 
 def _program(name: str) -> str | None:
+    """Find a program of Kerberos on the PATH or in the folders of system programs; None if it is missing."""
     folders = [os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/opt/krb5/sbin"]
     return shutil.which(name, path=os.pathsep.join(folders))

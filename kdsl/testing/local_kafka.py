@@ -244,10 +244,7 @@ class LocalKafka(LocalService, RunningKafka):
         self.create_missing(self._topics)
 
     def _end_processes(self) -> None:
-        """End the brokers, and the services for their logins.
-
-        If the data is kept, brokers get up to 20 s to shut down in order; otherwise they are killed at once.
-        """
+        """End the brokers, and the services for their logins; brokers that keep their data get 20 s to shut down."""
         self.close()
         nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
@@ -268,11 +265,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
-        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data.
-
-        Raises:
-            LocalKafkaError: There is no such broker, or Kafka is not started.
-        """
+        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data."""
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
@@ -330,29 +323,14 @@ class LocalKafka(LocalService, RunningKafka):
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
-        """Return a client of the cluster that logs in as a user.
-
-        If librdkafka does not support the login, its own operations use plaintext; only its ``java_properties`` log in.
-
-        Args:
-            servers: The bootstrap servers.
-            security: The kind of login.
-            user: The user.
-
-        Raises:
-            LocalKafkaError: It is not started.
-        """
+        """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in."""
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
     def _servers(self, security: Security) -> str:
-        """Return the bootstrap servers for a kind of login, which must be open.
-
-        Raises:
-            LocalKafkaError: It is not started.
-        """
+        """Return the bootstrap servers for an open kind of login; LocalKafkaError if Kafka is not started."""
         _ = self.data_dir
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
@@ -473,14 +451,9 @@ class LocalKafka(LocalService, RunningKafka):
         return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
-        """Ask a broker whether it knows itself and the others; while all brokers run, partitions need leaders, too.
+        """Ask a broker whether it knows itself and at least ``others`` brokers; False without an answer within 2 s.
 
-        Args:
-            node_id: The broker.
-            others: The least number of brokers that it must know, itself included.
-
-        Returns:
-            False also if it does not answer within 2 s.
+        While all brokers run, all partitions must have leaders, too.
         """
         port = self._ports[node_id].clients["plaintext"]
         try:

@@ -154,6 +154,7 @@ class LocalRegistry(LocalService):
             self._process = None
 
     def _command(self, java: Path, jar: Path) -> list[str]:
+        """Return the command that runs the registry's jar, with the mark among its arguments."""
         return [
             str(java),
             "-Xms64m",

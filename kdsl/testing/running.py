@@ -377,7 +377,7 @@ class RunningKafka:
 
 
 def _await_one(futures: Mapping[Any, Future[_T]]) -> _T:
-    """Wait for a single request of the admin client, and return its result; errors as in `_await_all`."""
+    """Wait for the single request of the admin client, and return its result; errors as in `_await_all`."""
     return next(iter(_await_all(futures).values()))
 
 

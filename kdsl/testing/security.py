@@ -73,10 +73,10 @@ class Site:
         return Realm(self.make_folder("realm"))
 
     def start(self, kinds: tuple[Security, ...], mark: str) -> None:
-        """Start the services besides the brokers: the KDC, with a keytab for each user, and the identity provider.
+        """Start the KDC, with a keytab for each user, and the identity provider, if these kinds of login need them.
 
         Args:
-            kinds: The kinds of login, which say what is needed.
+            kinds: The kinds of login.
             mark: The argument that identifies the processes of this Kafka.
 
         Raises:

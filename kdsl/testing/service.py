@@ -54,9 +54,7 @@ class LocalService(ABC):
         """The folder of data, settings and logs.
 
         Raises:
-            KdslError: The service is not started.
-            LocalKafkaError: The service is not started, and has no folder yet; a Spark cluster raises
-                SparkClusterError.
+            KdslError: The service is not started: LocalKafkaError, LocalRegistryError or SparkClusterError.
         """
         if self._folder is None:
             name = type(self).__name__
@@ -88,7 +86,7 @@ class LocalService(ABC):
         return self
 
     def stop(self) -> None:
-        """End all processes, and remove a temporary folder. Does nothing if the service is not started."""
+        """End all processes, and remove a temporary folder. Does nothing if it is not started, or in a forked child."""
         if self._folder is None or self._owner != os.getpid():  # a forked child does not own the processes
             return
         self._end_processes()

@@ -143,12 +143,15 @@ class TokenService:
 
 
 def _base64(data: bytes) -> str:
+    """Encode bytes in Base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _part(document: Mapping[str, object]) -> str:
+    """Encode a document as one part of a JWT."""
     return _base64(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _number(number: int) -> str:
+    """Encode a number as JWKS does."""
     return _base64(number.to_bytes((number.bit_length() + 7) // 8, "big"))
