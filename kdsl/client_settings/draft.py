@@ -107,7 +107,7 @@ class SettingsDraft:
         )
 
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
-        """Set a property that takes integers, in librdkafka's unit; a value outside its range is limited, with a warning."""
+        """Set a property that takes integers, in librdkafka's unit; a value out of range is limited, with a warning."""
         if has_reference(text):
             self.set(target.name, text, source)
             return

@@ -199,7 +199,7 @@ class _ByBatch:
         self._function, self._name = column.function, column.name
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        """Call the function with a batch, and return its result as an array of ``kind``, or raise FunctionResultError."""
+        """Call the function with a batch, and return its result as an array of ``kind``; else FunctionResultError."""
         answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
             self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
