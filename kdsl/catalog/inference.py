@@ -50,7 +50,7 @@ class Sample:
 
     @property
     def source(self) -> str:
-        """What they are, for the plan."""
+        """What the records are, in words for the plan: how many, of how many partitions."""
         records, parts = len(self.values), self.partitions
         return (
             f"the newest {records:,} record{'' if records == 1 else 's'} of "

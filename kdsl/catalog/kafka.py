@@ -166,7 +166,7 @@ class KafkaCatalog:
         return define_table(name, schema, self.options)
 
     def connect(self, definition: TableDef) -> Table:
-        """A table with the client properties of the cluster, and its registry."""
+        """A table with the client properties of the cluster in place of its own, and with the cluster's registry."""
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
         return Table(
@@ -275,7 +275,7 @@ class KafkaCatalog:
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:
-        """A format with the options of the catalog that it has."""
+        """Create a format with those options of the catalog that it has."""
         options = self.options.valid()
         wanted = {
             "timestamp-format.standard": options.timestamp_format,

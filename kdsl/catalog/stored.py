@@ -30,12 +30,12 @@ class StoredSchema:
     schema: TopicSchema
 
     def document(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return it as a document that can be written as JSON."""
         return {"declared": dict(self.declared), **self.schema.document()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `document` gave."""
+        """Create it from what `document` returned."""
         return cls(dict(document["declared"]), TopicSchema.from_document(document))
 
 

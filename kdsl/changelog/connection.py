@@ -83,7 +83,7 @@ class Connection:
             prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
-        """Prepare a statement, and set its parameters."""
+        """Prepare a statement, and set its parameters; the caller closes it."""
         prepared = self._java.prepareStatement(statement)
         for index, value in enumerate(values, 1):
             prepared.setObject(index, value)

@@ -275,7 +275,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
-        """Connect to the database, and close the connection at the end."""
+        """Connect to the database, and close the connection at the end; Java's errors are raised as they are."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -445,7 +445,7 @@ class _Staging:
 
 
 def _times_as_strings(changes: DataFrame) -> DataFrame:
-    """Cast times of the day to strings, since Spark's JDBC writer cannot write them."""
+    """Cast times of the day, also nested ones, to strings, since Spark's JDBC writer cannot write them."""
     kinds = {field.name: field.dataType.simpleString() for field in changes.schema.fields}
     casts = {name: re.sub(r"\btime\(\d\)", "string", kind) for name, kind in kinds.items()}
     strings = {name: changes[quote_name(name)].cast(kind) for name, kind in casts.items() if kind != kinds[name]}

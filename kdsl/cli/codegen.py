@@ -245,7 +245,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:
-    """Write text to a file or to the standard output, or with ``--check`` only compare it with the file.
+    """Write text to a file, unless it has that text, or to the standard output; with ``--check`` only print the diff.
 
     Raises:
         BadParameter: There is no file to compare with.

@@ -200,7 +200,7 @@ def _require_cluster(cluster: Cluster | None) -> Cluster:
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:
-    """A letter without data of its record."""
+    """A letter for JSON, without key, value and headers of its record."""
     names = ("id", "topic", "partition", "offset", "table", "side", "column", "reason", "attempts", "at", "truncated")
     return {**{name: getattr(letter, name) for name in names}, "timestamp": time_text(letter.timestamp)}
 

@@ -206,7 +206,7 @@ def _parse_property(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress on a line of the terminal; elsewhere, print one line at the start."""
+    """Yield a function that shows a line of progress on the terminal; without one, only print the first line."""
     if not err.is_terminal:
         err.print(f"{first} …", highlight=False)
         yield lambda _: None

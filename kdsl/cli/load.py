@@ -85,7 +85,7 @@ def _read(source: str, read: Callable[[str], T]) -> T:
 
 
 def _split(target: str) -> tuple[str, str]:
-    """The file or module, and the name of a table; a path may hold colons, as ``C:/jobs/orders.py`` does."""
+    """The file or module, and the name of a table, or an empty string; a path may hold colons, as ``C:/orders.py``."""
     if target.lower().endswith((".py", *YAML, *ENDINGS)) or Path(target).is_file():
         return target, ""
     source, colon, name = target.rpartition(":")

@@ -193,7 +193,10 @@ def _print_report(job: Job, query: StreamingQuery) -> None:
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """Get the running session, or create one on this machine that listens on the loopback address only."""
+    """Get the running session, or create one on ``$SPARK_MASTER`` or the master in ``conf``.
+
+    Without a master it runs on this machine and listens on the loopback address only.
+    """
     from pyspark.sql import SparkSession
 
     from kdsl.run.session import hide_jvm_output, use_this_python

@@ -136,6 +136,9 @@ def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resol
         properties: Java's or librdkafka's names and their values.
         client: The kind of client.
         resolve: Replaces references; without it they are checked but stay unchanged.
+
+    Returns:
+        The values by kind of name, and the problems of wrong, refused and unknown ones; nothing is translated yet.
     """
     draft = SettingsDraft(client)
     for key, value in properties.items():
@@ -214,7 +217,7 @@ def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve:
 
 
 def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> None:
-    """Parse the JAAS configuration and set the login of the draft.
+    """Parse the JAAS configuration and set the login of the draft; nothing happens if it is a reference as a whole.
 
     A problem is added if it cannot be parsed or resolved.
     """
@@ -237,7 +240,7 @@ def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> Non
 
 
 def normalize_value(row: Setting, text: str) -> str:
-    """Spell a valid value as both transports accept it."""
+    """Spell a valid value as both transports accept it; references and secrets stay as they are."""
     if has_reference(text) or row.secret:
         return text
     text = text.strip()

@@ -178,7 +178,7 @@ def _remove_stale_folders(parent: Path) -> None:
 
 
 def _is_running(pid: int, start: int) -> bool:
-    """Return whether a process with this id and start time runs."""
+    """Return whether a process with this id and start time runs; True also for one of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

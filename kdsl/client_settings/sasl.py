@@ -101,7 +101,7 @@ def check_missing_mechanism(draft: SettingsDraft) -> bool:
 
 
 def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
-    """Report a mechanism that librdkafka does not have."""
+    """Report a mechanism that librdkafka does not have, or that none is set although the login module needs one."""
     is_set = draft.value("sasl.mechanism") is not None
     if check_missing_mechanism(draft):
         return

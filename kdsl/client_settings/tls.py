@@ -95,7 +95,7 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
 
 
 def _store_type(draft: SettingsDraft, which: Which) -> str:
-    """Return the type of a store: declared, or by its file name."""
+    """Return the type of a store: declared, or by its file name PKCS12 (``.p12``, ``.pfx``) or JKS (any other)."""
     location = draft.java.get(f"ssl.{which}.location", "").lower()
     return draft.java.get(f"ssl.{which}.type") or ("PKCS12" if location.endswith((".p12", ".pfx")) else "JKS")
 
@@ -207,7 +207,7 @@ def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> 
 
 
 def _has_one_password(draft: SettingsDraft, password: str | None, key_password: str | None) -> bool:
-    """Return whether store and key have the same password; otherwise report it, as a PKCS12 store has only one."""
+    """Return whether store and key have the same password, or may have; report it if not, as in PKCS12 they must."""
     if key_password in (None, password) or has_reference(f"{key_password}{password}"):
         return True
     draft.add_error(

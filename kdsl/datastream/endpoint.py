@@ -69,7 +69,7 @@ class Endpoint:
         return connection_problems(self.cluster, self.bootstrap_servers, self.properties, self._call_sites, transport)
 
     def _latency_problems(self, setting: str, *, python: bool) -> Iterator[Problem]:
-        """Report a Python function in real-time mode, which runs none."""
+        """Report a Python function of a setting if the latency is real-time mode, which runs none."""
         if self.latency == "realtime" and python:
             sites, latency = self._call_sites, self._call_sites.with_value("latency", "realtime")
             message = f"{sites.name(setting)} is a Python function, and {latency} runs none"

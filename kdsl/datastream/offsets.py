@@ -188,7 +188,7 @@ def _problem(message: str, fix: str) -> tuple[Problem, ...]:
 
 
 def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
-    """Return a reset strategy as the plan names it, or the problem with it."""
+    """Return a reset strategy as the plan names it, or None, and the problem if it is not one."""
     if strategy is None:
         return None, ()
     names = [str(one) for one in OffsetResetStrategy]

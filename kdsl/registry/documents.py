@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def moved_to(self) -> str | None:
-        """The target of a redirection, without possible secrets; None if the answer is not a redirection."""
+        """The scheme, host and path of a redirection's target; None if the answer is not a redirection."""
         location = self.headers.get("Location")
         if location is None or not httpx.codes.is_redirect(self.status):
             return None

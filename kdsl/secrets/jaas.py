@@ -207,7 +207,7 @@ class _Parser:
 
     @staticmethod
     def _name_or_here(name: str) -> str:
-        # Instead of a name there may be a word of a secret without quotes.
+        """Return a known option's name in quotes, else ``here``: another word may be part of a secret."""
         return repr(name) if name in _OPTIONS else "here"
 
     def skip(self) -> int:

@@ -132,7 +132,7 @@ def has_reference(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a string is exactly one valid reference."""
+    """Whether a string is exactly one valid reference, apart from blanks around it."""
     match = _REFERENCE.fullmatch(text.strip())
     if match is None or match["escape"]:
         return False

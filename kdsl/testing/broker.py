@@ -48,7 +48,7 @@ class Broker(ServiceProcess):
     system: Mapping[str, str]
 
     def start(self) -> None:
-        """Start the process, without waiting until it is ready.
+        """Write the logging configuration and start the process, without waiting until it is ready.
 
         Raises:
             LocalKafkaError: It is running already.

@@ -133,7 +133,7 @@ class DetachedKafka:
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End all processes, and remove temporary data."""
+        """End the registry and all processes, killing those that still run after 20 s, and remove temporary data."""
         if self.registry is not None:
             self.registry.end()
         every: tuple[DetachedBroker | DetachedService, ...] = (*self.brokers, *self.services)
@@ -330,7 +330,7 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
 
 
 def _write_cluster_file(kafka: LocalKafka) -> Path:
-    """Write the cluster and the login of its first user to a file, and return its path."""
+    """Write the cluster and the login of its first user to ``cluster.yaml`` in its data folder; return the path."""
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}

@@ -45,7 +45,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process, of any language, holds a lock on a file."""
+    """Whether another process, of any language, holds a lock on a file; False if there is no such file."""
     import fcntl
 
     try:

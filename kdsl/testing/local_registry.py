@@ -107,7 +107,11 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """Create a client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
+        """Create a client of it, without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``.
+
+        Raises:
+            LocalRegistryError: The registry has never been started.
+        """
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 

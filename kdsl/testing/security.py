@@ -60,14 +60,14 @@ class Site:
 
     @cached_property
     def tokens(self) -> TokenService:
-        """The identity provider."""
+        """The identity provider, created at the first use, and started by `start`."""
         from kdsl.testing.tokens import TokenService
 
         return TokenService(self.users)
 
     @cached_property
     def realm(self) -> Realm:
-        """The Kerberos realm."""
+        """The Kerberos realm, whose folder is created at the first use; `start` starts its KDC."""
         from kdsl.testing.kerberos import Realm
 
         return Realm(self.make_folder("realm"))

@@ -205,7 +205,7 @@ class ServiceProcess:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End the process at once, as a power failure would (SIGKILL)."""
+        """End the process at once, as a power failure would (SIGKILL), and wait for that; nothing if it never ran."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -263,7 +263,7 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
-        """Start the master (process 0) or a worker, with a log of its own."""
+        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted."""
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent

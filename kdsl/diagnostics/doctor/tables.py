@@ -135,7 +135,7 @@ def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, 
 
 
 def _settings(inspector: Inspector, name: str) -> Settings:
-    """Ask for the settings of a topic; none if this user may not see them."""
+    """Ask for the settings of a topic; an empty mapping if this user may not see them."""
     try:
         return inspector.topic_settings(name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
