@@ -120,7 +120,7 @@ def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def _hashable(value: Any) -> Any:
-    """Convert a key's value to a hashable one: arrays and maps to tuples, structs to sorted pairs; all NaN are equal."""
+    """Convert a key's value to a hashable one: arrays and maps to tuples, structs to pairs; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list):

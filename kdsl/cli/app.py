@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version if it was asked for, and end the program."""
+    """If the version was asked for, print it and end the program; raise typer.Exit for that."""
     if asked:
         import kdsl
 
