@@ -166,6 +166,7 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or not from there.
+            KdslError: A wanted column does not exist.
         """
         from kdsl.run.read import read_stream
 

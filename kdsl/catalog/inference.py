@@ -160,6 +160,9 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
         sample: The records.
         chosen: The format that keys may have.
         field_name: The name of that column.
+
+    Raises:
+        InferenceError: Columns cannot be inferred from messages of the format.
     """
     count = len(sample.keys) - sample.keys.null_count
     if not count:

@@ -57,7 +57,7 @@ class HadoopFolder:
 
         Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
         is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
-        under which it is read while the file itself is missing.
+        under which it is read while the file itself is missing. OSError if the file system refuses to rename.
         """
         path, spare = self._path(name), self._path(_spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps

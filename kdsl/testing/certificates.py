@@ -162,7 +162,7 @@ class Certificates:
         )
 
     def _import_key_store(self, path: Path, p12: Path) -> None:
-        """Convert a PKCS12 store to a JKS store with keytool."""
+        """Convert a PKCS12 store to a JKS store with keytool; errors as in `_keytool`."""
         self._keytool(
             *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
             *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),

@@ -265,7 +265,11 @@ class LocalKafka(LocalService, RunningKafka):
         self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
-        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data."""
+        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data.
+
+        Raises:
+            LocalKafkaError: There is no such broker.
+        """
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
@@ -290,26 +294,26 @@ class LocalKafka(LocalService, RunningKafka):
         self._wait([broker])
 
     def pause(self, broker: int | None = None) -> None:
-        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but the brokers do not answer."""
+        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but the brokers do not answer. Errors as `kill`."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.freeze()
 
     def resume(self, broker: int | None = None) -> None:
-        """Let one broker, or all if None, continue (SIGCONT)."""
+        """Let one broker, or all if None, continue (SIGCONT). Errors as `kill`."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.thaw()
 
     def port(self, broker: int = 1) -> int:
-        """Return the port of one broker for clients with the first kind of login."""
+        """Return the port of one broker for clients, with the first kind of login. Errors as `kill`."""
         self._node(broker)
         return self._ports[broker].clients[self.security[0]]
 
     def pid(self, broker: int = 1) -> int | None:
-        """Return the process id of one broker, or None while it does not run."""
+        """Return the process id of one broker, or None while it does not run. Errors as `kill`."""
         return self._node(broker).pid
 
     def log(self, broker: int = 1) -> str:
-        """Read all that one broker has logged."""
+        """Read all that one broker has logged. Errors as `kill`."""
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:

@@ -366,7 +366,7 @@ class RunningKafka:
         _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _count_leaders(self, name: str) -> int | None:
-        """Ask how many partitions have a leader; None if there is no such topic."""
+        """Ask how many partitions have a leader; None if there is no such topic. KafkaException for other errors."""
         try:
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
         except KafkaException as error:

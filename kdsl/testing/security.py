@@ -53,7 +53,7 @@ class Site:
 
     @cached_property
     def certificates(self) -> Certificates:
-        """The authority, and the certificates that it has signed."""
+        """The authority and the certificates that it signs, created at the first use; see `make_folder` for errors."""
         from kdsl.testing.certificates import Certificates
 
         return Certificates(self.make_folder("keys"))
@@ -67,7 +67,7 @@ class Site:
 
     @cached_property
     def realm(self) -> Realm:
-        """The Kerberos realm, whose folder is created at the first use; `start` starts its KDC."""
+        """The Kerberos realm, created at the first use, and started by `start`; see `make_folder` for errors."""
         from kdsl.testing.kerberos import Realm
 
         return Realm(self.make_folder("realm"))
