@@ -193,9 +193,7 @@ class Changelog:
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:
         """Compute the last change of each key once, and apply the changes to the target.
 
-        Raises:
-            DeadLetterError: The rows have more dead letters than their table allows; nothing is applied.
-            ChangelogError: The target does not accept the changes.
+        DeadLetterError if the rows have more dead letters than their table allows; nothing is applied then.
         """
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:

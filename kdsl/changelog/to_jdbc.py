@@ -251,11 +251,7 @@ class JdbcTarget:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
-        """Return the properties with resolved secrets, and the driver's class if kdsl knows it and none is declared.
-
-        Raises:
-            SecretError: A reference cannot be resolved.
-        """
+        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is declared."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
@@ -417,10 +413,7 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
-        """Load rows into a staging table, and return the statements that upsert them.
-
-        The table is remembered for `free_unique_values`.
-        """
+        """Load rows into a staging table, also for `free_unique_values`; return the statements that upsert them."""
         stage, _ = self._load(statements.columns, list(self._names), rows, statements)
         self._upserted.append((statements, stage))
         return statements.upserts(stage)
@@ -462,9 +455,5 @@ def _unwrap(value: str | Secret) -> str:
 
 
 def _reveal(value: str | Secret) -> str:
-    """Return a value as a string, with its references to secrets resolved.
-
-    Raises:
-        SecretError: A reference cannot be resolved.
-    """
+    """Return a value as a string, with its references to secrets resolved; SecretError if one cannot be."""
     return resolve(_unwrap(value))

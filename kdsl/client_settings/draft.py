@@ -65,7 +65,7 @@ class SettingsDraft:
         self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
 
     def value(self, name: str) -> str | None:
-        """The user's value for a setting, by Java's name or by librdkafka's."""
+        """The user's value for a setting, by Java's name or by librdkafka's; None if it is not set."""
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:

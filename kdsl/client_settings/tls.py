@@ -103,13 +103,7 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
     """Record everything that Java refuses about a store, and return its location.
 
-    Args:
-        draft: The translation in progress.
-        which: The store.
-        contents: The names of the settings that contain PEM instead of the store.
-
-    Returns:
-        None if the location is not set, is an unresolved reference, or is one that no machine can read.
+    None if it is not set, not resolved, or one that no machine can read. ``contents`` names settings with PEM instead.
     """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)

@@ -289,8 +289,7 @@ class KafkaSink(Endpoint):
     ) -> KafkaRecordSerializationSchema:
         """Return the serializer, with the DataFrame's column of event time as the timestamp if it sets none.
 
-        It is returned unchanged if there is no such column, or if the transport is ``jvm``, which cannot write
-        timestamps.
+        Unchanged if there is no such column, or with the transport ``jvm``, which cannot write timestamps.
         """
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer

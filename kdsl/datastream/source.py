@@ -466,7 +466,7 @@ class KafkaSourceBuilder(BuilderCalls):
         return self._set("bounded", stopping_offsets)
 
     def set_unbounded(self, stopping_offsets: Initializer) -> Self:
-        """Set where a stream ends by itself."""
+        """Set where a stream ends by itself, and a batch as well. New partitions are still discovered."""
         return self._set("unbounded", stopping_offsets)
 
     def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:

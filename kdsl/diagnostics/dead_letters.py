@@ -288,10 +288,9 @@ def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempt
 
 
 def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
-    """Return a copy of a letter with key, value, headers and timestamp of the mapping function's result; None drops it.
+    """Return a letter with key, value, headers and timestamp of the mapping function's result; None drops it.
 
-    Raises:
-        DeadLetterError: The function fails, or returns neither a letter nor None.
+    DeadLetterError if the function fails, or returns neither a letter nor None.
     """
     if change is None:
         return letter

@@ -165,7 +165,7 @@ def parse_jaas(text: str) -> Login:
 
 
 def _position(text: str, position: int) -> int:
-    """The position in a string (from 1) that corresponds to a position after `_TWICE` was replaced."""
+    """Return the position in a string for one after `_TWICE` has removed backslashes from it; both count from 1."""
     removed = 0
     for number, match in enumerate(_TWICE.finditer(text)):
         if match.start() - number >= position - 1:

@@ -53,10 +53,7 @@ def add_to_driver(spark: SparkSession, paths: Iterable[str]) -> None:
 
 
 def _driver_loader(spark: SparkSession) -> Any:
-    """The class loader of the application: the parent of the sessions' loaders, and the one of Spark's threads.
-
-    None if the JVM's current thread does not use it.
-    """
+    """The application's class loader, parent of those of sessions; None if the JVM's current thread has another."""
     loader = jvm_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
     driver_loader = None
     while loader is not None:

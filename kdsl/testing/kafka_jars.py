@@ -90,10 +90,7 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
-    """Fetch Kafka's jars into a folder, which is emptied first, and write a stamp that they are complete.
-
-    DownloadError if that fails, LocalKafkaError if Kafka is not among them.
-    """
+    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete; DownloadError if that fails."""
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _list_jars(folder / "jars")

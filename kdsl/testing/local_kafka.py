@@ -294,7 +294,7 @@ class LocalKafka(LocalService, RunningKafka):
         self._wait([broker])
 
     def pause(self, broker: int | None = None) -> None:
-        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but the brokers do not answer. Errors as `kill`."""
+        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but no broker answers. Errors as `kill`."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.freeze()
 
@@ -374,7 +374,7 @@ class LocalKafka(LocalService, RunningKafka):
                 return
 
     def _choose_ports(self) -> dict[int, Ports]:
-        """Choose the ports of all brokers.
+        """Choose the ports of all brokers: for the first kind of login from the declared port on, and else free ones.
 
         Raises:
             LocalKafkaError: A declared port is in use, or none is free.

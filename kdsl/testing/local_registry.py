@@ -107,11 +107,7 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """Create a client of it, without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``.
-
-        Raises:
-            LocalRegistryError: The registry has never been started.
-        """
+        """Create a client without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 

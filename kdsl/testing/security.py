@@ -75,12 +75,8 @@ class Site:
     def start(self, kinds: tuple[Security, ...], mark: str) -> None:
         """Start the KDC, with a keytab for each user, and the identity provider, if these kinds of login need them.
 
-        Args:
-            kinds: The kinds of login.
-            mark: The argument that identifies the processes of this Kafka.
-
         Raises:
-            LocalKafkaError: A required program is missing.
+            LocalKafkaError: A required program is missing, or the KDC does not start.
         """
         if "kerberos" in kinds:
             self.realm.start(mark)

@@ -238,7 +238,7 @@ class SparkCluster(LocalService):
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """Read all that the master (0) or a worker has logged."""
+        """Read all that the master (0) or a worker has logged; SparkClusterError if the cluster is not started."""
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:

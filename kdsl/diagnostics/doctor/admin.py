@@ -143,10 +143,7 @@ class LibrdkafkaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group (client id and host), and the rights of this user.
-
-        See `Inspector.group`.
-        """
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
 
         def ask(_: float) -> Any:
             (future,) = self._client.describe_consumer_groups(

@@ -72,10 +72,7 @@ class JavaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group (client id and host), and the rights of this user.
-
-        See `Inspector.group`.
-        """
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
         try:
