@@ -251,7 +251,7 @@ class JdbcTarget:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
-        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is declared."""
+        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
