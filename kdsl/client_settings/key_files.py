@@ -208,7 +208,7 @@ def _machine() -> str:
 
 
 def _remove(owner: int, folder: Path) -> None:
-    """Remove a folder if this process created it, and is not a fork."""
+    """Remove a folder if this is the process that created it, and not a fork; errors are ignored."""
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -455,7 +455,7 @@ class LocalKafka(LocalService, RunningKafka):
         return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
-        """Ask a broker whether it knows itself and at least ``others`` brokers; False without an answer within 2 s.
+        """Ask a broker whether it knows at least ``others`` brokers, itself among them; False without an answer in 2 s.
 
         While all brokers run, all partitions must have leaders, too.
         """
