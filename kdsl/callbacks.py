@@ -167,7 +167,7 @@ def import_function(name: str) -> Callable[..., Any]:
         name: ``package.module:function``.
 
     Raises:
-        FunctionError: The module cannot be imported in this process, or has no such function.
+        FunctionError: The module cannot be imported in this process, or has no such function; or it cannot be called.
     """
     module_name, _, path = name.partition(":")
     try:

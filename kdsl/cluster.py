@@ -34,6 +34,7 @@ _REGISTRY = "registry."
 
 
 def _join_servers(servers: str | Sequence[str]) -> str:
+    """Join bootstrap servers with commas, without spaces and empty ones."""
     entries = servers.split(",") if isinstance(servers, str) else servers
     return ",".join(part for entry in entries if (part := entry.strip()))
 
@@ -60,7 +61,7 @@ class Registry:
 
 
 def login_of(url: str) -> str | None:
-    """The login in a URL, as ``user:password``; that of the first if there are several, and None if there is none."""
+    """The login in the first URL that has one, decoded, as ``user:password`` or ``user:``; None if there is none."""
     if login := LOGIN.search(url):
         return f"{unquote(login['user'])}:{unquote(login['password'])}"
     user = re.search(r"(?<=://)[^/@\s]+(?=@)", url)  # which may be a token
@@ -68,6 +69,7 @@ def login_of(url: str) -> str | None:
 
 
 def _registry(registry: Registry | str | None) -> Registry | None:
+    """Turn the URL of a registry into a `Registry`; return a registry or None as it is."""
     return Registry(registry) if isinstance(registry, str) else registry
 
 
@@ -226,7 +228,7 @@ class Cluster:
         return attrs.evolve(self, properties=properties, registry=registry), literals
 
     def with_literals(self, literals: Mapping[str, str]) -> Self:
-        """The cluster with the literal secrets that `split_literals` separated."""
+        """The cluster with the literal secrets that `split_literals` separated, in place of their references."""
         registry = self.registry
         if registry is not None:
             registry = attrs.evolve(registry, properties=registry.properties.with_literals(literals, _REGISTRY))
@@ -315,7 +317,7 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
 
 
 def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[str, Any], list[Problem]]:
-    """Read a cluster of a document: the constructor's arguments, and what is wrong."""
+    """Read a cluster of a document: the constructor's arguments, incomplete after mistakes, and the mistakes."""
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}
@@ -366,7 +368,7 @@ def _read_registry(
     read_settings: Callable[[object, str], dict[Any, Any]],
     report: Callable[[str, str, str], None],
 ) -> Registry | None:
-    """Read the registry of a cluster; None, and a report, if it has no URL."""
+    """Read the registry of a cluster; None, and a report, if it has no URL or a setting has a wrong type."""
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         report(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None

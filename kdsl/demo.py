@@ -93,7 +93,7 @@ def session() -> SparkSession:
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
-    """Start the stream from one topic to the other, wait until it has caught up, and show its progress."""
+    """Run the stream from one topic to the other until it has caught up, then read both topics and show their rows."""
     from pyspark.sql import functions as F
 
     orders = Orders.read_stream(spark, cluster)

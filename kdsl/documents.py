@@ -126,7 +126,8 @@ class YamlDocument:
     def _mapping(self, node: yaml.Node, path: str) -> dict[str, Any]:
         """Return a mapping with the values of its keys.
 
-        A repeated key, or one that is not a single value, is recorded as a problem.
+        A key that is not a single value is recorded as a problem and left out; of a repeated one, also a problem, the
+        last value is returned.
         """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
@@ -181,7 +182,10 @@ class YamlDocument:
             loader.dispose()
 
     def _string(self, node: yaml.ScalarNode) -> Any:
-        """A value as the string that is written: YAML would read 010 as 8, and 1.10 as 1.1."""
+        """A value as the string that is written, because YAML would read 010 as 8; true and false in lower case.
+
+        None for a null, and for a value that is not valid in YAML, which is recorded as a problem.
+        """
         plain = self._scalar(node) if node.tag not in _NUMBERS else 0
         if plain is None:
             return None

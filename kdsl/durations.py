@@ -68,7 +68,7 @@ def _parse(text: str) -> timedelta:
 
 
 def duration_text(length: timedelta) -> str:
-    """The string of a duration in the largest unit without a remainder, so parsing it gives an equal duration."""
+    """The string of a duration in the largest unit without a remainder, negative in ISO-8601; for `parse_duration`."""
     micros = length // timedelta(microseconds=1)
     if micros < 0:
         return f"PT-{-micros // 1_000_000}.{-micros % 1_000_000:06d}S"

@@ -380,7 +380,7 @@ def listing(names: Iterable[object]) -> str:
 
 
 def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
-    """Raise ResolveError if any problem is an error; otherwise return the warnings.
+    """Raise ResolveError if any problem is an error; otherwise return the problems, which are all warnings then.
 
     Args:
         problems: The problems.

@@ -68,7 +68,7 @@ def _own() -> Path | None:
 def _user_folder(variable: str, folder: str) -> Path:
     """Return the folder of kdsl that a variable names, or the one in the user's home.
 
-    A private temporary one without a home.
+    Without a home, or with one that every user can write to, it is `_temporary`, with its errors.
     """
     named = os.environ.get(variable)
     if named:

@@ -380,16 +380,18 @@ def _load_entry_points() -> dict[str, EntryPoint]:
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of all formats, sorted."""
+    """The names of all formats, sorted; see `format_class` for errors."""
     return tuple(sorted(_load_entry_points()))
 
 
 @cache
 def format_class(identifier: str) -> type[Format]:
-    """Return the format class of an identifier.
+    """Return the format class of an identifier; it is imported once.
 
     Raises:
-        UnknownFormatError: No format has this identifier, or its package cannot be imported.
+        UnknownFormatError: No format has this identifier, or its package cannot be imported or has something else
+            there.
+        KdslError: Two packages register the same format.
     """
     point = _load_entry_points().get(identifier)
     if point is None:

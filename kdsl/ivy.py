@@ -190,6 +190,7 @@ def explain_failure(output: str, error: str = "", *, subject: str, folder: str, 
 
 
 def _ignore_spark_packages(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches that are not about the repository of Spark packages."""
     return (match for match in pattern.finditer(text) if _SPARK_PACKAGES not in match[0])
 
 
@@ -239,6 +240,10 @@ def _find_ivy(alternative: str) -> list[Path]:
 
 
 def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
+    """Write Ivy's settings: its cache folder and the repository, which is Maven Central if None.
+
+    Without ``poms`` the descriptions of artifacts are not read, and so no dependencies are fetched.
+    """
     root = f" root={quoteattr(named)}" if named else ""
     return f"""<ivysettings>
   <settings defaultResolver="repository"/>
@@ -254,6 +259,7 @@ def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
 
 
 def _module(coordinates: Sequence[Coordinate]) -> str:
+    """Write Ivy's description of a module that depends on the artifacts."""
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(c.group)} name={quoteattr(c.artifact)} rev={quoteattr(c.version)}"
         f' conf="default->{"master" if c.alone else "default"}">{_file(c)}</dependency>'

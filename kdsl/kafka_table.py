@@ -222,7 +222,7 @@ _RESERVED = frozenset(name for name in vars(KafkaTable) if not name.startswith("
 
 
 def _class_statement(frame: FrameType) -> FrameType:
-    """The frame of a class statement: bases may have an ``__init_subclass__`` of their own in between."""
+    """Return the frame of a class statement, from that of an ``__init_subclass__``, beyond those of its bases."""
     while frame.f_code.co_name == "__init_subclass__" and frame.f_back is not None:
         frame = frame.f_back
     return frame

@@ -62,7 +62,7 @@ class Token:
 
     @property
     def value(self) -> str:
-        """A name or a string without its quotes; for bytes the hexadecimal digits."""
+        """A name or a string without its quotes and with its escapes resolved; for bytes the hexadecimal digits."""
         match self.kind:
             case "quoted":
                 return self.text[1:-1].replace("``", "`")

@@ -143,7 +143,7 @@ class Table:
         """
         from kdsl.run.read import read
 
-        at = self._at(cluster)
+        at = self._find_cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
         return read(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
 
@@ -166,10 +166,11 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or not from there.
+            KdslError: A wanted column does not exist.
         """
         from kdsl.run.read import read_stream
 
-        at = self._at(cluster)
+        at = self._find_cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True, start_at=start_at), columns)
         return read_stream(spark, plan, at or self.cluster(), computed=self._list_computed_columns())
 
@@ -191,7 +192,7 @@ class Table:
         """
         from kdsl.run.write import write
 
-        at = self._at(cluster)
+        at = self._find_cluster(cluster)
         plan = write_plan(self._resolve("write", cluster, at, log=True))
         write(df, plan, at or self.cluster(), write_id=write_id, adopt=adopt)
 
@@ -227,7 +228,7 @@ class Table:
         """
         from kdsl.run.write import write_stream
 
-        at = self._at(cluster)
+        at = self._find_cluster(cluster)
         return write_stream(
             df,
             write_plan(self._resolve("write", cluster, at, log=True)),
@@ -265,7 +266,7 @@ class Table:
                 f"{self.name} only inserts rows, so there is no last row of each key; use read(), declare an "
                 "UpsertTable, or use a value format that carries changes, such as debezium-json"
             )
-        key, at = choose_key(self.definition, keys), self._at(cluster)
+        key, at = choose_key(self.definition, keys), self._find_cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at, log=True))
         by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
         if plan.upserts is not None and by_key:  # without before-images, a read returns the last change of each key
@@ -294,7 +295,7 @@ class Table:
         """
         from kdsl.run.read_letters import read_letters
 
-        at = self._at(cluster)
+        at = self._find_cluster(cluster)
         plan = read_plan(self._resolve("read", cluster, at))
         return read_letters(spark, plan, at or self.cluster())
 
@@ -338,6 +339,7 @@ class Table:
         return encode(df, self.write_plan(), registry=used)
 
     def _list_computed_columns(self) -> dict[str, Callable[[], Column]]:
+        """Return functions that create the Spark columns of computed columns, by name; those in SQL are left out."""
         expressions = {c.name: c.expression for c in self.definition.columns if c.expression is not None}
         return {name: e.column for name, e in expressions.items() if e.column is not None}
 
@@ -363,8 +365,12 @@ class Table:
             raise ResolveError(message, [Problem("cluster-missing", message, fix, self.definition.where)])
         return Cluster(str(servers), properties=own)
 
-    def _at(self, cluster: Cluster | None) -> Cluster | None:
-        """The cluster of a run, or None if neither the argument nor the table names it."""
+    def _find_cluster(self, cluster: Cluster | None) -> Cluster | None:
+        """Return the cluster of a run, or None if neither the argument nor the table names it.
+
+        Raises:
+            ResolveError: The settings of the given cluster are invalid.
+        """
         return None if cluster is None and SERVERS not in self.definition.properties else self.cluster(cluster)
 
     def _resolve(
@@ -381,14 +387,14 @@ class Table:
         Args:
             direction: The direction.
             cluster: The given cluster.
-            at: The cluster of the run, if it is known already (`_at`).
+            at: The cluster of the run, if it is known already (`_find_cluster`).
             log: Whether to log the warnings, each once in a process.
             start_at: Where to start, instead of where the table declares.
 
         Raises:
             ResolveError: The table or the cluster is invalid, or the read cannot start there.
         """
-        at = at or self._at(cluster)
+        at = at or self._find_cluster(cluster)
         properties = self.definition.properties if cluster is None or at is None else at.properties
         known = at if cluster is None else cluster
         resolved = resolve(attrs.evolve(self.definition, properties=properties), direction, known)
@@ -396,10 +402,10 @@ class Table:
             start, warnings = launch_start(resolved.table, start_at)
             resolved = attrs.evolve(resolved, start=start, warnings=(*resolved.warnings, *warnings))
         if log:
-            self._log(resolved)
+            self._log_warnings(resolved)
         return resolved
 
-    def _log(self, resolved: ResolvedTable) -> None:
+    def _log_warnings(self, resolved: ResolvedTable) -> None:
         """Log the warnings about a table, and the transport if kdsl chose ``jvm``, each once in a process."""
         for warning in resolved.warnings:
             if warning not in _LOGGED:

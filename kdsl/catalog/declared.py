@@ -79,6 +79,7 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
 
 
 def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
+    """Infer the columns of a table's values from the newest records; InferenceError if they show none."""
     sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
     value, notes = infer_value(sample, chosen, table.name)
     return TopicSchema(SideSchema(chosen, value.columns), source=sample.source, notes=notes)

@@ -50,7 +50,7 @@ class Sample:
 
     @property
     def source(self) -> str:
-        """What they are, for the plan."""
+        """What the records are, in words for the plan: how many, of how many partitions."""
         records, parts = len(self.values), self.partitions
         return (
             f"the newest {records:,} record{'' if records == 1 else 's'} of "
@@ -105,7 +105,7 @@ def infers(chosen: Format | None) -> bool:
 
 
 def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> ObservedColumns:
-    """The columns that messages of a format show; of change data those of all tables in them.
+    """The columns that messages of a format show, all of them nullable; of change data those of all tables in them.
 
     Args:
         messages: The messages; null is a null message.
@@ -160,6 +160,9 @@ def infer_key(sample: Sample, chosen: Format, field_name: str) -> tuple[SideSche
         sample: The records.
         chosen: The format that keys may have.
         field_name: The name of that column.
+
+    Raises:
+        InferenceError: Columns cannot be inferred from messages of the format.
     """
     count = len(sample.keys) - sample.keys.null_count
     if not count:
@@ -205,4 +208,5 @@ def is_compacted(topic: str, cluster: Cluster) -> bool:
 
 
 def _settings(topic: str, cluster: Cluster) -> Mapping[str, str]:
+    """Ask for the settings of a topic; NotAnsweredError if the brokers do not report them."""
     return open_inspector(cluster, "catalog").topic_settings(topic)

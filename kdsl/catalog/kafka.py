@@ -70,7 +70,7 @@ class KafkaCatalog:
             for key in of_cluster
         ]
         fail_on(problems, f"the catalog {name!r}")
-        self._set(name, cluster, CatalogOptions(**options))
+        self._initialize(name, cluster, CatalogOptions(**options))
 
     @classmethod
     def of_options(cls, name: str, cluster: Cluster, options: CatalogOptions) -> Self:
@@ -85,10 +85,11 @@ class KafkaCatalog:
             ResolveError: An option is unknown, or has a wrong value.
         """
         self = cls.__new__(cls)
-        self._set(name, cluster, options)
+        self._initialize(name, cluster, options)
         return self
 
-    def _set(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
+    def _initialize(self, name: str, cluster: Cluster, options: CatalogOptions) -> None:
+        """Set the attributes, for both constructors; ResolveError if an option has a wrong value."""
         self.name, self.cluster, self.options = name, cluster, options
         self._inference = Inference()
         fail_on([*options.problems(), *options.check()], f"the catalog {name!r}")
@@ -165,7 +166,7 @@ class KafkaCatalog:
         return define_table(name, schema, self.options)
 
     def connect(self, definition: TableDef) -> Table:
-        """A table with the client properties of the cluster, and its registry."""
+        """A table with the client properties of the cluster in place of its own, and with the cluster's registry."""
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
         return Table(
@@ -178,6 +179,13 @@ class KafkaCatalog:
         )
 
     def _infer(self, topic: str) -> TopicSchema:
+        """Infer the columns of a topic: by its subjects in the registry, and otherwise from its newest records.
+
+        A key without a subject is inferred from records even if the value has one.
+
+        Raises:
+            KdslError: As for `table`.
+        """
         options, cluster = self.options.valid(), self.cluster
         if topic not in open_admin(cluster, topic).topics([topic]):
             names = self.tables()
@@ -211,7 +219,15 @@ class KafkaCatalog:
         return TopicSchema(value, key, upserts, ", ".join(sources), notes)
 
     def _find_value_subject(self, topic: str) -> tuple[SideSchema | None, list[str]]:
-        """The value's columns by its subject, and the subject; None where columns are inferred from records."""
+        """Look up the value's columns in the registry; return them, and the subject in words in a list.
+
+        None and an empty list where columns are to be inferred from records: the format has no schemas, or none is
+        chosen and there is no registry or subject.
+
+        Raises:
+            InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
+                format.
+        """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
             return None, []
@@ -238,7 +254,10 @@ class KafkaCatalog:
         return side[0], [f"the subject {side[1]}"]
 
     def _find_key_subject(self, topic: str) -> tuple[SideSchema, str] | None:
-        """The key's columns by its subject; None where there is none, or its schema has no columns."""
+        """The key's columns by its subject, and the subject in words.
+
+        None where there is none, or its schema has no columns or is one of change data.
+        """
         if self.cluster.registry is None:
             return None
         try:
@@ -252,10 +271,11 @@ class KafkaCatalog:
         return self._inferring_format(self.options.valid().format or _JSON)
 
     def _key_format(self) -> Format:
+        """The format of keys that are inferred from records."""
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:
-        """A format with the options of the catalog that it has."""
+        """Create a format with those options of the catalog that it has."""
         options = self.options.valid()
         wanted = {
             "timestamp-format.standard": options.timestamp_format,

@@ -128,7 +128,7 @@ class CatalogOptions(Options):
             yield Problem("catalog-registry", message, fix, option="schema-registry.url")
 
     def about_inference(self) -> dict[str, str]:
-        """The options that what is inferred depends on, by their keys."""
+        """The options that what is inferred depends on, by their keys; defaults are left out."""
         names = ("format", "key_prefix", "value_prefix", "timestamp_format", "flatten", "primitive_as_string")
         chosen = CatalogOptions(**{name: getattr(self, name) for name in (*names, "key_column", "compacted_as_upsert")})
         return chosen.to_strings()

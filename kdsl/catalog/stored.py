@@ -30,12 +30,12 @@ class StoredSchema:
     schema: TopicSchema
 
     def document(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return it as a document that can be written as JSON."""
         return {"declared": dict(self.declared), **self.schema.document()}
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Read what `document` gave."""
+        """Create it from what `document` returned."""
         return cls(dict(document["declared"]), TopicSchema.from_document(document))
 
 
@@ -88,6 +88,7 @@ class Inference:
 
 
 def _differences(before: Mapping[str, str], after: Mapping[str, str]) -> Iterator[str]:
+    """Yield a line for each old (``-``) and new (``+``) value of the settings that differ."""
     for key in sorted({*before, *after}):
         if before.get(key) != after.get(key):
             yield from (f"- {key} = {before[key]}" for _ in [0] if key in before)

@@ -160,6 +160,8 @@ class Changelog:
     def _check_progress(self, checkpoint: Checkpoint, target: Target) -> None:
         """Check that checkpoint and table have the same batches, except one that was interrupted.
 
+        A checkpoint without a query is not compared.
+
         Args:
             checkpoint: The checkpoint.
             target: The table.
@@ -189,7 +191,10 @@ class Changelog:
             )
 
     def _apply(self, rows: DataFrame, target: Target, batch: Batch | None) -> None:
-        """Compute the last change of each key once, and apply the changes to the target."""
+        """Compute the last change of each key once, and apply the changes to the target.
+
+        DeadLetterError if the rows have more dead letters than their table allows; nothing is applied then.
+        """
         last = last_changes(rows, self.keys, self.order_by).persist()
         try:
             last.count()  # computes the changes once, however often the target reads them

@@ -83,7 +83,7 @@ class Connection:
             prepared.close()
 
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
-        """Prepare a statement, and set its parameters."""
+        """Prepare a statement, and set its parameters; the caller closes it."""
         prepared = self._java.prepareStatement(statement)
         for index, value in enumerate(values, 1):
             prepared.setObject(index, value)
@@ -131,7 +131,7 @@ class Connection:
         return [name for name in dict.fromkeys(names) if name.startswith(prefix)]
 
     def exists(self, table: str) -> bool:
-        """Whether a table can be read; it is queried."""
+        """Whether a table can be queried; any error of the database counts as no."""
         try:
             self.columns(table)
         except JavaError:
@@ -197,16 +197,17 @@ class Connection:
     def run_transaction(
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
     ) -> None:
-        """Run statements in one transaction, all or none; run none if the target has this batch already.
+        """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
 
         Args:
             statements: The statements.
             batches: The table of batches.
             target: The table to which the batch is applied.
-            batch: The identity of the batch; None runs the statements in any case.
+            batch: The identity of the batch; None runs the statements in any case, and stores nothing.
 
         Raises:
-            ChangelogError: A statement changed another number of rows than it must change.
+            ChangelogError: A statement changed another number of rows than it must change, or the target has another
+                batch with this number or a later one.
         """
         self._java.setAutoCommit(False)
         try:

@@ -218,6 +218,7 @@ class Statements:
         return f"(SELECT {', '.join(casts)} FROM {stage})"
 
     def _set_clauses(self, stage: str, columns: Sequence[str]) -> str:
+        """Write the assignments of an UPDATE that takes columns from the row of a staging table with the same key."""
         return ", ".join(f"{name} = ({self._select_matching(f's.{name}', stage, self.table)})" for name in columns)
 
     def _select_matching(self, expression: str, stage: str, table: str) -> str:

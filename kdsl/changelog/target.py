@@ -34,7 +34,10 @@ class Batch:
 
 
 def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
-    """Whether a table has a batch already; one that was compared by its number alone is logged.
+    """Whether a table has a batch already.
+
+    The answer yes is logged, as a warning if the batch has no content and was compared by its number alone. A last
+    batch with the same number whose content is unknown counts as not applied: to apply it again changes nothing.
 
     Args:
         target: The table, for messages.

@@ -93,7 +93,7 @@ class DeltaTarget:
         _Delta(spark)
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """Read the number of the last batch of a writer from the table's log; None if there is none."""
+        """Read the number of a writer's last batch from the table's log; None if there is none, or no table."""
         session = _Delta(spark)
         with session.active():
             return session.last_batch(session.open(self), writer)
@@ -130,12 +130,12 @@ class DeltaTarget:
 
 
 def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
-    """Return the columns of the changelog, after checking that the table has them.
+    """Return the columns of the changelog, also those that the table does not have but that are to be added to it.
 
     Args:
-        target: The table.
+        target: The table, which says whether columns are added (``schema_evolution``).
         changes: The changes.
-        existing: The columns of the table.
+        existing: The columns of the table; letter case does not matter.
 
     Raises:
         ChangelogError: The table does not have one of them, and it is not to be added.
@@ -152,7 +152,9 @@ def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[s
 
 
 def _merge(table: Any, changes: DataFrame, keys: Sequence[str], names: Sequence[str], *, evolve: bool) -> Any:
-    """Build Delta's merge for a batch of changes; the caller executes it.
+    """Build Delta's merge for a batch of changes, as a Java object; the caller executes it.
+
+    A column that a change names in ``_unavailable`` keeps its value; if the table has no such row, the merge fails.
 
     Args:
         table: Delta's object of the table.
@@ -229,7 +231,7 @@ class _Delta:
         return self._api.forName(self._session, target.table) if exists else None
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Create a table with the columns of a changelog, all of them nullable."""
+        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable."""
         columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
         builder = self._api.createIfNotExists(self._session)
         builder = builder.location(target.table) if target.is_path else builder.tableName(target.table)
@@ -250,10 +252,13 @@ class _Delta:
         return int(number.get()) if number.isDefined() else None
 
     def find_last(self, table: Any, batch: Batch) -> Batch | None:
-        """Find the last batch of a batch's writer; its content is read only if it is not older than that batch.
+        """Find the last batch of a batch's writer in the table; None if the writer has none.
+
+        Its content is read from the table's history only if its number is not less than that of ``batch``, and
+        ``batch`` has a content itself; otherwise it is empty.
 
         Args:
-            table: Delta's object of the table.
+            table: Delta's object of the table, or None.
             batch: The batch.
         """
         number = self.last_batch(table, batch.writer)
@@ -318,7 +323,7 @@ _extended: set[str] = set()
 
 
 def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to the sessions that are cloned from now on, once in an application."""
+    """Add Delta's rules to the sessions of the JVM that are cloned from now on; log it, once in an application."""
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")

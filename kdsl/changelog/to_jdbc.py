@@ -125,7 +125,8 @@ class JdbcTarget:
         """Check that the session is a classic one and that the table can be read; load the driver.
 
         Raises:
-            ChangelogError: The session is one of Spark Connect, or the table cannot be read.
+            ChangelogError: The session is one of Spark Connect, the driver cannot be added to it, or the table cannot
+                be read.
         """
         spark = changes.sparkSession
         if is_connect(spark):
@@ -139,7 +140,11 @@ class JdbcTarget:
 
     @_translate_java_errors
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """Read the number of the last batch of a writer, and drop the staging tables of an interrupted batch."""
+        """Read the number of the last batch of a writer, None if there is none; drop the staging tables it has left.
+
+        Raises:
+            ChangelogError: The database cannot be reached, or reports an error.
+        """
         batches = self._in_schema(BATCHES)
         with self._connect(spark) as connection:
             for name in connection.tables(self._stage_prefix(writer)):
@@ -150,9 +155,13 @@ class JdbcTarget:
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
         """Stage changes, and apply them to the table in one transaction; skip a batch that it has.
 
+        The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
+        If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their unique
+        values. For the arguments see `Target.apply`.
+
         Raises:
-            ChangelogError: The database reports an error, the table has another batch with this number, or it has no
-                column of a name in the changelog.
+            ChangelogError: The database reports an error, the table has another batch with this number or a later one,
+                or it does not have a column of the changelog.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
         with self._connect(spark) as connection:
@@ -179,7 +188,9 @@ class JdbcTarget:
                 staging.drop()
 
     def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> int:
-        """Fill a staging table; repeat that if a task that Spark retried has written rows twice.
+        """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
+
+        A task that Spark retries or runs twice may write its rows twice; the table is then dropped and filled again.
 
         Args:
             connection: The connection.
@@ -240,7 +251,7 @@ class JdbcTarget:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
-        """Return the connection properties with resolved secrets, and the driver's class."""
+        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
@@ -264,7 +275,7 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
-        """Connect to the database, and close the connection at the end."""
+        """Connect to the database, and close the connection at the end; Java's errors are raised as they are."""
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -292,7 +303,7 @@ class JdbcTarget:
         return ""
 
     def _hide_secrets(self, message: str) -> str:
-        """Replace the secrets of the connection in a message."""
+        """Replace the secrets of the connection in a message: those of the address and of the properties."""
         url, unresolved = _reveal(self.url), _unwrap(self.url)
         secrets = secrets_in_address(url) | resolve_references(unresolved)
         for name, value in self.properties.items():
@@ -342,7 +353,7 @@ class _Staging:
         """Create and fill the staging tables.
 
         Returns:
-            The statements that delete, and those that update and insert.
+            The statements that begin the transaction and delete, and those that update and insert.
         """
         from pyspark.sql import functions as F
 
@@ -367,7 +378,10 @@ class _Staging:
         return first, upserts
 
     def free_unique_values(self) -> list[str]:
-        """Write statements that remove unique values which rows of the batch may swap; none except for Postgres."""
+        """Write statements that remove unique values which rows of the batch may swap, after `fill`.
+
+        There are none for other databases than Postgres, and for columns of the key.
+        """
         if product(_unwrap(self._target.url)) != "postgresql":
             return []
         unique = self._connection.unique_columns(self._target.table)
@@ -399,7 +413,7 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
-        """Load rows into a staging table, remember them for the deletes, and return the statements that upsert them."""
+        """Load rows into a staging table, also for `free_unique_values`; return the statements that upsert them."""
         stage, _ = self._load(statements.columns, list(self._names), rows, statements)
         self._upserted.append((statements, stage))
         return statements.upserts(stage)
@@ -428,7 +442,7 @@ class _Staging:
 
 
 def _times_as_strings(changes: DataFrame) -> DataFrame:
-    """Cast times of the day to strings, since Spark's JDBC writer cannot write them."""
+    """Cast times of the day, also nested ones, to strings, since Spark's JDBC writer cannot write them."""
     kinds = {field.name: field.dataType.simpleString() for field in changes.schema.fields}
     casts = {name: re.sub(r"\btime\(\d\)", "string", kind) for name, kind in kinds.items()}
     strings = {name: changes[quote_name(name)].cast(kind) for name, kind in casts.items() if kind != kinds[name]}
@@ -436,10 +450,10 @@ def _times_as_strings(changes: DataFrame) -> DataFrame:
 
 
 def _unwrap(value: str | Secret) -> str:
-    """A value with its references unresolved."""
+    """Return a value as a string, with its references to secrets unresolved."""
     return value.reveal() if isinstance(value, Secret) else value
 
 
 def _reveal(value: str | Secret) -> str:
-    """A value with its references resolved."""
+    """Return a value as a string, with its references to secrets resolved; SecretError if one cannot be."""
     return resolve(_unwrap(value))

@@ -85,10 +85,11 @@ class MemoryTable:
         return None if last is None else last.number
 
     def apply(self, changes: DataFrame, keys: Sequence[str], batch: Batch | None) -> None:
-        """Apply changes to the table, all of them or none.
+        """Apply changes, which are collected in this process, and remember the batch; see `Target.apply`.
 
         Raises:
-            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row.
+            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row
+                (changes before it stay applied); or the table has another batch with this number or a later one.
         """
         table = collect_arrow(changes)
         with self._lock:
@@ -119,7 +120,7 @@ def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
 
 
 def _hashable(value: Any) -> Any:
-    """Convert a value of a key column to one that can be hashed; all NaN are equal."""
+    """Convert a key's value to a hashable one: arrays and maps to tuples, structs to pairs; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
     if isinstance(value, list):

@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 def _print_version(asked: bool) -> None:
-    """Print the version if it was asked for, and end the program."""
+    """If the version was asked for, print it and end the program; raise typer.Exit for that."""
     if asked:
         import kdsl
 
@@ -55,7 +55,7 @@ app.add_typer(dlq.app, name="dlq")
 
 
 def main() -> None:
-    """Run the command line of this process."""
+    """Run the command line of this process; a KdslError is printed, and ends it with the exit code 1."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a name that the terminal cannot show must not end the command
             stream.reconfigure(errors="backslashreplace")

@@ -64,7 +64,7 @@ def check(
 
 
 def _targets(target: str) -> tuple[list[Table], list[Problem]]:
-    """The tables of a target and, if it is a whole SQL file, the problems in the rest of the script."""
+    """The tables of a target and, if it is a whole SQL file, the problems of the script, except a missing cluster."""
     if not target.lower().endswith(ENDINGS):
         return load.tables(target), []
     from kdsl.flink_sql.scripts.planner import check_script

@@ -167,5 +167,5 @@ def _read_brokers(
 
 
 def _from_environment(bootstrap: str) -> bool:
-    """Whether the brokers come from the environment, so that its other variables apply as well."""
+    """Whether the brokers are those of ``KDSL_BOOTSTRAP_SERVERS``, so that the other variables apply as well."""
     return os.environ.get("KDSL_BOOTSTRAP_SERVERS") == bootstrap

@@ -221,9 +221,9 @@ def _read_file(file: Path) -> str:
 
 
 def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
-    """Write the generated source to a file or the standard output, or compare it with the file.
+    """Write the generated source to a file or the standard output, or compare it with the file, as `_write_output`.
 
-    Also print the notes.
+    Also print the notes, or with ``as_json`` one document of all.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."
@@ -245,7 +245,7 @@ def _print_notes(notes: Sequence[str]) -> None:
 
 
 def _write_output(text: str, out_file: Path | None, check: bool) -> None:
-    """Write text to a file or to the standard output, or with ``--check`` only compare it with the file.
+    """Write text to a file, unless it has that text, or to the standard output; with ``--check`` only print the diff.
 
     Raises:
         BadParameter: There is no file to compare with.

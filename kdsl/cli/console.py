@@ -86,7 +86,7 @@ def problem_json(problem: Problem) -> Mapping[str, Any]:
 
 
 def print_problem(problem: Problem) -> None:
-    """Write a problem: its location, what is wrong, and the fix."""
+    """Print a problem on the standard output: its location, what is wrong, and the fix."""
     colour = "red" if problem.severity == "error" else "yellow"
     location, name = problem.where.location, problem.where.name
     line = Text.assemble((location, "bold"), ": " if location else "", (problem.severity, colour))

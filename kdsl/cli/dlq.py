@@ -193,23 +193,25 @@ def replay(
 
 
 def _require_cluster(cluster: Cluster | None) -> Cluster:
+    """Return the cluster; raise BadParameter if the options name none."""
     if cluster is None:
         raise typer.BadParameter(f"name the brokers with {WHERE}", param_hint="--bootstrap")
     return cluster
 
 
 def _document(letter: DeadLetter) -> dict[str, Any]:
-    """A letter without data of its record."""
+    """A letter for JSON, without key, value and headers of its record."""
     names = ("id", "topic", "partition", "offset", "table", "side", "column", "reason", "attempts", "at", "truncated")
     return {**{name: getattr(letter, name) for name in names}, "timestamp": time_text(letter.timestamp)}
 
 
 def _contents(letter: DeadLetter) -> dict[str, Any]:
-    headers = [[name, _text(value)] for name, value in letter.headers]
-    return {"headers": headers, "key": _text(letter.key), "value": _text(letter.value)}
+    """Return the data of a letter's record, for JSON: headers, key and value as strings; see `_decode_text`."""
+    headers = [[name, _decode_text(value)] for name, value in letter.headers]
+    return {"headers": headers, "key": _decode_text(letter.key), "value": _decode_text(letter.value)}
 
 
-def _text(data: bytes | None) -> str | None:
+def _decode_text(data: bytes | None) -> str | None:
     """Bytes as a string; those that are not UTF-8 as hexadecimal digits."""
     if data is None:
         return None
@@ -220,7 +222,8 @@ def _text(data: bytes | None) -> str | None:
 
 
 def _display(data: bytes | None) -> str:
-    text = _text(data)
+    """Return bytes for the terminal: as `_decode_text`, shortened to 400 characters, and ``NULL`` for None."""
+    text = _decode_text(data)
     if text is None:
         return "NULL"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}… ({len(data or b'')} bytes)"

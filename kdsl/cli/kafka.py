@@ -58,8 +58,8 @@ def start(
 
     The first start on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
     """
-    topics = dict(_topic(text) for text in topic or ())
-    properties = dict(_property(text) for text in property_ or ())
+    topics = dict(_parse_topic(text) for text in topic or ())
+    properties = dict(_parse_property(text) for text in property_ or ())
     with _progress("starting Kafka") as on_progress:
         from kdsl.testing.local_kafka import LocalKafka
         from kdsl.testing.local_registry import LocalRegistry
@@ -124,7 +124,9 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
 def _check_same(
     running: DetachedKafka, *, brokers: int, port: int | None, data_dir: Path | None, security: str
 ) -> None:
-    """Check that the running Kafka has the wanted number of brokers, partitions and the like.
+    """Check that the running Kafka has the wanted number of brokers, port, data folder and login.
+
+    None accepts any port or folder.
 
     Raises:
         LocalKafkaError: It differs from what was asked for.
@@ -146,6 +148,7 @@ def _check_same(
 
 
 def _to_json(kafka: DetachedKafka) -> dict[str, object]:
+    """Describe a Kafka for ``--json``, with which of its processes run, and without the mark on their command lines."""
     alive = kafka.running()
     values = cattrs.unstructure(kafka)
     del values["mark"]
@@ -156,6 +159,7 @@ def _to_json(kafka: DetachedKafka) -> dict[str, object]:
 
 
 def _print_locations(kafka: DetachedKafka) -> None:
+    """Print where a Kafka has its data, log, registry and login, and how to stop it."""
     _print_line(f"  data    {kafka.data_dir}{' (deleted when Kafka stops)' if kafka.temporary else ''}")
     _print_line(f"  log     {kafka.brokers[0].log}")
     if kafka.registry is not None and kafka.registry.running:
@@ -171,7 +175,7 @@ def _print_line(line: str) -> None:
     out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _topic(text: str) -> tuple[str, int]:
+def _parse_topic(text: str) -> tuple[str, int]:
     """Parse ``NAME`` or ``NAME:PARTITIONS`` of ``--topic``; the default is one partition.
 
     Raises:
@@ -185,7 +189,7 @@ def _topic(text: str) -> tuple[str, int]:
     return name, int(partitions)
 
 
-def _property(text: str) -> tuple[str, str]:
+def _parse_property(text: str) -> tuple[str, str]:
     """Parse ``KEY=VALUE`` of ``--property``.
 
     Raises:
@@ -202,7 +206,7 @@ def _property(text: str) -> tuple[str, str]:
 
 @contextmanager
 def _progress(first: str) -> Iterator[Callable[[str], None]]:
-    """Show the progress on a line of the terminal; elsewhere, print one line at the start."""
+    """Yield a function that shows a line of progress on the terminal; without one, only print the first line."""
     if not err.is_terminal:
         err.print(f"{first} …", highlight=False)
         yield lambda _: None

@@ -126,11 +126,11 @@ def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
     for name in _NUMBERS:
         grid.add_column(name, totals.get(name, ""), justify="right")
     for one in report.partitions:
-        grid.add_row(*_row(one), style="yellow" if one.lag else None)
+        grid.add_row(*_format_row(one), style="yellow" if one.lag else None)
     return grid
 
 
-def _row(one: PartitionLag) -> list[str]:
+def _format_row(one: PartitionLag) -> list[str]:
     """Format the lag of a partition as cells of a table."""
     current = "none" if one.current is None else f"{one.current:,}{' (expired)' if one.expired else ''}"
     lag_text = "" if one.lag is None else f"{one.lag:,}"
@@ -140,6 +140,7 @@ def _row(one: PartitionLag) -> list[str]:
 
 
 def _seconds(seconds: float | None) -> str:
+    """Format seconds for the table; empty if they are unknown."""
     return "" if seconds is None else f"{seconds:,.1f}"
 
 

@@ -44,7 +44,7 @@ def tables(target: str) -> list[Table]:
     elif source.lower().endswith(YAML):
         of_file = _read(source, load_tables)
     else:
-        classes = _of_module(_module(source))
+        classes = _list_module_tables(_import_module(source))
         values = list(classes.values())
         of_file = [table for i, table in enumerate(values) if table not in values[:i]]
     if not of_file:
@@ -85,7 +85,7 @@ def _read(source: str, read: Callable[[str], T]) -> T:
 
 
 def _split(target: str) -> tuple[str, str]:
-    """The file or module, and the name of a table; a path may hold colons, as ``C:/jobs/orders.py`` does."""
+    """The file or module, and the name of a table, or an empty string; a path may hold colons, as ``C:/orders.py``."""
     if target.lower().endswith((".py", *YAML, *ENDINGS)) or Path(target).is_file():
         return target, ""
     source, colon, name = target.rpartition(":")
@@ -109,7 +109,7 @@ def table(target: str) -> Table:
     return of_target[0]
 
 
-def _module(source: str) -> ModuleType:
+def _import_module(source: str) -> ModuleType:
     """Import a module by its file or its name; its folder, or the current one, is put at the front of ``sys.path``.
 
     Raises:
@@ -146,7 +146,7 @@ def _module(source: str) -> ModuleType:
 
 
 def _free_name(stem: str) -> str:
-    """A module name for a file that does not replace another module, as ``json.py`` would."""
+    """Return a module name for a file that replaces no other module, as ``json.py`` would: with ``_`` if needed."""
     return stem if stem not in sys.modules and stem not in sys.stdlib_module_names else _free_name(f"{stem}_")
 
 
@@ -166,13 +166,13 @@ def _import_error(source: str, error: BaseException) -> ResolveError:
     return ResolveError(f"{source} has 1 problem", [problem])
 
 
-def _of_module(module: ModuleType) -> dict[str, Table]:
+def _list_module_tables(module: ModuleType) -> dict[str, Table]:
     """Collect the tables of a module by the names of their classes and variables."""
-    tables = {name: _table(value, module.__name__) for name, value in vars(module).items()}
+    tables = {name: _table_of(value, module.__name__) for name, value in vars(module).items()}
     return {name: table for name, table in tables.items() if table is not None}
 
 
-def _table(value: Any, module: str) -> Table | None:
+def _table_of(value: Any, module: str) -> Table | None:
     """Return the table of a module's value; None if it is not a table of that module, or only a base of others."""
     if isinstance(value, Table):
         return value

@@ -84,7 +84,7 @@ def run(
     """
     script_settings, spark_settings = parse_pairs(settings, "--set"), parse_pairs(conf, "--conf")
     try:
-        plan = _plan(file, cluster, script_settings, checkpoint, spark_settings, infer_anew=infer_anew)
+        plan = _plan_script(file, cluster, script_settings, checkpoint, spark_settings, infer_anew=infer_anew)
     except load.TargetError as e:
         raise typer.BadParameter(str(e), param_hint="FILE") from None
     except ResolveError as e:
@@ -130,7 +130,7 @@ def run(
             spark.stop()
 
 
-def _plan(
+def _plan_script(
     file: Path,
     cluster: Cluster | None,
     settings: dict[str, str],
@@ -139,7 +139,12 @@ def _plan(
     *,
     infer_anew: bool,
 ) -> ScriptPlan:
-    """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started to read it."""
+    """Plan a script; if columns are inferred and a checkpoint may have them, Spark is started, and stays, to read it.
+
+    Raises:
+        TargetError: The file cannot be read.
+        ResolveError: The script has errors; all of them are reported.
+    """
     from kdsl.catalog.stored import Inference, read_stored
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
     from kdsl.run.checkpoint.folder import open_folder
@@ -188,7 +193,10 @@ def _print_report(job: Job, query: StreamingQuery) -> None:
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """Get the running session, or create one on this machine that listens on the loopback address only."""
+    """Get the running session, or create one on ``$SPARK_MASTER`` or the master in ``conf``.
+
+    Without a master it runs on this machine and listens on the loopback address only.
+    """
     from pyspark.sql import SparkSession
 
     from kdsl.run.session import hide_jvm_output, use_this_python
@@ -247,7 +255,10 @@ def show_listing_json(listing: Listing) -> None:
 
 
 def show(df: DataFrame, job: Job) -> None:
-    """Print the rows of a query as a table: as wide as the terminal, or in a pipe as wide as the rows."""
+    """Print the rows of a query as a table, as wide as the terminal, or in a pipe as wide as the rows.
+
+    Nothing is printed for a batch of a stream without rows.
+    """
     from kdsl.formats import ROW_KIND
 
     rows = df.collect()

@@ -53,7 +53,7 @@ def normalize_servers(text: str) -> str:
 
 
 def check_servers(text: str) -> Iterator[Problem]:
-    """Report what is wrong with each entry."""
+    """Report a missing entry, a login in an entry, and entries that are not ``host:port``; references are skipped."""
     entries = _entries(text)
     if not entries:
         yield Problem("bootstrap-servers", "'bootstrap.servers' contains no broker", _FIX, property=_NAME)

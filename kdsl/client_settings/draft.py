@@ -65,16 +65,16 @@ class SettingsDraft:
         self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
 
     def value(self, name: str) -> str | None:
-        """The user's value for a setting, by Java's name or by librdkafka's."""
+        """The user's value for a setting, by Java's name or by librdkafka's; None if it is not set."""
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:
-        """Read the numeric value of a setting, or the default; None if it is an unresolved reference."""
+        """Read the numeric value of a setting, or the default if it is not set; None if it is not an integer."""
         text = self.value(name)
         return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
 
     def attempt(self, step: Callable[[], T]) -> T | None:
-        """Run a step on this machine, and return its result; on an error, record a problem and return None."""
+        """Run a step on this machine, and return its result; on a KdslError, record a problem and return None."""
         try:
             return step()
         except KdslError as e:
@@ -88,9 +88,8 @@ class SettingsDraft:
     def set(self, name: str, text: str, source: str) -> None:
         """Set a property of librdkafka from one of Java's settings.
 
-        Record an error if the user has set it to another value.
-
-        The user may have set the property under librdkafka's name as well, to the same value.
+        If the user has set the property under librdkafka's name to another value, an error is recorded, and the value
+        of Java's setting is used.
         """
         direct = self.librdkafka.get(name)
         if direct is not None and direct != text:
@@ -108,7 +107,7 @@ class SettingsDraft:
         )
 
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
-        """Set a property that takes integers, in librdkafka's unit and range; warn of a value outside the range."""
+        """Set a property that takes integers, in librdkafka's unit; a value out of range is limited, with a warning."""
         if has_reference(text):
             self.set(target.name, text, source)
             return
@@ -137,6 +136,9 @@ def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resol
         properties: Java's or librdkafka's names and their values.
         client: The kind of client.
         resolve: Replaces references; without it they are checked but stay unchanged.
+
+    Returns:
+        The values by kind of name, and the problems of wrong, refused and unknown ones; nothing is translated yet.
     """
     draft = SettingsDraft(client)
     for key, value in properties.items():
@@ -195,7 +197,11 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 
 
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
-    """Add a Java setting to the draft, or its problems: a wrong value, or another value of the same setting."""
+    """Add a valid Java setting to the draft, in a normal spelling; record the problems of another.
+
+    A blank string, list or class name is ignored. Of two spellings with different values the first stays, and the
+    conflict is recorded. The JAAS configuration is also parsed, as the draft's login.
+    """
     blank = not text.strip()
     if blank and row.kind in ("text", "list", "class") and row.name != "ssl.endpoint.identification.algorithm":
         return  # Java's default for such a setting is empty as well
@@ -211,7 +217,7 @@ def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve:
 
 
 def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> None:
-    """Parse the JAAS configuration and set the login of the draft.
+    """Parse the JAAS configuration and set the login of the draft; nothing happens if it is a reference as a whole.
 
     A problem is added if it cannot be parsed or resolved.
     """
@@ -234,7 +240,7 @@ def _read_login(draft: SettingsDraft, text: str, resolve: Resolve | None) -> Non
 
 
 def normalize_value(row: Setting, text: str) -> str:
-    """Spell a valid value as both transports accept it."""
+    """Spell a valid value as both transports accept it; references and secrets stay as they are."""
     if has_reference(text) or row.secret:
         return text
     text = text.strip()

@@ -55,6 +55,13 @@ def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine |
 def _add_kerberos_login(
     draft: SettingsDraft, own: dict[str, str], machine: Machine | None, *, gssapi: bool
 ) -> dict[str, str]:
+    """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
+
+    For another mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
+
+    Returns:
+        The system property for krb5.conf, if it is set; otherwise nothing.
+    """
     login_options = {
         key: text
         for key in ("principal", "keytab")
@@ -80,9 +87,9 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
-    """Write the JAAS configuration for a principal and a keytab, or for a ticket cache.
+    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache if the user has asked for that.
 
-    Report one of them without the other.
+    A keytab without a principal, or the reverse without a ticket cache, is recorded as an error.
     """
     if len(login_options) == 1:
         (present,) = login_options
@@ -138,7 +145,11 @@ def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: 
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Add the credentials to the login's options, as clients of Kafka 3.9 need them; return the system properties."""
+    """Add the client's credentials to the options of the login module, as clients of Kafka 3.9 need them.
+
+    Returns:
+        The system property that allows the URL of the tokens; nothing is done or returned without such a URL.
+    """
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):
         return {}

@@ -72,5 +72,6 @@ def for_kafka(draft: SettingsDraft) -> bool:
 
 
 def _has_kerberos_login(draft: SettingsDraft) -> bool:
+    """Whether a setting of a Kerberos login is present, or the JAAS configuration names its login module."""
     named = any(name.startswith(_LOGINS) for name in (*draft.java, *draft.librdkafka))
     return named or (draft.login is not None and draft.login.kind == _MODULE)

@@ -178,7 +178,7 @@ def _remove_stale_folders(parent: Path) -> None:
 
 
 def _is_running(pid: int, start: int) -> bool:
-    """Return whether a process with this id and start time runs."""
+    """Return whether a process with this id and start time runs; True also for one of another user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -208,14 +208,14 @@ def _machine() -> str:
 
 
 def _remove(owner: int, folder: Path) -> None:
-    """Remove a folder if this process created it, and is not a fork."""
+    """Remove a folder if this is the process that created it, and not a fork; errors are ignored."""
     if owner == os.getpid():
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @cache
 def _fetch(location: str, kind: str) -> bytes:
-    """Fetch a file with the fetcher of its scheme; each location once per process.
+    """Fetch a file with the fetcher of its scheme, and return its content; each location once per process.
 
     Raises:
         KeyFileError: There is no such fetcher, or it fails.
@@ -248,6 +248,7 @@ def pem_blocks(text: str, ending: str) -> str:
 
 
 def _format_pem(label: str, body: str) -> str:
+    """Write a PEM block with lines of 64 characters; the headers of an old encrypted key stay."""
     header = _HEADER.match(body)  # Proc-Type and DEK-Info of an old encrypted key
     data = "".join(body[header.end() if header else 0 :].split())
     lines = [data[at : at + 64] for at in range(0, len(data), 64)]

@@ -108,7 +108,7 @@ JAVA: Mapping[str, str] = MappingProxyType(
 
 
 def canonical(name: str) -> str:
-    """The name that kdsl uses for a property of librdkafka that has several."""
+    """The name that kdsl uses for a property of librdkafka that has several; other names unchanged."""
     return _CANONICAL.get(name, name)
 
 

@@ -95,6 +95,7 @@ class Setting:
 
 
 def _default(value: str | Mapping[str, str], clients: str) -> Mapping[str, str]:
+    """Return a default by letter of the client: a string for all ``clients``, or a mapping by groups of letters."""
     by_clients = {clients: value} if isinstance(value, str) else value
     return MappingProxyType({letter: text for letters, text in by_clients.items() for letter in letters if text})
 

@@ -40,13 +40,16 @@ _EXTENSION = "extension_"
 
 
 def asks_for_kerberos(draft: SettingsDraft) -> bool:
-    """Whether the login uses Kerberos, which librdkafka is built without."""
+    """Whether the login uses Kerberos: a SASL protocol with the mechanism GSSAPI, which is the default."""
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     return protocol.startswith("SASL_") and (draft.value("sasl.mechanism") or "GSSAPI").upper() == "GSSAPI"
 
 
 def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None:
-    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems."""
+    """Translate the settings of SASL in a draft: set librdkafka's properties, and record problems.
+
+    Without a machine (while planning) a provider of tokens is checked, but not served.
+    """
     names = [name for name in draft.java if name.startswith("sasl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol"):
@@ -98,7 +101,7 @@ def check_missing_mechanism(draft: SettingsDraft) -> bool:
 
 
 def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
-    """Report a mechanism that librdkafka does not have."""
+    """Report a mechanism that librdkafka does not have, or that none is set although the login module needs one."""
     is_set = draft.value("sasl.mechanism") is not None
     if check_missing_mechanism(draft):
         return

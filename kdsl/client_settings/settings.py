@@ -23,10 +23,12 @@ _SYSTEM = "-1 becomes 0, the system's size, which holds too when it is not given
 
 
 def _bytes_of_system(n: int) -> int:
+    """Return 0, which lets the system choose, for a negative number; other numbers unchanged."""
     return max(n, 0)
 
 
 def _kilobytes(n: int) -> int:
+    """Convert bytes to kilobytes, rounded up."""
     return -(-n // 1024)
 
 

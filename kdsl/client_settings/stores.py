@@ -95,7 +95,7 @@ def _read(store: Store, data: bytes) -> Pem:
 
 
 def _read_jks_certificates(data: bytes, store: Store) -> Pem:
-    # Java also trusts the certificate of a key.
+    """Read the trusted certificates from a JKS store, that of a key among them, as in Java; errors as in `read_jks`."""
     return Pem("".join(_format_certificate(entry.certificates[0]) for entry in read_jks(data, store.password)))
 
 
@@ -140,7 +140,7 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
 
 
 def _chain(own: x509.Certificate | None, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """A certificate followed by its issuers, in order."""
+    """A certificate followed by its issuers among the others, in order; others are left out."""
     chain = [own] if own else []
     left = list(others)
     while chain and (above := next((one for one in left if one.subject == chain[-1].issuer), None)):
@@ -160,6 +160,7 @@ def _to_pem(certificate: x509.Certificate) -> str:
 
 
 def _format_block(label: str, der: bytes) -> str:
+    """Write DER as a PEM block with this label."""
     data = base64.b64encode(der).decode()
     lines = "\n".join(data[at : at + 64] for at in range(0, len(data), 64))
     return f"-----BEGIN {label}-----\n{lines}\n-----END {label}-----\n"

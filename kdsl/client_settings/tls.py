@@ -60,9 +60,11 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> None:
-    """Set the path of a file on this machine, or the content of a file that is fetched.
+    """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
-    Record a location without access.
+    A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
+    that, otherwise by the path of a copy. A location that no machine can read, or a file without the expected PEM, is
+    recorded as a problem. Without a machine (while planning) nothing is replaced.
     """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
@@ -93,16 +95,19 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
 
 
 def _store_type(draft: SettingsDraft, which: Which) -> str:
-    """Return the type of a store: declared, or by its file name."""
+    """Return the type of a store: declared, or by its file name PKCS12 (``.p12``, ``.pfx``) or JKS (any other)."""
     location = draft.java.get(f"ssl.{which}.location", "").lower()
     return draft.java.get(f"ssl.{which}.type") or ("PKCS12" if location.endswith((".p12", ".pfx")) else "JKS")
 
 
-def _check_location(draft: SettingsDraft, which: Which, texts: Iterable[str]) -> str | None:
-    """Record everything that Java refuses about a store; return its location, or None if there is nothing to read."""
+def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
+    """Record everything that Java refuses about a store, and return its location.
+
+    None if it is not set, not resolved, or one that no machine can read. ``contents`` names settings with PEM instead.
+    """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)
-    inline = [text for text in texts if text in draft.java]
+    inline = [setting for setting in contents if setting in draft.java]
     if inline and kind != "PEM" and not draft.is_unresolved(f"ssl.{which}.type"):
         draft.add_error(
             "tls-store",
@@ -183,7 +188,10 @@ def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> None:
-    """Write a chain of certificates to a file: librdkafka sends intermediate certificates only from a file."""
+    """Move a chain of several certificates from the draft's settings to a file, and set its path instead.
+
+    librdkafka sends intermediate certificates only from a file. Without a machine (while planning) nothing is moved.
+    """
     text = draft.settings.get("ssl.certificate.pem", "")
     if machine is not None and text.count("-----BEGIN ") > 1:
         path = draft.attempt(lambda: machine.write_file("chain.pem", text))
@@ -193,7 +201,7 @@ def _write_chain(draft: SettingsDraft, machine: Machine | None, source: str) -> 
 
 
 def _has_one_password(draft: SettingsDraft, password: str | None, key_password: str | None) -> bool:
-    """Return whether store and key have the same password; otherwise report it, as a PKCS12 store has only one."""
+    """Return whether store and key have the same password, or may have; report it if not, as in PKCS12 they must."""
     if key_password in (None, password) or has_reference(f"{key_password}{password}"):
         return True
     draft.add_error(
@@ -222,7 +230,7 @@ def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> Non
 
 
 def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) -> Pem | None:
-    """Read a Java store as PEM; None, and a problem in the draft, if that fails."""
+    """Read a Java store as PEM; None while planning, and None with a problem in the draft if it cannot be read."""
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
         draft.add_error(

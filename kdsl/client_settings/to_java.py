@@ -174,7 +174,7 @@ def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _read_pem(machine: Machine, location: str) -> str | None:
-    """Read a PEM file as text; None if only the server of Spark Connect has it.
+    """Read a PEM file as text; None if it is not on this machine (with Spark Connect, the server may have it).
 
     Raises:
         StoreError: It cannot be read, or is not text.
@@ -191,10 +191,10 @@ def _read_pem(machine: Machine, location: str) -> str | None:
 
 
 def _decrypt_key(keys: str, password: str | None, name: str) -> str:
-    """Decrypt a private key in PEM; return it without encryption.
+    """Decrypt a private key in PEM to PKCS#8 in PEM; a password that the key does not need is ignored.
 
     Raises:
-        StoreError: The password is missing or wrong, or it is not a key.
+        StoreError: The password is missing or wrong, or it is not a key; ``name`` is the setting in the message.
     """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives import serialization

@@ -113,6 +113,7 @@ def admin_settings(
 def _translate(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
 ) -> LibrdkafkaSettings:
+    """Translate client properties for one kind of client; see `consumer_settings`."""
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)
     _translate_rows(draft)
@@ -169,7 +170,7 @@ def _set_property(draft: SettingsDraft, target: LibrdkafkaProperty, text: str, s
 
 
 def _translate_reconnect(draft: SettingsDraft) -> None:
-    """Reconcile the backoff with its maximum: librdkafka refuses a lower maximum, which Java adapts."""
+    """Keep the reconnect backoff within its maximum: an unset maximum is raised, otherwise the backoff is lowered."""
     first, longest = draft.number("reconnect.backoff.ms", 50), draft.number("reconnect.backoff.max.ms", 1000)
     if first is None or longest is None or first <= longest:
         return
@@ -181,7 +182,7 @@ def _translate_reconnect(draft: SettingsDraft) -> None:
 
 
 def _translate_fetch(draft: SettingsDraft) -> None:
-    """Set a default timeout of requests that exceeds the time that a broker may wait."""
+    """Set the default timeout of requests to a second more than a broker may wait, at least 30 s and at most 300 s."""
     wait = draft.number("fetch.max.wait.ms", draft.number("fetch.wait.max.ms", 500) or 500)
     if wait is not None:
         # The timeout of a request must exceed the time for which a broker may delay the answer.
@@ -229,7 +230,7 @@ def _translate_idempotence(draft: SettingsDraft) -> None:
 
 
 def _translate_delivery(draft: SettingsDraft) -> None:
-    """Set the default delivery timeout; report one that is shorter than linger and request timeout together."""
+    """Set the default delivery timeout: 120 s, or linger plus request timeout if longer; report a shorter one."""
     name = "delivery.timeout.ms"
     linger, request = draft.number("linger.ms", 5), draft.number("request.timeout.ms", 30_000)
     timeout = draft.number(name, -1)
@@ -267,7 +268,7 @@ def _translate_compression(draft: SettingsDraft) -> None:
 
 
 def _translate_partitioner(draft: SettingsDraft) -> None:
-    """Set librdkafka's partitioner that corresponds to Java's default, or to ``partitioner.ignore.keys``."""
+    """Set ``partitioner``: ``random`` with ``partitioner.ignore.keys``, else by default ``murmur2_random``, Java's."""
     name = "partitioner.ignore.keys"
     if draft.java.get(name) == "true":
         draft.set("partitioner", "random", name)

@@ -55,7 +55,7 @@ class Granted:
 
 
 def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) -> ThreadingHTTPServer:
-    """Start an HTTP server on 127.0.0.1 that answers requests for tokens, in threads of this process.
+    """Start an HTTP server on 127.0.0.1 that answers requests for tokens, in daemon threads of this process.
 
     Args:
         answer: Decides about a request.
@@ -91,7 +91,7 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
 
 
 def _parse_request(path: str, authorization: str, body: str) -> TokenRequest:
-    """Parse a request; the client's id and secret are in the header or in the form."""
+    """Parse a request, whose client id and secret are in the header or in the form; both are empty if they are not."""
     kind, _, text = authorization.partition(" ")
     if kind == "Basic":
         try:

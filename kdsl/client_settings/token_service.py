@@ -93,7 +93,7 @@ def _import_provider(provider: str) -> Provider:
 
 
 def _file_provider(location: str) -> Provider:
-    """Return a provider that reads the token from a file at each call."""
+    """Return a provider that reads the token from the file of a ``file:`` URL at each call."""
     path = urlsplit(location).path
 
     def token(**_: str) -> str:
@@ -103,7 +103,7 @@ def _file_provider(location: str) -> Provider:
 
 
 def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoint:
-    """Start a service on this machine's loopback address that answers with the tokens of a provider."""
+    """Start a service on the loopback address for a provider's tokens; return its URL and the secret of its clients."""
     name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:

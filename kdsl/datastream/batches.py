@@ -176,8 +176,8 @@ class _Answer:
         return self.value is None and self.error is None
 
     @classmethod
-    def of(cls, function: Callable[[Any], Any], argument: object) -> _Answer:
-        """Call a function, and keep its result or its error."""
+    def from_call(cls, function: Callable[[Any], Any], argument: object) -> _Answer:
+        """Call a function, and keep its result or its error; nothing is raised."""
         try:
             return cls(function(argument))
         except Exception as e:  # noqa: BLE001 (the function is the user's)
@@ -199,7 +199,8 @@ class _ByBatch:
         self._function, self._name = column.function, column.name
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
-        answer = _Answer.of(self._function, batch)
+        """Call the function with a batch, and return its result as an array of ``kind``; else FunctionResultError."""
+        answer = _Answer.from_call(self._function, batch)
         if not _is_array(answer):
             self._fail(f"{answer} for a batch of {batch.num_rows} rows", batch, answer)
         return self._array(answer.value, kind, batch)
@@ -250,6 +251,7 @@ class _ByRow(_ByBatch):
         self._takes_rows: bool | None = None
 
     def __call__(self, batch: pa.RecordBatch, kind: pa.DataType) -> pa.Array:
+        """As `_ByBatch`, with single rows if the function takes those, which the first batch with rows decides."""
         if not batch.num_rows:
             return pa.nulls(0, kind)
         if self._takes_rows is None:
@@ -262,8 +264,8 @@ class _ByRow(_ByBatch):
         Raises:
             FunctionResultError: It takes neither, or the results contradict each other.
         """
-        row = _Answer.of(self._function, next(_rows(batch)))
-        whole = _Answer.of(self._function, batch)
+        row = _Answer.from_call(self._function, next(_rows(batch)))
+        whole = _Answer.from_call(self._function, batch)
         if _is_array(whole):
             first = self._array(whole.value, kind, batch)[0].as_py()
             if isinstance(row.value, str) and row.value != first:
@@ -281,7 +283,7 @@ class _ByRow(_ByBatch):
         Raises:
             FunctionResultError: It raises an exception, or returns something else than a string or None.
         """
-        answers = [_Answer.of(self._function, row) for row in _rows(batch)]
+        answers = [_Answer.from_call(self._function, row) for row in _rows(batch)]
         for i, answer in enumerate(answers):
             if answer.error is not None or not isinstance(answer.value, str | None):
                 self._fail(f"{answer} for a single Row", batch.slice(i, 1), answer)

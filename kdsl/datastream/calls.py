@@ -24,7 +24,7 @@ _PACKAGE_FOLDER = f"{Path(__file__).parent}{os.sep}"
 
 
 def caller_location() -> Where:
-    """Find the location in the user's program: the newest frame outside this package."""
+    """Find the location in the user's program: the newest frame outside this package; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_FOLDER):
         frame = frame.f_back
@@ -32,7 +32,7 @@ def caller_location() -> Where:
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """The name of a function in messages and plans."""
+    """The name of a function in messages and plans: ``module:name``, or the type of an object without a name."""
     name = getattr(function, "__qualname__", None)
     if not isinstance(name, str):
         return repr(type(function).__name__)
@@ -125,6 +125,7 @@ class BuilderCalls:
         return self
 
     def _call_sites(self) -> CallSites:
+        """Return where each setting was made, and the location of the call of ``build()``, in which this is called."""
         repeated = tuple(dict.fromkeys(self._repeated))
         return CallSites(fluent=True, where=caller_location(), locations=dict(self._locations), repeated=repeated)
 
@@ -137,10 +138,7 @@ class BuilderCalls:
         return self._set("cluster", cluster)
 
     def set_property(self, key: str, value: str | int | float | bool | Secret) -> Self:
-        """Set a property of the Kafka client, or of the source, under Java's name.
-
-        The location of the call is remembered.
-        """
+        """Set a property of the Kafka client, or of the source, under Java's name; the last of several calls counts."""
         self._properties[key] = value
         self._locations[f"properties.{key}"] = caller_location()
         return self

@@ -43,7 +43,7 @@ class Endpoint:
         raise NotImplementedError
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Return problems that only a source or sink of the builders can have; each subclass implements it."""
+        """Yield the problems that the table definition cannot show; each subclass implements it."""
         raise NotImplementedError
 
     def _check(self, earlier: list[Problem]) -> None:
@@ -63,12 +63,13 @@ class Endpoint:
             _log.warning("%s", warning)
 
     def _connection_problems(self) -> Iterator[Problem]:
+        """Yield the problems of the brokers that are named, and of the cluster's settings."""
         declared = KafkaOptions(transport=self.transport).valid().transport
         transport = choose_transport(declared, self._all_properties().reveal())
         return connection_problems(self.cluster, self.bootstrap_servers, self.properties, self._call_sites, transport)
 
     def _latency_problems(self, setting: str, *, python: bool) -> Iterator[Problem]:
-        """Report a Python function in real-time mode, which runs none."""
+        """Report a Python function of a setting if the latency is real-time mode, which runs none."""
         if self.latency == "realtime" and python:
             sites, latency = self._call_sites, self._call_sites.with_value("latency", "realtime")
             message = f"{sites.name(setting)} is a Python function, and {latency} runs none"
@@ -76,9 +77,11 @@ class Endpoint:
             yield sites.problem(setting, "realtime-function", message, fix)
 
     def _cluster(self) -> Cluster:
+        """Return the cluster to connect to, with all client properties; the description has no errors."""
         return make_cluster(self.cluster, self.bootstrap_servers, self.properties)
 
     def _all_properties(self) -> Properties:
+        """Return the client properties of the cluster, if there is one, overridden by those of the source or sink."""
         return self.properties if self.cluster is None else self.cluster.properties.merge(self.properties)
 
     def _option_locations(self, settings: Mapping[str, str]) -> dict[str, Where]:

@@ -188,7 +188,7 @@ def _problem(message: str, fix: str) -> tuple[Problem, ...]:
 
 
 def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
-    """Return a reset strategy as the plan names it, or the problem with it."""
+    """Return a reset strategy as the plan names it, or None, and the problem if it is not one."""
     if strategy is None:
         return None, ()
     names = [str(one) for one in OffsetResetStrategy]
@@ -198,8 +198,10 @@ def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
 
 
 def _is_count(value: object) -> bool:
+    """Whether a value is an integer from 0, and not a boolean."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_topic_partition(value: object) -> bool:
+    """Whether a value is a pair of a string and an integer from 0."""
     return isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) and _is_count(value[1])

@@ -56,12 +56,14 @@ def metadata_columns(serializer: KafkaRecordSerializationSchema) -> tuple[Column
 
 
 def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str, ...]) -> DataFrame:
-    """Return the records that a function makes from the rows.
+    """Return the records that a function makes of the rows: a hidden column (`hidden_column`) for each of ``fields``.
+
+    The function runs in Spark's tasks, when the result is read.
 
     Args:
         df: The rows.
         function: The user's function.
-        fields: The parts of a record that it returns.
+        fields: The parts of a record that it returns; it may leave out nullable ones, which are then NULL.
     """
     from pyspark.sql import functions as F
 
@@ -71,7 +73,7 @@ def serialize_rows(df: DataFrame, function: RecordSerializer, fields: tuple[str,
 
 
 def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression], sink: str) -> DataFrame:
-    """Return the rows with a column for each expression.
+    """Return the rows with a hidden column (`hidden_column`) for each expression; functions run in Spark's tasks.
 
     Args:
         df: The rows.
@@ -104,6 +106,7 @@ def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression],
 
 
 def _column(expression: RowExpression) -> Column:
+    """Return the Spark column of an expression: the user's, parsed SQL, or constant headers as an array of structs."""
     from pyspark.sql import functions as F
 
     if expression.column is not None:
@@ -115,10 +118,12 @@ def _column(expression: RowExpression) -> Column:
 
 
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
-    """Cast an expression to the type of its part: integers are milliseconds, maps are lists of headers.
+    """Cast an expression without a function to the type of its part of a record.
+
+    Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job.
 
     Returns:
-        The column; None, with a problem added to ``problems``, if the expression cannot be used.
+        The column; None, with a problem added, if Spark rejects the expression or its type does not fit.
     """
     from pyspark.errors import AnalysisException
     from pyspark.sql import (

@@ -139,7 +139,7 @@ class KafkaRecordDeserializationSchema:
         return self if column in names else attrs.evolve(self, metadata=(*self.metadata, (column, FIELDS[column])))
 
     def columns(self) -> tuple[ColumnDef, ...]:
-        """The columns of the source's table definition."""
+        """The columns of the source's table definition: those of the value, then metadata columns, all virtual."""
         values = self.value.fields("value") if self.value is not None else ()
         metadata = [*self.metadata, *((name, FIELDS[name]) for name in self.fields)]
         return (

@@ -103,7 +103,7 @@ class FormatSchema(MessageSchema):
     """A kdsl format with the columns that it holds: ``FormatSchema(Json(), "id BIGINT, amount DECIMAL(10, 2)")``."""
 
     def __init__(self, format: Format | str, columns: Columns) -> None:  # noqa: A002 (the word for it)
-        """Describe a message.
+        """Describe a message. Mistakes in the arguments are reported when the source or the serializer is built.
 
         Args:
             format: The format, or its name.

@@ -139,7 +139,7 @@ class KafkaRecordSerializationSchema:
         return self.function is not None or any(expression.function is not None for expression in expressions)
 
     def fields(self, side: Side) -> tuple[t.Field, ...]:
-        """The columns of the key or of the value."""
+        """The columns of the key or of the value; none without a schema for it."""
         schema = self.key if side == "key" else self.value
         return () if schema is None else schema.fields(side)
 

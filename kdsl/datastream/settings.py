@@ -77,7 +77,7 @@ def join_servers(servers: str | Iterable[str] | None) -> str | None:
 
 
 def as_tuple(value: Any) -> tuple[Any, ...]:
-    """One element or several, as a tuple; the source checks the elements."""
+    """Return the elements of an iterable as a tuple; a string, or a value that is not iterable, is a single element."""
     return tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
 
 

@@ -247,7 +247,11 @@ class KafkaSink(Endpoint):
         return self._plan(self.record_serializer)
 
     def _plan(self, serializer: KafkaRecordSerializationSchema) -> WritePlan:
-        """Plan the write; a function that writes whole records gets a column for the partition."""
+        """Plan the write of a serializer's records.
+
+        If the serializer has a function for whole records, their partition is written from a hidden column. Otherwise
+        the value has the columns of the serializer's schema, in its order.
+        """
         plan = write_plan(resolve(self._table(serializer), "write"))
         if serializer.function is not None:
             partition = t.Field(PARTITION, t.Int())
@@ -263,7 +267,12 @@ class KafkaSink(Endpoint):
         return attrs.evolve(plan, value=value, properties=self.properties)
 
     def _prepare(self, df: DataFrame) -> tuple[DataFrame, WritePlan]:
-        """Add the columns that are written to a DataFrame, select them, and plan their write."""
+        """Return a DataFrame with exactly the columns that are written, and the plan of their write.
+
+        A function for whole records replaces the rows. Otherwise a hidden column is added for each expression, and
+        columns that the sink does not use are dropped, except a row kind. ResolveError if an expression does not fit
+        the DataFrame.
+        """
         serializer = self.record_serializer
         assert serializer is not None
         if serializer.function is not None:
@@ -278,14 +287,17 @@ class KafkaSink(Endpoint):
     def _with_event_time(
         self, serializer: KafkaRecordSerializationSchema, df: DataFrame
     ) -> KafkaRecordSerializationSchema:
-        """Return the serializer; if it sets no timestamp, with the event time of the rows as timestamp."""
+        """Return the serializer, with the DataFrame's column of event time as the timestamp if it sets none.
+
+        Unchanged if there is no such column, or with the transport ``jvm``, which cannot write timestamps.
+        """
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer
         column = find_event_time(df, self.name)
         return serializer if column is None else attrs.evolve(serializer, timestamp=RowExpression(quote_name(column)))
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Report problems of a sink that no table can have."""
+        """Yield the problems of a sink that its table definition cannot show, such as a missing serializer."""
         sites, serializer = self._call_sites, self.record_serializer
         if serializer is None:
             message = "nothing defines how rows become records"
@@ -301,7 +313,7 @@ class KafkaSink(Endpoint):
             yield Problem("serializer-types", message, fix).at(serializer.where)
 
     def _definition(self) -> BuilderTableDef:
-        """Return the table that the sink writes."""
+        """Build the definition of the table that the sink writes; a placeholder replaces a missing serializer."""
         return self._table(self.record_serializer or _PLACEHOLDER)
 
     def _table(self, serializer: KafkaRecordSerializationSchema) -> BuilderTableDef:

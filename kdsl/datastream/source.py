@@ -266,7 +266,11 @@ class KafkaSource(Endpoint):
         return attrs.evolve(plan, **changes)
 
     def _rows(self, df: DataFrame) -> DataFrame:
-        """Apply the deserializer's function to the raw records, if there is one."""
+        """Return the rows of a DataFrame that the plan reads.
+
+        With a function of the deserializer, it is applied to the raw records, and a stream gets the watermark.
+        Otherwise the plan has decoded them; a column with the record's timestamp is marked as such.
+        """
         from kdsl.types.spark import spark_schema
 
         deserializer = self.deserializer
@@ -280,7 +284,7 @@ class KafkaSource(Endpoint):
         return df if self.watermark is None or not df.isStreaming else df.withWatermark(*self.watermark)
 
     def _connector(self) -> Any:
-        """Return what the client properties set for kdsl itself."""
+        """Return the settings of kdsl (`KdslSettings`) among the client properties, such as the consumer group."""
         return kdsl_settings(self._all_properties().reveal())
 
     def _reset(self) -> Reset | None:
@@ -289,7 +293,11 @@ class KafkaSource(Endpoint):
         return reset
 
     def _definition(self) -> BuilderTableDef:
-        """Build the table that the source reads."""
+        """Build the definition of the table that the source reads, for the resolver.
+
+        It lacks what only the plan can express: single partitions, ends, and starts other than a timestamp. Wrong
+        topics and a missing deserializer are replaced by valid ones; `_own_problems` reports them.
+        """
         sites, start = self._call_sites, self.starting_offsets
         timed = start.mode == "timestamp"
         partitions = [partition for partition in self.partitions if _is_topic_partition(partition)]
@@ -327,7 +335,7 @@ class KafkaSource(Endpoint):
         )
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Report problems of a source that no table can have."""
+        """Yield the problems that the table definition cannot show, such as two ends or a missing deserializer."""
         sites = self._call_sites
         yield from self._topic_problems()
         if self.deserializer is None:
@@ -458,7 +466,7 @@ class KafkaSourceBuilder(BuilderCalls):
         return self._set("bounded", stopping_offsets)
 
     def set_unbounded(self, stopping_offsets: Initializer) -> Self:
-        """Set where a stream ends by itself."""
+        """Set where a stream ends by itself, and a batch as well. New partitions are still discovered."""
         return self._set("unbounded", stopping_offsets)
 
     def set_deserializer(self, deserializer: KafkaRecordDeserializationSchema) -> Self:
@@ -511,6 +519,7 @@ def _is_watermark(value: object) -> TypeGuard[tuple[str, str]]:
 
 
 def _is_topic_partition(value: object) -> bool:
+    """Whether a value is a pair of a string and an integer from 0."""
     match value:
         case (str(), int() as number):
             return number >= 0
@@ -519,7 +528,7 @@ def _is_topic_partition(value: object) -> bool:
 
 
 def _initializer(value: Initializer | None) -> OffsetsInitializer | None:
-    """Return an initializer; a function becomes a custom one."""
+    """Wrap a function in a custom initializer; return an initializer or None unchanged."""
     if value is None or isinstance(value, OffsetsInitializer):
         return value
     return OffsetsInitializer.custom(value)

@@ -103,6 +103,9 @@ class Selection:
     Attributes:
         table: The table.
         where: Strings that attributes contain, by the attribute's name: ``reason``, ``side``, ``column``, ``table``.
+
+    Raises:
+        DeadLetterError: ``where`` names another attribute.
     """
 
     table: str | None = None
@@ -114,14 +117,16 @@ class Selection:
             raise DeadLetterError(f"letters have no {wrong[0]!r} to select by; write one of {', '.join(_SELECTED)}")
 
     def matches(self, letter: DeadLetter) -> bool:
-        """Whether a letter is meant."""
+        """Whether a letter is of the table and its attributes contain all strings of ``where``; case matters."""
         if self.table is not None and letter.table != self.table:
             return False
         return all(text in (getattr(letter, name) or "") for name, text in self.where.items())
 
 
 def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
-    """The letters of a topic, those of each partition in their order.
+    """Yield the letters that a topic has now, those of each partition in their order.
+
+    A record without the headers of a letter is returned, too, as a letter of itself.
 
     Args:
         cluster: The cluster of the topic.
@@ -131,7 +136,7 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
     """
     for batch in _read(cluster, topic):
-        yield from _letters(batch)
+        yield from _parse_letters(batch)
 
 
 def count_letters(letters: Iterable[DeadLetter]) -> dict[tuple[str, str, str], int]:
@@ -207,13 +212,15 @@ def replay(
         selection: Which letters; by default all.
         change: Maps each record: it may change key, value, headers and timestamp. None sends them unchanged.
         max_attempts: Records that were rejected as often are left.
-        force: Send records whose key has a later record in the original topic, too.
+        force: For a table by key, also send records without a key, and those whose key has a later record in the
+            original topic.
         dry_run: Send and commit nothing.
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
 
     Raises:
-        DeadLetterError: A letter cannot be sent, or the mapping function fails.
+        DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
+            target.
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
     """
     chosen, sending = selection or Selection(), target or cluster
@@ -221,14 +228,14 @@ def replay(
         raise DeadLetterError("a replay writes with librdkafka, which cannot log in to this cluster (Kerberos)")
     group = group or default_group(topic, to, chosen)
     admin = open_admin(cluster, topic)
-    places = [(topic, partition) for partition in range(_partitions(cluster, topic))]
+    places = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
     done = {} if from_start else admin.committed(group, places)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for batch in _read(cluster, topic):
         letters: list[DeadLetter] = []
         ends: dict[TopicPartition, int] = {}
-        for letter in _letters(batch):
+        for letter in _parse_letters(batch):
             place, offset = letter.letter[:2], letter.letter[2]
             outcome = _judge(letter, chosen, seen, max_attempts)
             if outcome != "unselected":
@@ -261,7 +268,7 @@ BATCH = 500
 
 
 def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """The positions that may be committed while letters wait: those of the first that waits in each partition."""
+    """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``."""
     positions = dict(ends)
     for letter in waiting:
         place = letter.letter[:2]
@@ -270,7 +277,7 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
 
 
 def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempts: int) -> str:
-    """Why a letter is not sent; empty if it is."""
+    """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent."""
     if not selection.matches(letter):
         return "unselected"
     if letter.id in seen:
@@ -281,6 +288,10 @@ def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempt
 
 
 def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
+    """Return a letter with key, value, headers and timestamp of the mapping function's result; None drops it.
+
+    DeadLetterError if the function fails, or returns neither a letter nor None.
+    """
     if change is None:
         return letter
     try:
@@ -322,7 +333,13 @@ def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
 
 
 def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
-    """Send records, and wait until they are acknowledged."""
+    """Send records to a topic, or with ``original`` to the topics and partitions from which they came.
+
+    Waits until they are acknowledged.
+
+    Raises:
+        DeadLetterError: A topic does not exist, or a record was not acknowledged; earlier ones may have been.
+    """
     own = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false", "client.id": "kdsl-dlq"}
     settings = {**cluster.producer(), **own}
     by_topic: dict[str, list[DeadLetter]] = {}
@@ -348,6 +365,11 @@ def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
 
 
 def _records(letters: list[DeadLetter], same_partition: bool) -> pa.RecordBatch:
+    """Convert letters to a record batch for the producer, with the headers for id and attempts added.
+
+    Its column ``partition`` exists only if the records go to their original partitions. A timestamp of 0 or less
+    becomes NULL, the time of sending.
+    """
     headers = [
         [
             {"key": name, "value": value}
@@ -374,12 +396,14 @@ def _records(letters: list[DeadLetter], same_partition: bool) -> pa.RecordBatch:
 _EMPTY = t.Row((), nullable=False)
 
 
-def _plan(topic: str) -> ReadPlan:
+def _plan_raw_read(topic: str) -> ReadPlan:
+    """Plan a read of a topic's records without columns."""
     return ReadPlan(topic, Topics((topic,)), _EMPTY, _EMPTY)
 
 
-def _partitions(cluster: Cluster, topic: str) -> int:
-    subscription = subscribe(_plan(topic), cluster)
+def _count_partitions(cluster: Cluster, topic: str) -> int:
+    """Ask the brokers how many partitions a topic has."""
+    subscription = subscribe(_plan_raw_read(topic), cluster)
     return len(subscription.partitions(subscription.topics()))
 
 
@@ -394,7 +418,7 @@ def _read(
         needs: The fields of the batches.
         first: Where to begin, by partition; only these are read. None reads all from their beginnings.
     """
-    plan = _plan(topic)
+    plan = _plan_raw_read(topic)
     subscription = subscribe(plan, cluster)
     places = [place for place in subscription.partitions(subscription.topics()) if first is None or place[1] in first]
     start, ends = subscription.admin.earliest(places), subscription.ends(places)
@@ -406,14 +430,18 @@ def _read(
         yield from reader.read(ranges)
 
 
-def _letters(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+def _parse_letters(batch: pa.RecordBatch) -> Iterator[DeadLetter]:
+    """Yield a letter for each raw record of a batch."""
     for row in batch.to_pylist():
         headers = [(header["key"], header["value"]) for header in row["headers"] or ()]
-        yield _letter(row, headers)
+        yield _parse_letter(row, headers)
 
 
-def _letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]]) -> DeadLetter:
-    """A letter from a raw record; a record without a letter's headers is its own origin."""
+def _parse_letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]]) -> DeadLetter:
+    """Make a letter of a raw record; a record without a letter's headers is its own origin.
+
+    A number that cannot be parsed in a header counts as missing.
+    """
 
     def number(name: str, default: int) -> int:
         text = header_text(headers, name)
@@ -443,7 +471,7 @@ def _letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]]) -> 
 
 
 def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
-    """The newest letter of a record.
+    """Read a whole topic of letters, and return the newest letter of a record.
 
     Args:
         cluster: The cluster of the letters.
@@ -451,7 +479,7 @@ def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
         id_: The identity of the record.
 
     Raises:
-        KdslError: There is no such letter.
+        KdslError: The topic has no letter of the record, or cannot be read.
     """
     newest = None
     for letter in read_letters(cluster, topic):
@@ -463,5 +491,5 @@ def find_letter(cluster: Cluster, topic: str, id_: str) -> DeadLetter:
 
 
 def time_text(millis: int) -> str:
-    """A timestamp in milliseconds as text."""
+    """A timestamp in milliseconds as ISO 8601 in UTC, or ``none`` if it is negative."""
     return "none" if millis < 0 else datetime.fromtimestamp(millis / 1000, UTC).isoformat(timespec="milliseconds")

@@ -204,7 +204,10 @@ class LagReader:
     def _ages(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """Read the first record at or after an offset of each partition, and return its age in seconds."""
+        """Read the first record at or after an offset of each partition, and return its age in seconds.
+
+        Partitions whose record does not arrive within 5 s, or does not exist before the end in ``reach``, are left out.
+        """
         if not nexts:
             return {}
         if needs_jvm(self._cluster):
@@ -235,7 +238,7 @@ class LagReader:
     def _ages_by_java(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """Read the first unread record of each partition with Java's client, and return its age in seconds."""
+        """As `_ages`, with Java's client, which searches only the next 100 offsets of a partition."""
         from kdsl.run.jvm.ranges import RangeReader
 
         self._reader = self._reader or RangeReader(jvm_session(), self._cluster, _WHO, {"timestamp"})
@@ -248,6 +251,7 @@ class LagReader:
         return ages
 
     def _create_consumer(self) -> PooledConsumer:
+        """Create a consumer that fetches as little as possible, outside of any group's membership."""
         one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
         settings = self._cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
         settings["client.id"] = client_id(self._cluster.kdsl_settings.client_id_prefix or "kdsl", "lag")
@@ -260,8 +264,12 @@ def checkpoint_positions(location: str) -> tuple[int, dict[TopicPartition, int]]
     Args:
         location: The checkpoint's folder on this machine.
 
+    Returns:
+        The number of the batch, and the offset of the next record of each partition; of several sources, the least.
+
     Raises:
-        LagError: The folder is not a checkpoint or has no finished batch, or the query reads no Kafka topic.
+        LagError: The folder is not a checkpoint or has no finished batch, its file cannot be read, or the query reads
+            no Kafka topic.
     """
     parts = urlsplit(location)
     if parts.scheme not in ("", "file") and len(parts.scheme) > 1:

@@ -22,12 +22,12 @@ from kdsl.run.records.registry import registry_of
 
 
 def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
-    """Read the rows of the last records of a table's topics, oldest first.
+    """Read the rows of the last records of a table's topics, oldest first, by the records' timestamps.
 
     Args:
         plan: The read.
         cluster: The cluster of the topics.
-        n: The number of records.
+        n: The number of records, over all partitions.
         zone: The time zone in which the record's timestamp is shown as a wall-clock time, a date or a string.
 
     Returns:
@@ -131,7 +131,10 @@ def _tails(
     n: int,
     deadline: Deadline | None = None,
 ) -> list[list[dict[str, object]]]:
-    """Read at least the last n records of each partition, or all there are."""
+    """Read the last n records of each partition, or all there are, oldest first.
+
+    Records that the header filter drops do not count. KafkaReadError if the deadline has passed.
+    """
     tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)
     width = n

@@ -94,15 +94,15 @@ def compare(
         header: Instead: the value of the header of this name.
 
     Raises:
-        VerifyError: A column is missing in one of the tables.
+        VerifyError: A column is missing in one of the tables, or records do not have one row each.
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read (only where columns identify it).
     """
-    first, second = (_records(side, by, header) for side in (source, target))
+    first, second = (_read_records(side, by, header) for side in (source, target))
     return _compare_records(first, second)
 
 
-def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
+def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl.DataFrame:
     """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
     Raises:
@@ -117,7 +117,7 @@ def _records(side: Side, by: Identity | Sequence[str], header: str | None) -> pl
         )
     needs = {"key", *(decoder.needs if decoder else ()), *(["headers"] if side.plan.headers else [])}
     needs |= {"headers"} if header is not None else {"value"} if by in ("record", "value") else set()
-    frames = [_hash_records(batch, by, header, decoder) for batch in _batches(side, needs)]
+    frames = [_hash_records(batch, by, header, decoder) for batch in _read_batches(side, needs)]
     return pl.concat(frames) if frames else _EMPTY
 
 
@@ -133,7 +133,7 @@ _EMPTY = pl.DataFrame(
 )
 
 
-def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
+def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
     """Read all records of a side, without those that its header filter leaves out."""
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())
@@ -148,7 +148,7 @@ def _batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
 def _hash_records(
     batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None
 ) -> pl.DataFrame:
-    """Hash the identities and keys of a batch of records; see `_records`.
+    """Hash the identities and keys of a batch of records; see `_read_records`.
 
     Raises:
         VerifyError: A record has no row or several, so columns cannot identify it.

@@ -154,7 +154,8 @@ class RegistryClient:
         Each is requested once.
 
         Raises:
-            RegistryError: The registry does not have one of them, does not answer, or refuses.
+            RegistryError: The registry does not have one of them, does not answer, or refuses; or schemas reference
+                each other in a circle.
         """
         used_schemas: dict[str, RegisteredSchema] = {}
         self._follow(schema, used_schemas, ())
@@ -238,7 +239,7 @@ class RegistryClient:
         return tuple(sorted(map(int, self._list(f"/subjects/{quote(subject, safe='')}/versions", f"{subject!r}"))))
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
-        """Register a schema under a subject, unless it is registered there; requested once.
+        """Register a schema under a subject, unless it is registered there; requested once in the life of the client.
 
         Args:
             subject: The subject.
@@ -259,10 +260,11 @@ class RegistryClient:
         return self._registered[key]
 
     def look_up(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> SubjectVersion:
-        """Look up the version under which a schema is registered in a subject; requested once.
+        """Look up the version under which a schema is registered in a subject; requested once if it is.
 
         Raises:
             UnknownSubjectError: It is not registered there, or there is no such subject.
+            IncompatibleSchemaError: It is not a valid schema.
             RegistryError: The registry does not answer, or refuses.
         """
         key = (subject, schema, normalize)
@@ -326,7 +328,7 @@ class RegistryClient:
         self._http.close()
 
     def _list(self, path: str, what: str) -> list[Any]:
-        """Ask for a list.
+        """Request a list; ``what`` names it in messages.
 
         Raises:
             UnknownSubjectError: The registry does not have it.
@@ -365,10 +367,15 @@ class RegistryClient:
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> Answer:
-        """Send a request, with retries, and return the answer: 200, or that something is unknown or not accepted.
+        """Send a request to each address until one answers, with retries; the next request starts with that address.
+
+        Returns:
+            The answer, of any status that is not retried or refused: the caller checks for 404, 409 and 422.
 
         Raises:
             RegistryUnreachableError: No address answers after all retries, or the certificates do not match.
+            RegistryRefusedError: The login is missing or wrong, or the user lacks a right.
+            RegistryError: The server is not a schema registry, or its answer is too large.
         """
         settings = self._settings
         reason = ""
@@ -436,10 +443,10 @@ class RegistryClient:
 
 
 def _http(settings: Settings) -> httpx.Client:
-    """Create the client of HTTP for the settings.
+    """Create the HTTP client for the settings.
 
     Raises:
-        RegistryError: The keys cannot be used.
+        RegistryError: The keys or certificates for TLS cannot be used.
     """
     secure = any(url.startswith("https:") for url in settings.urls) or settings.oauth is not None
     return httpx.Client(

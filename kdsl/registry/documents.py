@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def moved_to(self) -> str | None:
-        """The target of a redirection, without possible secrets; None if the answer is not a redirection."""
+        """The scheme, host and path of a redirection's target; None if the answer is not a redirection."""
         location = self.headers.get("Location")
         if location is None or not httpx.codes.is_redirect(self.status):
             return None
@@ -79,7 +79,7 @@ def read_bounded(response: httpx.Response, what: str, limit: int) -> bytes:
 
 
 def schema_of(document: Any) -> RegisteredSchema:
-    """Parse the schema in a document."""
+    """Parse the schema in a document; KeyError, TypeError, ValueError or AttributeError if it has another form."""
     references = tuple(
         SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in document.get("references") or ()
@@ -88,17 +88,17 @@ def schema_of(document: Any) -> RegisteredSchema:
 
 
 def id_of(document: Any) -> int:
-    """Parse the id of a schema."""
+    """Parse the id of a schema in a document; errors as in `schema_of`."""
     return int(document["id"])
 
 
 def version_and_id(document: Any) -> tuple[int, int]:
-    """Parse the version and the id."""
+    """Parse the version and the id of a schema in a document, in this order; errors as in `schema_of`."""
     return int(document["version"]), id_of(document)
 
 
 def refusal_of(document: Any) -> str:
-    """Parse why a schema is not compatible with a subject; empty if it is."""
+    """Parse why a schema is not compatible with a subject, at most 500 characters; empty if it is compatible."""
     if document["is_compatible"]:
         return ""
     return "; ".join(map(str, document.get("messages") or ()))[:500] or "it is not compatible with the latest version"

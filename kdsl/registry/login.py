@@ -83,7 +83,7 @@ class _Tokens(Login):
             yield request
 
     def _request_token(self) -> None:
-        """Request a token and store it.
+        """Request a token and store it; errors are those of `_store_token`.
 
         This does not happen within the request that needs the token, so that the size of the answer is limited.
         """

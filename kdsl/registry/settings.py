@@ -133,19 +133,22 @@ class Settings:
 
 
 def canonical(name: str) -> str:
-    """A setting's name in Java's spelling."""
+    """A setting's name with dots, without the prefix ``schema.registry.``; the name of a header keeps its dashes."""
     bare = name.removeprefix(_PREFIX)
     return bare if bare.startswith(_HEADER) else bare.replace("-", ".")
 
 
 def is_login(name: str) -> bool:
-    """Whether a setting is part of the login."""
+    """Whether a setting is part of the login by user or token (``basic.auth.…``, ``bearer.auth.…``).
+
+    The settings for the logical cluster and the identity pool are not, and those of the Kafka clients' login neither.
+    """
     key = canonical(name)
     return key.startswith(("basic.auth.", "bearer.auth.")) and key not in (_CLUSTER, _POOL)
 
 
 def inherits_login(registry: Registry | None) -> bool:
-    """Whether the registry uses the login of the Kafka clients."""
+    """Whether the registry's settings say that it uses the login of the Kafka clients; False without a registry."""
     properties = {} if registry is None else registry.properties
     return any(canonical(name) in (BASIC, BEARER) and "INHERIT" in str(value) for name, value in properties.items())
 
@@ -163,7 +166,7 @@ def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings,
         resolve: Replaces the references in a string; without it they stay.
 
     Returns:
-        The settings, and what is wrong with them.
+        The settings, and what is wrong with them: errors and warnings. A number that is wrong has its default.
     """
     reader = _Reader(registry, resolve)
     return reader.settings(), tuple(reader.problems)
@@ -179,12 +182,16 @@ class _Reader:
         urls = (address if user_info is None else remove_login(address)).split(",")
         self._urls = tuple(part for url in urls if (part := url.strip().rstrip("/")))
         for name, text in registry.properties.reveal().items():
-            self._take(name, resolve(text))
+            self._add_setting(name, resolve(text))
         if user_info is not None and USER_INFO not in self._values:
             self._values[USER_INFO] = user_info
 
-    def _take(self, name: str, text: str) -> None:
-        """Store a setting by its canonical name; a contradicting or unknown one is recorded as a problem."""
+    def _add_setting(self, name: str, text: str) -> None:
+        """Store a setting by its canonical name.
+
+        An unknown one is recorded as a warning; one that contradicts an earlier spelling as a problem, and the first
+        stays.
+        """
         key = canonical(name)
         if key in self._values and self._values[key] != text:
             message = f"{self._names[key]!r} and {name!r} mean the same but differ"
@@ -258,6 +265,7 @@ class _Reader:
         self.problems.append(Problem(code, message, fix, severity="warning" if warning else "error"))
 
     def _quote_name(self, name: str) -> str:
+        """Return the name of a setting in quotes, as the user spelled it."""
         return repr(self._names.get(name, name))
 
     def _check_urls(self) -> None:
@@ -274,7 +282,7 @@ class _Reader:
                 )
 
     def _number(self, name: str, default: int) -> int:
-        """Read a number; a wrong one is recorded as a problem, and the default is returned."""
+        """Read a number; the default if it is not set, is a reference, or is wrong, which is recorded as a problem."""
         text = self._values.get(name)
         if text is None or has_reference(text):
             return default
@@ -288,7 +296,10 @@ class _Reader:
         return int(text)
 
     def _source(self, name: str, sources: tuple[str, ...]) -> str | None:
-        """Read where a login comes from; an unknown source is recorded as a problem, and None is returned."""
+        """Read where a login comes from, in upper case.
+
+        None if it is not set, is a reference, or is not one of ``sources``, which is recorded as a problem.
+        """
         text = self._values.get(name)
         if text is None or has_reference(text):
             return None
@@ -304,11 +315,15 @@ class _Reader:
         return None
 
     def _basic(self) -> tuple[str, str] | None:
-        """Read user and password; None without a login, or with a problem, which is recorded."""
+        """Read user and password; None if there are none, which is a problem if a source for them is set.
+
+        A value without a colon is recorded as a problem unless it is a reference, and returned as a user without a
+        password.
+        """
         source = self._source(BASIC, _BASIC_SOURCES)
         info = self._values.get(USER_INFO)
         if source == "SASL_INHERIT":
-            return self._login("username", "password")
+            return self._inherit_login("username", "password")
         if info is None:
             if source is not None:
                 missing = "a user and a password in its address" if source == "URL" else self._quote_name(USER_INFO)
@@ -327,8 +342,12 @@ class _Reader:
             )
         return user, password
 
-    def _login(self, *names: str) -> tuple[str, str] | None:
-        """Return the user and password of the Kafka clients; record a problem and return None if they have none."""
+    def _inherit_login(self, *names: str) -> tuple[str, str] | None:
+        """Return the options ``names`` of the Kafka clients' login: user and password, or a client's id and secret.
+
+        They come from the JAAS configuration or the ``sasl.*`` settings. None if one is missing or the configuration
+        cannot be parsed; both are recorded as problems, except a configuration that is a reference.
+        """
         text = self._values.get(_JAAS)
         options: Mapping[str, str] = {}
         if text is not None:
@@ -351,7 +370,10 @@ class _Reader:
         return user, password
 
     def _bearer(self) -> tuple[str | None, OAuth | None]:
-        """Read the token, or how tokens are requested; problems are recorded."""
+        """Return a fixed token, and where tokens are requested: at most one is set, the other is None.
+
+        Both are None without such a login. Problems are recorded.
+        """
         source = self._source(BEARER, _BEARER_SOURCES) or ("STATIC_TOKEN" if TOKEN in self._values else None)
         match source:
             case "STATIC_TOKEN":
@@ -375,7 +397,7 @@ class _Reader:
                 self._check_provider(_ISSUER)
                 return None, OAuth(values[_ISSUER], values[_ID], values[_SECRET], values.get(_SCOPE, ""))
             case "SASL_OAUTHBEARER_INHERIT":
-                login, url = self._login("clientId", "clientSecret"), self._values.get(_ENDPOINT)
+                login, url = self._inherit_login("clientId", "clientSecret"), self._values.get(_ENDPOINT)
                 if login is not None and url is None:
                     self._add_problem(
                         "registry-login",
@@ -423,7 +445,10 @@ class _Reader:
         )
 
     def _store(self, which: Which) -> Store | None:
-        """Read a key store or truststore; None without one, or with a problem, which is recorded."""
+        """Read a key store or truststore; None if its location is not set.
+
+        Recorded as problems: a password without a location, and a location that no machine can read.
+        """
         name = f"ssl.{which}.location"
         location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")
         if location is None:
@@ -470,7 +495,7 @@ def _is_address(url: str) -> bool:
 
 
 def fits_header(text: str) -> bool:
-    """Whether an HTTP header can contain a value."""
+    """Whether an HTTP header can contain a value: printable ASCII, not empty, without spaces at its ends."""
     return bool(text) and text.isascii() and text.isprintable() and text == text.strip()
 
 

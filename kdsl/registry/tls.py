@@ -28,19 +28,19 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _make_context(tls: Tls) -> ssl.SSLContext:
-    """Create the TLS context from the trusted authorities and the client's keys."""
-    authorities, _ = _pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
+    """Create the TLS context from the trusted authorities, by default those of this machine, and the client's keys."""
+    authorities, _ = _read_pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
     context = ssl.create_default_context(cadata=authorities or None)
     if not tls.checks_host:
         context.check_hostname = False
-    chain, key = _pem(tls.keystore, pem_blocks(tls.chain, "CERTIFICATE"), pem_blocks(tls.key, "PRIVATE KEY"))
+    chain, key = _read_pem(tls.keystore, pem_blocks(tls.chain, "CERTIFICATE"), pem_blocks(tls.key, "PRIVATE KEY"))
     if key:
         load_key(context, chain + key, tls.password)
     return context
 
 
-def _pem(store: Store | None, certificates: str, key: str = "") -> tuple[str, str]:
-    """The certificates and the key, from a store or from the settings."""
+def _read_pem(store: Store | None, certificates: str, key: str = "") -> tuple[str, str]:
+    """Read certificates and key, in this order, from a store, or return those of the settings if there is no store."""
     if store is None:
         return certificates, key
     if store.kind == "PEM":

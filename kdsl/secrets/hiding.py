@@ -61,7 +61,7 @@ def is_secret(key: str) -> bool:
 
 @cache
 def _resembles_secret(key: str) -> bool:
-    """Whether a name resembles that of a secret: ``sasl.pasword`` holds one, too."""
+    """Whether a name may be a misspelled one of a secret, such as ``sasl.pasword``, with any prefix."""
     if key in NOT_SECRET:
         return False
     words = re.split(r"[._-]", key)
@@ -85,7 +85,7 @@ def find_secrets_in_addresses(text: str) -> list[tuple[int, int]]:
 
 
 def contains_secret(key: str, text: str) -> bool:
-    """Whether the value of a setting contains a secret that is written out, not a reference to one."""
+    """Whether the value of a setting, or an address in it, contains a secret itself, not a reference to one."""
     if _is_servers(key):
         return "@" in text
     if not is_secret(key):

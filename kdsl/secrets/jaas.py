@@ -111,6 +111,7 @@ class Login:
 
 
 def _redact(name: str, value: str) -> str:
+    """Return the value of an option for display: hidden if it is secret and not a reference."""
     return "***" if is_secret_option(name) and not _REFERENCE.fullmatch(value) else value
 
 
@@ -134,6 +135,7 @@ def quote(value: str) -> str:
 
 
 def _name(name: str) -> str:
+    """Return the name of an option as Java can read it: in quotes unless it is a plain word."""
     return name if _BARE.fullmatch(name) else quote(name)
 
 
@@ -163,7 +165,7 @@ def parse_jaas(text: str) -> Login:
 
 
 def _position(text: str, position: int) -> int:
-    """The position in a string (from 1) that corresponds to a position after `_TWICE` was replaced."""
+    """Return the position in a string for one after `_TWICE` has removed backslashes from it; both count from 1."""
     removed = 0
     for number, match in enumerate(_TWICE.finditer(text)):
         if match.start() - number >= position - 1:
@@ -205,7 +207,7 @@ class _Parser:
 
     @staticmethod
     def _name_or_here(name: str) -> str:
-        # Instead of a name there may be a word of a secret without quotes.
+        """Return a known option's name in quotes, else ``here``: another word may be part of a secret."""
         return repr(name) if name in _OPTIONS else "here"
 
     def skip(self) -> int:

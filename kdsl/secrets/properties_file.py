@@ -26,4 +26,5 @@ def read_properties(text: str) -> dict[str, str]:
 
 
 def _unescape(text: str) -> str:
+    """Replace the escapes of Java's properties files by their characters."""
     return _ESCAPE.sub(lambda m: chr(int(m[1], 16)) if m[1] else _CONTROLS.get(m[2] or "", m[2] or ""), text)

@@ -122,6 +122,7 @@ def _parse_reference(body: str) -> Reference:
 
 
 def _has_known_kind(match: re.Match[str]) -> bool:
+    """Whether a parsed reference is of a built-in kind, or names an installed provider."""
     return bool(match["values"]) or match["kind"] in ("env", "file", "given") or match["kind"] in providers()
 
 
@@ -131,7 +132,7 @@ def has_reference(text: str) -> bool:
 
 
 def is_reference(text: str) -> bool:
-    """Whether a string is exactly one valid reference."""
+    """Whether a string is exactly one valid reference, apart from blanks around it."""
     match = _REFERENCE.fullmatch(text.strip())
     if match is None or match["escape"]:
         return False

@@ -40,7 +40,7 @@ def _look_up(reference: Reference) -> str:
         case "env":
             value = os.environ.get(reference.name)
             if value is None:
-                raise _missing(
+                raise _make_error(
                     reference,
                     f"the environment variable {reference.name!r} is not set; set it for the driver and the executors "
                     f"(spark.executorEnv.{reference.name})",
@@ -49,7 +49,7 @@ def _look_up(reference: Reference) -> str:
         case "file":
             return _read_file(reference)
         case "given":
-            raise _missing(
+            raise _make_error(
                 reference,
                 f"the value of {reference.name!r} was written out on the driver and is not available here; write a "
                 "reference that each process can resolve, as ${env:NAME} or ${file:PATH}",
@@ -60,7 +60,8 @@ def _look_up(reference: Reference) -> str:
             return _from_provider(reference)
 
 
-def _missing(reference: Reference, reason: str) -> SecretError:
+def _make_error(reference: Reference, reason: str) -> SecretError:
+    """Create the error about a reference that cannot be resolved on this machine; the caller raises it."""
     return SecretError(f"{reference} cannot be resolved on {socket.gethostname()}: {reason}")
 
 
@@ -74,14 +75,14 @@ def _read_file(reference: Reference) -> str:
         text = Path(reference.name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
         reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        raise _missing(
+        raise _make_error(
             reference, f"{reference.name}: {reason}; put the file there on the driver and on every executor"
         ) from None
     if reference.key is None:
         return text.strip()
     values = read_properties(text)
     if reference.key not in values:
-        raise _missing(
+        raise _make_error(
             reference,
             f"the file has no key {reference.key!r}{nearest(reference.key, _names(text))}; a file with a key has a "
             f"line {reference.key}=VALUE, and ${{file:{reference.name}}} is the whole content of a file",
@@ -102,6 +103,7 @@ def _names(text: str) -> list[str]:
 
 @cache
 def _load_provider(name: str) -> Provider:
+    """Import the function of an installed provider, once per process."""
     provider: Provider = providers()[name].load()
     return provider
 
@@ -114,7 +116,7 @@ def _from_provider(reference: Reference) -> str:
     """
     secret = _ask_provider(reference.kind, reference)
     if secret is None:
-        raise _missing(reference, f"the provider {reference.kind!r} has no secret with the key {reference.name!r}")
+        raise _make_error(reference, f"the provider {reference.kind!r} has no secret with the key {reference.name!r}")
     return secret
 
 
@@ -131,17 +133,17 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
     except SecretError:
         raise
     except Exception as e:  # noqa: BLE001  # another package's; its message may contain the arguments
-        raise _missing(
+        raise _make_error(
             reference,
             f"the provider {name!r} of the group {GROUP!r} failed with {type(e).__name__}; call it alone to see why",
         ) from None
     if not isinstance(value, str):
-        raise _missing(reference, f"the provider {name!r} returned a {type(value).__name__} instead of a string")
+        raise _make_error(reference, f"the provider {name!r} returned a {type(value).__name__} instead of a string")
     return value
 
 
 def _from_any_provider(reference: Reference) -> str:
-    """Read a secret from the folder of secrets, or ask all providers for it, in their order.
+    """Read a secret from the file of its name in the folder of secrets, or ask all providers for it, in their order.
 
     Raises:
         SecretError: None has it, or one fails.
@@ -155,7 +157,7 @@ def _from_any_provider(reference: Reference) -> str:
         if secret is not None:
             return secret
     attempts = f"asked {listing(providers())}" if providers() else f"no package registers a provider ({GROUP})"
-    raise _missing(
+    raise _make_error(
         reference,
         f"{attempts}, and {DIRECTORY} has no such file; install a provider of the group {GROUP!r}, or set "
         f"{DIRECTORY} to "

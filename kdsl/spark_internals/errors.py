@@ -18,7 +18,7 @@ def java_exception(error: BaseException) -> Any:
 
 
 def root_cause(error: BaseException) -> Any:
-    """The innermost Java exception behind a `JavaError`."""
+    """The innermost Java exception behind a `JavaError`; other errors have none, and fail with AttributeError."""
     exception = java_exception(error)
     while exception.getCause() is not None:
         exception = exception.getCause()

@@ -57,7 +57,7 @@ class HadoopFolder:
 
         Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
         is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
-        under which it is read while the file itself is missing.
+        under which it is read while the file itself is missing. OSError if the file system refuses to rename.
         """
         path, spare = self._path(name), self._path(_spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
@@ -102,10 +102,11 @@ class HadoopFolder:
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
 
     def remove(self, name: str) -> None:
-        """Remove a file or a folder."""
+        """Remove a file, or a folder with its content; nothing happens if it does not exist."""
         self._fs.delete(self._path(name), True)
 
 
 def _spare_name(name: str) -> str:
+    """Return the hidden name in the same folder under which a file is written before it replaces the old one."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/.{file}.new"

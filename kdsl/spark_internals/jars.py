@@ -45,7 +45,7 @@ def has_class(spark: SparkSession, name: str) -> bool:
 
 
 def add_to_driver(spark: SparkSession, paths: Iterable[str]) -> None:
-    """Let the driver's threads load classes from jars."""
+    """Let the driver's threads load classes from jars; nothing happens where their class loader is not Spark's."""
     loader = _driver_loader(spark)
     if loader is not None:
         for path in paths:
@@ -53,7 +53,7 @@ def add_to_driver(spark: SparkSession, paths: Iterable[str]) -> None:
 
 
 def _driver_loader(spark: SparkSession) -> Any:
-    """The class loader of the application: the parent of the sessions' loaders, and the one of Spark's threads."""
+    """The application's class loader, parent of those of sessions; None if the JVM's current thread has another."""
     loader = jvm_of(spark).java.lang.Thread.currentThread().getContextClassLoader()
     driver_loader = None
     while loader is not None:

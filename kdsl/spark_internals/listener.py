@@ -68,16 +68,20 @@ class _ClassicListener:
         self._listener = listener
 
     def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        """Report the start of a query."""
         self._listener.receive("start", orjson.loads(event.json()))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Report the end of a batch, with Java's object of the progress report."""
         progress = event.progress()
         self._listener.receive("progress", orjson.loads(progress.json()), progress)
 
     def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Report that a query waits for data."""
         self._listener.receive("idle", orjson.loads(event.json()))
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Report the end of a query."""
         self._listener.receive("end", orjson.loads(event.json()))
 
     class Java:

@@ -136,6 +136,9 @@ def open_jdbc_connection(spark: SparkSession, url: str, table: str, options: Map
         url: The JDBC address.
         table: The table.
         options: The options of Spark's JDBC source: ``driver``, ``user`` and so on.
+
+    Raises:
+        GatewayError: There is no driver, or it cannot connect.
     """
     jvm = jvm_of(spark)
     scala_options = jvm.PythonUtils.toScalaMap(dict(options))

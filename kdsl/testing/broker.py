@@ -48,7 +48,7 @@ class Broker(ServiceProcess):
     system: Mapping[str, str]
 
     def start(self) -> None:
-        """Start the process, without waiting until it is ready.
+        """Write the logging configuration and start the process, without waiting until it is ready.
 
         Raises:
             LocalKafkaError: It is running already.
@@ -72,7 +72,7 @@ class Broker(ServiceProcess):
         self.spawn(command, {key: value for key, value in os.environ.items() if not key.startswith("KAFKA_")})
 
     def check(self) -> None:
-        """Check that the process runs, if it was started.
+        """Check that the process has not ended by itself; one that was killed, stopped or never started passes.
 
         Raises:
             BrokerDiedError: It has ended; the message contains the end of its log.

@@ -133,7 +133,8 @@ class Certificates:
     def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
         """Write a store with a user's key and chain, once, and return its path.
 
-        JKS and PKCS12 have the password, PEM has none.
+        JKS and PKCS12 have the password, PEM has none. LocalKafkaError if JKS is wanted and keytool is missing or
+        fails.
         """
         pair, name = self.user(user), user.encode()
         if kind == "PEM":
@@ -146,7 +147,10 @@ class Certificates:
         return self._once(f"{user}.jks", lambda path: self._import_key_store(path, p12))
 
     def trust_store(self, kind: StoreType = "PEM") -> Path:
-        """Write a store with the root's certificate, once, and return its path; JKS and PKCS12 have the password."""
+        """Write a store with the root's certificate, once, and return its path; JKS and PKCS12 have the password.
+
+        They are made by keytool: LocalKafkaError if it is missing or fails.
+        """
         if kind == "PEM":
             return self.authority
         return self._once(
@@ -158,7 +162,7 @@ class Certificates:
         )
 
     def _import_key_store(self, path: Path, p12: Path) -> None:
-        """Convert a PKCS12 store to a JKS store with keytool."""
+        """Convert a PKCS12 store to a JKS store with keytool; errors as in `_keytool`."""
         self._keytool(
             *("-importkeystore", "-noprompt", "-srckeystore", str(p12), "-srcstoretype", "PKCS12"),
             *("-srcstorepass:env", "KDSL_STORE", "-deststorepass:env", "KDSL_STORE"),

@@ -69,11 +69,11 @@ class DetachedRegistry:
     @property
     def running(self) -> bool:
         """Whether the process still runs."""
-        return _process(self.pid, self.mark) is not None
+        return _find_process(self.pid, self.mark) is not None
 
     def end(self) -> None:
-        """End the registry; its schemas are lost."""
-        process = _process(self.pid, self.mark)
+        """Kill the registry if it runs, and remove the folder of its log; its schemas are lost."""
+        process = _find_process(self.pid, self.mark)
         if process is not None:
             process.kill()
             wait_ended([process], 10)
@@ -133,7 +133,7 @@ class DetachedKafka:
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End all processes, and remove temporary data."""
+        """End the registry and all processes, killing those that still run after 20 s, and remove temporary data."""
         if self.registry is not None:
             self.registry.end()
         every: tuple[DetachedBroker | DetachedService, ...] = (*self.brokers, *self.services)
@@ -149,11 +149,12 @@ class DetachedKafka:
             shutil.rmtree(self.data_dir, ignore_errors=True)
 
     def _process(self, one: DetachedBroker | DetachedService) -> psutil.Process | None:
-        return _process(one.pid, self.mark)
+        """Return a running process of this Kafka; None if it has ended."""
+        return _find_process(one.pid, self.mark)
 
 
-def _process(pid: int, mark: str) -> psutil.Process | None:
-    """Return the process with this id and mark; None if it has ended."""
+def _find_process(pid: int, mark: str) -> psutil.Process | None:
+    """Return the process with this id, if the mark is among its arguments; None otherwise."""
     try:
         process = psutil.Process(pid)
         same = mark in process.cmdline()
@@ -163,7 +164,7 @@ def _process(pid: int, mark: str) -> psutil.Process | None:
 
 
 def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
-    """Read the record of the Kafka that was started with a name and not stopped since.
+    """Read the record of the Kafka that was started with a name; None if there is none, or it was stopped.
 
     Its brokers may have died meanwhile.
 
@@ -208,9 +209,9 @@ def start(
             known.end()  # for example after a restart of the machine: only a temporary folder may remain
         kafka.start()
         try:
-            started = attrs.evolve(_describe(kafka, name), registry=_describe_registry(registry))
+            started = attrs.evolve(_prepare_record(kafka, name), registry=_launch_registry(registry))
             # Record the processes before the watchdog is released: a kill in between leaves no unrecorded broker.
-            _write(started)
+            _write_record(started)
             kafka.detach()
             if registry is not None:
                 registry.detach()
@@ -227,7 +228,10 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
     """Stop the Kafka that was started with a name, and remove its record and temporary data.
 
     Returns:
-        The stopped Kafka, or None if none was running.
+        The stopped Kafka, or None if none of its brokers was running.
+
+    Raises:
+        LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)
@@ -240,14 +244,18 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 
 
 def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
-    """Start a registry for a running Kafka and record it, unless it has one that runs; return the Kafka with it."""
+    """Start a registry that outlives this process, and add it to the record of a running Kafka.
+
+    If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. LocalKafkaError if
+    the registry does not start.
+    """
     if known.registry is not None:
         if known.registry.running:
             return known
         known.registry.end()
     try:
-        started = attrs.evolve(known, registry=_describe_registry(registry))
-        _write(started)
+        started = attrs.evolve(known, registry=_launch_registry(registry))
+        _write_record(started)
         registry.detach()
     except BaseException:
         registry.stop()
@@ -255,11 +263,11 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
     return started
 
 
-def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
-    """Start a registry, and describe it for the record; None without one.
+def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
+    """Start a registry, and return its description for the record; None without a registry.
 
     Raises:
-        LocalKafkaError: It has ended.
+        LocalKafkaError: It cannot be started, or has ended.
     """
     if registry is None:
         return None
@@ -274,13 +282,15 @@ def _describe_registry(registry: LocalRegistry | None) -> DetachedRegistry | Non
     )
 
 
-def _write(kafka: DetachedKafka) -> None:
-    """Write the record of a Kafka."""
+def _write_record(kafka: DetachedKafka) -> None:
+    """Write the record of a Kafka to kdsl's state folder."""
     _record_path(kafka.name).write_text(json.dumps(cattrs.unstructure(kafka), indent=2), encoding="utf-8")
 
 
-def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
-    """Describe a running Kafka for its record.
+def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
+    """Make the record of a running Kafka, which still ends with this process.
+
+    On the way, the file with its cluster is written, and the services for its login move to processes of their own.
 
     Raises:
         LocalKafkaError: A broker does not run.
@@ -302,7 +312,7 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
             )
         )
     first = kafka.nodes[1]
-    cluster_file = _cluster_file(kafka)
+    cluster_file = _write_cluster_file(kafka)
     services = tuple(DetachedService(service, pid) for service, pid in kafka.detach_services().items())
     return DetachedKafka(
         name=name,
@@ -320,8 +330,8 @@ def _describe(kafka: LocalKafka, name: str) -> DetachedKafka:
     )
 
 
-def _cluster_file(kafka: LocalKafka) -> Path:
-    """Write the cluster and the login of its first user to a file, and return its path."""
+def _write_cluster_file(kafka: LocalKafka) -> Path:
+    """Write the cluster and the login of its first user to ``cluster.yaml`` in its data folder; return the path."""
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}

@@ -30,7 +30,7 @@ def lock_file(path: Path) -> Iterator[None]:
     """Hold a lock between processes; it ends with the process that holds it. The file is created.
 
     Raises:
-        LocalKafkaError: This operating system has no such locks (Windows).
+        LocalKafkaError: This operating system has no such locks (Windows), or the folder cannot be created.
     """
     try:
         import fcntl
@@ -45,7 +45,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process, of any language, holds a lock on a file."""
+    """Whether another process, of any language, holds a lock on a file; False if there is no such file."""
     import fcntl
 
     try:

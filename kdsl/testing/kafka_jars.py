@@ -90,7 +90,7 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
-    """Fetch Kafka's jars into a folder, which is emptied first, and write a stamp that they are complete."""
+    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete; DownloadError if that fails."""
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _list_jars(folder / "jars")
@@ -140,5 +140,6 @@ def _list_jars(folder: Path) -> tuple[Path, ...]:
 
 
 def _version(jars: Sequence[Path]) -> str:
+    """Return Kafka's version, which is in the name of its clients' jar; ``unknown`` without such a jar."""
     versions = [match[1] for jar in jars if (match := _CLIENTS.search(jar.name))]
     return versions[0] if versions else "unknown"

@@ -97,7 +97,7 @@ class Realm:
             raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """Create a keytab with principals (without the realm), which are created if they do not exist; return its path.
+        """Create a keytab with principals (without the realm), once per first principal, and return its path.
 
         Raises:
             LocalKafkaError: Kerberos creates no keytab.
@@ -124,7 +124,7 @@ class Realm:
             process.returncode = 0  # this process does not wait for it
 
     def stop(self) -> None:
-        """End the KDC."""
+        """Kill the KDC, if it runs."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
@@ -144,5 +144,6 @@ class Realm:
 
 
 def _program(name: str) -> str | None:
+    """Find a program of Kerberos on the PATH or in the folders of system programs; None if it is missing."""
     folders = [os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/opt/homebrew/opt/krb5/sbin"]
     return shutil.which(name, path=os.pathsep.join(folders))

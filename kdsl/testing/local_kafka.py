@@ -100,7 +100,7 @@ class LocalKafka(LocalService, RunningKafka):
         RunningKafka.__init__(self, "")
         if brokers < 1:
             raise LocalKafkaError(f"brokers={brokers!r}: at least 1 broker is needed")
-        self.security = _kinds(security)
+        self.security = _check_kinds(security)
         self.brokers = brokers
         self._users = dict(DEFAULT_USERS if users is None else users)
         if not self._users and not all(KINDS[kind].anonymous for kind in self.security):
@@ -197,9 +197,9 @@ class LocalKafka(LocalService, RunningKafka):
             user: One of the users; the first if None.
 
         Raises:
-            LocalKafkaError: This cluster does not have the kind or the user.
+            LocalKafkaError: This cluster does not have the kind or the user, or is not started.
         """
-        ways = _ways(self.security)
+        ways = _add_plaintext(self.security)
         if security not in ways:
             raise LocalKafkaError(f"security={security!r} is not open here; use one of {listing(ways)}")
         name = user if user is not None else next(iter(self._users), "")
@@ -244,7 +244,7 @@ class LocalKafka(LocalService, RunningKafka):
         self.create_missing(self._topics)
 
     def _end_processes(self) -> None:
-        """End the brokers and what they need."""
+        """End the brokers, and the services for their logins; brokers that keep their data get 20 s to shut down."""
         self.close()
         nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
@@ -258,21 +258,25 @@ class LocalKafka(LocalService, RunningKafka):
         self._site.stop()
 
     def _disown_processes(self) -> None:
-        """Let the processes outlive this one."""
+        """Let the brokers outlive this process, and forget them."""
         self.close()
         for node in self._nodes.values():
             node.disown()
         self._nodes, self._ports = {}, {}
 
     def kill(self, broker: int = 1) -> None:
-        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data."""
+        """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data.
+
+        Raises:
+            LocalKafkaError: There is no such broker.
+        """
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
         """Shut one broker down: it hands over its partitions and flushes its data.
 
         Raises:
-            LocalKafkaError: It did not end within 60 s.
+            LocalKafkaError: It did not end within 60 s, or there is no such broker.
         """
         node = self._node(broker)
         node.terminate()
@@ -283,33 +287,33 @@ class LocalKafka(LocalService, RunningKafka):
         """Start a broker again that was killed or stopped, with its port and data, and wait until it serves.
 
         Raises:
-            BrokerDiedError: It ended again.
-            LocalKafkaError: It runs already, or took too long.
+            BrokerDiedError: It ended again, or another broker has ended.
+            LocalKafkaError: It runs already, took too long, or does not exist.
         """
         self._node(broker).start()
         self._wait([broker])
 
     def pause(self, broker: int | None = None) -> None:
-        """Freeze one broker, or all (SIGSTOP): ports stay open, but the brokers do not answer."""
+        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but no broker answers. Errors as `kill`."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.freeze()
 
     def resume(self, broker: int | None = None) -> None:
-        """Let one broker, or all, continue (SIGCONT)."""
+        """Let one broker, or all if None, continue (SIGCONT). Errors as `kill`."""
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.thaw()
 
     def port(self, broker: int = 1) -> int:
-        """Return the port of one broker for clients."""
+        """Return the port of one broker for clients, with the first kind of login. Errors as `kill`."""
         self._node(broker)
         return self._ports[broker].clients[self.security[0]]
 
     def pid(self, broker: int = 1) -> int | None:
-        """Return the process id of one broker, or None while it does not run."""
+        """Return the process id of one broker, or None while it does not run. Errors as `kill`."""
         return self._node(broker).pid
 
     def log(self, broker: int = 1) -> str:
-        """Read all that one broker has logged."""
+        """Read all that one broker has logged. Errors as `kill`."""
         return self._node(broker).log.read_text(encoding="utf-8", errors="replace")
 
     def detach_services(self) -> dict[str, int]:
@@ -323,13 +327,14 @@ class LocalKafka(LocalService, RunningKafka):
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
-        """Return a client of the cluster with a kind of login."""
+        """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in."""
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
     def _servers(self, security: Security) -> str:
+        """Return the bootstrap servers for an open kind of login; LocalKafkaError if Kafka is not started."""
         _ = self.data_dir
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
@@ -344,12 +349,12 @@ class LocalKafka(LocalService, RunningKafka):
         return self._nodes[broker]
 
     def _start_brokers(self, java: Path, kafka: KafkaJars) -> None:
-        """Start all brokers and wait until they serve.
+        """Choose ports, start all brokers and wait until they serve.
 
-        If another process has taken a chosen port, try again with others.
+        If another process has taken a free port meanwhile, try again with others, twice at most.
 
         Raises:
-            LocalKafkaError: They are not ready in time.
+            LocalKafkaError: They are not ready in time, or a port that the user chose is in use.
             BrokerDiedError: A broker has ended.
         """
         for attempt in range(3):
@@ -369,7 +374,7 @@ class LocalKafka(LocalService, RunningKafka):
                 return
 
     def _choose_ports(self) -> dict[int, Ports]:
-        """Choose the ports of all brokers.
+        """Choose the ports of all brokers: for the first kind of login from the declared port on, and else free ones.
 
         Raises:
             LocalKafkaError: A declared port is in use, or none is free.
@@ -390,7 +395,9 @@ class LocalKafka(LocalService, RunningKafka):
         first = {node_id: choose(port) for node_id, port in enumerate(wanted, start=1)}
         return {
             node_id: Ports(
-                clients={kind: port if kind == self.security[0] else choose() for kind in _ways(self.security)},
+                clients={
+                    kind: port if kind == self.security[0] else choose() for kind in _add_plaintext(self.security)
+                },
                 controller=choose(),
             )
             for node_id, port in first.items()
@@ -425,6 +432,7 @@ class LocalKafka(LocalService, RunningKafka):
         """Wait until brokers serve: each answers a metadata request with itself and the leaders.
 
         Raises:
+            BrokerDiedError: One of all brokers has ended.
             LocalKafkaError: A broker is not ready in time; the message contains the end of its log.
         """
         waiting = list(node_ids)
@@ -443,10 +451,14 @@ class LocalKafka(LocalService, RunningKafka):
             )
 
     def _is_ready(self, node_id: int, brokers: int) -> bool:
+        """Return whether a broker's plaintext port is open and it serves; see `_serves`."""
         return answers(self._ports[node_id].clients["plaintext"]) and self._serves(node_id, brokers)
 
     def _serves(self, node_id: int, others: int) -> bool:
-        """Return whether a broker knows the others, and all partitions have leaders."""
+        """Ask a broker whether it knows at least ``others`` brokers, itself among them; False without an answer in 2 s.
+
+        While all brokers run, all partitions must have leaders, too.
+        """
         port = self._ports[node_id].clients["plaintext"]
         try:
             metadata = AdminClient({"bootstrap.servers": f"{HOST}:{port}", "log_level": 0}).list_topics(timeout=2)
@@ -456,7 +468,11 @@ class LocalKafka(LocalService, RunningKafka):
         return node_id in metadata.brokers and len(metadata.brokers) >= others and (led or not self.running)
 
     def _add_users(self) -> None:
-        """Store the users that brokers keep, and wait until they can log in."""
+        """Store the users of kinds that keep them in the cluster (SCRAM), and wait until they can log in.
+
+        Raises:
+            LocalKafkaError: The brokers refuse, or a user still cannot log in when the timeout is over.
+        """
         stored: list[Security] = [kind for kind in self.security if KINDS[kind].stored]
         if stored:
             store_users(self.through("plaintext"), self._users)
@@ -485,8 +501,8 @@ class LocalKafka(LocalService, RunningKafka):
             )
 
 
-def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
-    """Return the kinds of login, ``plaintext`` by default.
+def _check_kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
+    """Return the kinds of login as a tuple; ``plaintext`` if there are none.
 
     Raises:
         LocalKafkaError: There is no such kind.
@@ -498,6 +514,6 @@ def _kinds(security: Security | Sequence[Security]) -> tuple[Security, ...]:
     return kinds or ("plaintext",)
 
 
-def _ways(security: Sequence[Security]) -> tuple[Security, ...]:
-    """Return all ways to log in; brokers talk to each other in plaintext, which is therefore always open."""
+def _add_plaintext(security: Sequence[Security]) -> tuple[Security, ...]:
+    """Return the kinds of login with plaintext, which is always open: brokers talk to each other in it."""
     return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

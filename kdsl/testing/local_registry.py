@@ -107,7 +107,7 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """Create a client of it: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
+        """Create a client without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 
@@ -154,6 +154,7 @@ class LocalRegistry(LocalService):
             self._process = None
 
     def _command(self, java: Path, jar: Path) -> list[str]:
+        """Return the command that runs the registry's jar, with the mark among its arguments."""
         return [
             str(java),
             "-Xms64m",

@@ -138,6 +138,7 @@ def properties_text(values: Mapping[str, str]) -> str:
 
 
 def _escape(text: str, special: str) -> str:
+    """Escape a key or value for a Java properties file; ``special`` are further characters to escape."""
     out = []
     for at, char in enumerate(text):
         if char == "\\" or char in special or (char == " " and at == 0):
@@ -153,4 +154,5 @@ def _escape(text: str, special: str) -> str:
 
 
 def _addresses(listeners: Mapping[str, int]) -> str:
+    """Write the value of ``listeners``: each listener's name with its port on the loopback address."""
     return ",".join(f"{name}://{HOST}:{port}" for name, port in listeners.items())

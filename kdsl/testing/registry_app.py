@@ -48,7 +48,7 @@ def find_registry(
 
 
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
-    """Fetch the registry's archive and unpack it into a folder."""
+    """Fetch the registry's archive, unpack it into a new folder, and delete the archive."""
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
     draft = folder.with_name(f"{folder.name}.draft")

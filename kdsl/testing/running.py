@@ -124,8 +124,8 @@ class RunningKafka:
         """
         topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
         with _convert_errors(f"Topic {name!r} cannot be created"):
-            _only(self.admin().create_topics([topic], operation_timeout=_SECONDS))
-        self._wait_for(name, partitions)
+            _await_one(self.admin().create_topics([topic], operation_timeout=_SECONDS))
+        self._wait_for_leaders(name, partitions)
         return name
 
     def create_missing(self, topics: Mapping[str, int]) -> None:
@@ -138,7 +138,7 @@ class RunningKafka:
             LocalKafkaError: The broker refuses.
         """
         for name, partitions in topics.items():
-            if self._leaders(name) is None:
+            if self._count_leaders(name) is None:
                 self.create_topic(name, partitions)
 
     def delete_topic(self, name: str) -> None:
@@ -148,8 +148,8 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a topic that does not exist.
         """
         with _convert_errors(f"Topic {name!r} cannot be deleted"):
-            _only(self.admin().delete_topics([name], operation_timeout=_SECONDS))
-        _wait_until(lambda: self._leaders(name) is None, f"Topic {name!r} still exists")
+            _await_one(self.admin().delete_topics([name], operation_timeout=_SECONDS))
+        _wait_until(lambda: self._count_leaders(name) is None, f"Topic {name!r} still exists")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Grow a topic to ``total`` partitions, and wait until each has a leader.
@@ -158,8 +158,8 @@ class RunningKafka:
             LocalKafkaError: The broker refuses, as for a total that is not larger than before.
         """
         with _convert_errors(f"Topic {name!r} cannot have {total} partitions"):
-            _only(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
-        self._wait_for(name, total)
+            _await_one(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
+        self._wait_for_leaders(name, total)
         self._producer = None  # it would not look for partitions that it does not know for minutes
 
     def delete_records(self, name: str, before: Mapping[int, int]) -> None:
@@ -174,7 +174,7 @@ class RunningKafka:
         """
         wanted = [TopicPartition(name, partition, offset) for partition, offset in before.items()]
         with _convert_errors(f"Records of topic {name!r} cannot be deleted"):
-            _all(self.admin().delete_records(wanted))
+            _await_all(self.admin().delete_records(wanted))
 
     def topic_id(self, name: str) -> str:
         """Ask for the id of a topic; a topic that is deleted and created again has another one.
@@ -183,7 +183,7 @@ class RunningKafka:
             LocalKafkaError: There is no such topic.
         """
         with _convert_errors(f"Topic {name!r} cannot be described"):
-            described = _only(self.admin().describe_topics(TopicCollection([name])))
+            described = _await_one(self.admin().describe_topics(TopicCollection([name])))
         return str(described.topic_id)
 
     def start_offsets(self, name: str) -> dict[int, int]:
@@ -246,7 +246,9 @@ class RunningKafka:
                 except BufferError:
                     producer.poll(0.1)
                 except KafkaException as error:
-                    raise LocalKafkaError(f"A record for topic {topic!r} was not accepted: {_text(error)}") from error
+                    raise LocalKafkaError(
+                        f"A record for topic {topic!r} was not accepted: {_error_text(error)}"
+                    ) from error
             producer.poll(0)
         producer.flush()
         if errors:
@@ -301,7 +303,7 @@ class RunningKafka:
         return sorted(messages, key=lambda message: (message.partition() or 0, message.offset() or 0))
 
     def close(self) -> None:
-        """Close the clients of the operations above."""
+        """Drop the clients of the operations above; a later operation creates them again."""
         self._admin = None
         self._producer = None
 
@@ -330,10 +332,10 @@ class RunningKafka:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
-            described = _only(self.admin().describe_topics(TopicCollection([name])))
+            described = _await_one(self.admin().describe_topics(TopicCollection([name])))
             wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
             try:
-                offsets = _all(self.admin().list_offsets(wanted, isolation_level=level))
+                offsets = _await_all(self.admin().list_offsets(wanted, isolation_level=level))
             except KafkaException as error:
                 if error.args[0].code() not in _MOVING:
                     raise
@@ -346,7 +348,7 @@ class RunningKafka:
                 raise answer
             return answer
 
-    def _wait_for(self, name: str, partitions: int) -> None:
+    def _wait_for_leaders(self, name: str, partitions: int) -> None:
         """Wait until the leaders of a topic's partitions serve.
 
         Raises:
@@ -354,19 +356,19 @@ class RunningKafka:
         """
 
         def serves() -> bool:
-            if self._leaders(name) == partitions:
+            if self._count_leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
                 with suppress(KafkaException):
-                    _all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
+                    _await_all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
                     return True
             return False
 
         _wait_until(serves, f"Topic {name!r} has no leader")
 
-    def _leaders(self, name: str) -> int | None:
-        """Ask how many partitions have a leader; None if there is no such topic."""
+    def _count_leaders(self, name: str) -> int | None:
+        """Ask how many partitions have a leader; None if there is no such topic. KafkaException for other errors."""
         try:
-            described = _only(self.admin().describe_topics(TopicCollection([name])))
+            described = _await_one(self.admin().describe_topics(TopicCollection([name])))
         except KafkaException as error:
             if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 return None
@@ -374,11 +376,18 @@ class RunningKafka:
         return sum(1 for partition in described.partitions if partition.leader is not None and partition.leader.id >= 0)
 
 
-def _only(futures: Mapping[Any, Future[_T]]) -> _T:
-    return next(iter(_all(futures).values()))
+def _await_one(futures: Mapping[Any, Future[_T]]) -> _T:
+    """Wait for the single request of the admin client, and return its result; errors as in `_await_all`."""
+    return next(iter(_await_all(futures).values()))
 
 
-def _all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
+def _await_all(futures: Mapping[Any, Future[_T]]) -> dict[Any, _T]:
+    """Wait for requests of the admin client, and return their results by the same keys.
+
+    Raises:
+        KafkaException: A request failed.
+        TimeoutError: One has no answer after 60 s.
+    """
     return {key: future.result(_SECONDS) for key, future in futures.items()}
 
 
@@ -402,12 +411,13 @@ def _convert_errors(what: str) -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise LocalKafkaError(f"{what}: {_text(error)}") from error
+        raise LocalKafkaError(f"{what}: {_error_text(error)}") from error
     except TimeoutError as error:
         raise LocalKafkaError(f"{what}: no answer within {_SECONDS:g} s") from error
 
 
-def _text(error: KafkaException) -> str:
+def _error_text(error: KafkaException) -> str:
+    """Return the message of an error, without its code if it is one of Kafka's."""
     return str(error.args[0].str()) if error.args and isinstance(error.args[0], KafkaError) else str(error)
 
 

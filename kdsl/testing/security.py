@@ -53,30 +53,30 @@ class Site:
 
     @cached_property
     def certificates(self) -> Certificates:
-        """The authority, and the certificates that it has signed."""
+        """The authority and the certificates that it signs, created at the first use; see `make_folder` for errors."""
         from kdsl.testing.certificates import Certificates
 
         return Certificates(self.make_folder("keys"))
 
     @cached_property
     def tokens(self) -> TokenService:
-        """The identity provider."""
+        """The identity provider, created at the first use, and started by `start`."""
         from kdsl.testing.tokens import TokenService
 
         return TokenService(self.users)
 
     @cached_property
     def realm(self) -> Realm:
-        """The Kerberos realm."""
+        """The Kerberos realm, created at the first use, and started by `start`; see `make_folder` for errors."""
         from kdsl.testing.kerberos import Realm
 
         return Realm(self.make_folder("realm"))
 
     def start(self, kinds: tuple[Security, ...], mark: str) -> None:
-        """Start the services besides the brokers: the KDC and the identity provider.
+        """Start the KDC, with a keytab for each user, and the identity provider, if these kinds of login need them.
 
         Raises:
-            LocalKafkaError: A required program is missing.
+            LocalKafkaError: A required program is missing, or the KDC does not start.
         """
         if "kerberos" in kinds:
             self.realm.start(mark)
@@ -87,7 +87,7 @@ class Site:
             self.tokens.start()
 
     def detach(self, mark: str) -> dict[str, int]:
-        """Let the services besides the brokers outlive this process.
+        """Let the services besides the brokers outlive this process; the identity provider moves to its own.
 
         Args:
             mark: The argument by which a watchdog recognizes its processes.
@@ -104,20 +104,23 @@ class Site:
         return pids
 
     def stop(self) -> None:
-        """Stop the services besides the brokers."""
+        """Stop the services besides the brokers, if they run."""
         for name in ("realm", "tokens"):
             if name in self.__dict__:
                 getattr(self, name).stop()
                 del self.__dict__[name]
 
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
-        """Return the system properties that the JVM of a broker or a client needs."""
+        """Return the system properties that the JVM of a broker or a client needs for these kinds of login.
+
+        For signed tokens the file of their public keys is written.
+        """
         properties = {}
         if "kerberos" in kinds:
             properties["java.security.krb5.conf"] = str(self.realm.config)
         if "oauth_signed" in kinds:
             properties["org.apache.kafka.sasl.oauthbearer.allowed.urls"] = (
-                f"{_key_set(self).as_uri()},{self.tokens.url}"
+                f"{_write_key_set(self).as_uri()},{self.tokens.url}"
             )
         return properties
 
@@ -165,6 +168,7 @@ def _scram_broker(_: Site) -> dict[str, str]:
 
 
 def _ssl_broker(site: Site) -> dict[str, str]:
+    """Return the broker's key and truststore; the site creates them at the first use."""
     keys = site.certificates
     return {
         "ssl.keystore.type": "PEM",
@@ -175,6 +179,7 @@ def _ssl_broker(site: Site) -> dict[str, str]:
 
 
 def _mtls_broker(site: Site) -> dict[str, str]:
+    """As `_ssl_broker`, and clients need a certificate, whose common name is the user."""
     rules = "RULE:^CN=([^,]*).*$/$1/"
     return {**_ssl_broker(site), "ssl.client.auth": "required", "ssl.principal.mapping.rules": rules}
 
@@ -184,18 +189,20 @@ def _oauth_broker(_: Site) -> dict[str, str]:
     return {"sasl.enabled.mechanisms": "OAUTHBEARER", "oauthbearer.sasl.jaas.config": login}
 
 
-def _key_set(site: Site) -> Path:
+def _write_key_set(site: Site) -> Path:
+    """Write the public keys of the identity provider for the brokers, and return the path."""
     return site.tokens.write_keys(site.make_folder("tokens") / "jwks.json")
 
 
 def _oauth_signed_broker(site: Site) -> dict[str, str]:
+    """As `_oauth_broker`; tokens are checked with the keys of the identity provider, which are written to a file."""
     from kdsl.testing.tokens import AUDIENCE
 
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
     return {
         **_oauth_broker(site),
         "oauthbearer.sasl.server.callback.handler.class": handler,
-        "sasl.oauthbearer.jwks.endpoint.url": _key_set(site).as_uri(),
+        "sasl.oauthbearer.jwks.endpoint.url": _write_key_set(site).as_uri(),
         "sasl.oauthbearer.expected.audience": AUDIENCE,
     }
 
@@ -215,6 +222,8 @@ def _kerberos_broker(site: Site) -> dict[str, str]:
 
 
 def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
+    """Return a function that makes librdkafka's properties for a login with user and password."""
+
     def client(site: Site, user: str) -> dict[str, str]:
         properties = {
             "security.protocol": protocol,
@@ -228,6 +237,7 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
 
 
 def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
+    """Return a function that makes Java's properties for a login with user and password."""
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
     def java(site: Site, user: str) -> dict[str, str]:
@@ -236,12 +246,13 @@ def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Si
             "sasl.mechanism": mechanism,
             "sasl.jaas.config": jaas(module, username=user, password=site.users.get(user, "")),
         }
-        return properties | (_trust(site) if protocol == "SASL_SSL" else {})
+        return properties | (_truststore(site) if protocol == "SASL_SSL" else {})
 
     return java
 
 
-def _trust(site: Site) -> dict[str, str]:
+def _truststore(site: Site) -> dict[str, str]:
+    """Return Java's properties for trusting the site's authority."""
     return {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(site.certificates.authority)}
 
 
@@ -250,15 +261,17 @@ def _ssl_client(site: Site, _: str) -> dict[str, str]:
 
 
 def _ssl_java(site: Site, _: str) -> dict[str, str]:
-    return {"security.protocol": "SSL", **_trust(site)}
+    return {"security.protocol": "SSL", **_truststore(site)}
 
 
 def _mtls_client(site: Site, user: str) -> dict[str, str]:
+    """As `_ssl_client`, with the user's certificate, which is created at the first use."""
     store = str(site.certificates.key_store(user))
     return {**_ssl_client(site, user), "ssl.key.location": store, "ssl.certificate.location": store}
 
 
 def _mtls_java(site: Site, user: str) -> dict[str, str]:
+    """As `_ssl_java`, with the user's certificate, which is created at the first use."""
     store = str(site.certificates.key_store(user))
     return {**_ssl_java(site, user), "ssl.keystore.type": "PEM", "ssl.keystore.location": store}
 
@@ -318,6 +331,7 @@ def _kerberos_java(site: Site, user: str) -> dict[str, str]:
 
 
 def _nothing(_: Site, __: str = "") -> dict[str, str]:
+    """Return no properties, for a broker or for a client."""
     return {}
 
 

@@ -54,9 +54,7 @@ class LocalService(ABC):
         """The folder of data, settings and logs.
 
         Raises:
-            KdslError: The service is not started.
-            LocalKafkaError: The service is not started, and has no folder yet; a Spark cluster raises
-                SparkClusterError.
+            KdslError: The service is not started: LocalKafkaError, LocalRegistryError or SparkClusterError.
         """
         if self._folder is None:
             name = type(self).__name__
@@ -88,7 +86,7 @@ class LocalService(ABC):
         return self
 
     def stop(self) -> None:
-        """End all processes, and remove a temporary folder. Does nothing if the service is not started."""
+        """End all processes, and remove a temporary folder. Does nothing if it is not started, or in a forked child."""
         if self._folder is None or self._owner != os.getpid():  # a forked child does not own the processes
             return
         self._end_processes()
@@ -207,7 +205,7 @@ class ServiceProcess:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End the process at once, as a power failure would (SIGKILL)."""
+        """End the process at once, as a power failure would (SIGKILL), and wait for that; nothing if it never ran."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -153,7 +153,7 @@ class SparkCluster(LocalService):
             self._wait(worker, "Successfully registered with master")
 
     def _end_processes(self) -> None:
-        """End the workers and the master."""
+        """Kill the workers and the master, and all executors."""
         if self._watchdog is not None:
             self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
@@ -161,7 +161,7 @@ class SparkCluster(LocalService):
         self._processes = {}
 
     def _disown_processes(self) -> None:
-        """Let the processes outlive this one."""
+        """Let the master and the workers outlive this process, and forget them."""
         for process in self._processes.values():
             process.disown()
         self._processes = {}
@@ -238,14 +238,14 @@ class SparkCluster(LocalService):
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """Read all that the master (0) or a worker has logged."""
+        """Read all that the master (0) or a worker has logged; SparkClusterError if the cluster is not started."""
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:
         return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:
-        """Return the folders from which executors import."""
+        """Return the folders from which executors import: the declared ones, those of ``PYTHONPATH``, kdsl's own."""
         import kdsl
         import kdsl_formats
 
@@ -263,7 +263,7 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
-        """Start the master (process 0) or a worker, with a log of its own."""
+        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted."""
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent

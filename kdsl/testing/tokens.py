@@ -63,7 +63,7 @@ class TokenService:
         return path
 
     def token(self, subject: str) -> str:
-        """Create a signed token for a subject."""
+        """Create a signed token for a subject, which expires after ``life`` seconds; it is not counted as issued."""
         now = int(time.time())
         claims = {
             "iss": "kdsl",
@@ -135,7 +135,7 @@ class TokenService:
         return process.pid
 
     def _answer(self, request: TokenRequest) -> Granted | Refused:
-        """Answer a request for a token, and count the tokens."""
+        """Grant a token to a client with the right secret, and count it; refuse others (401)."""
         if not request.secret or self._users.get(request.client) != request.secret:
             return Refused(401, "invalid_client")
         self.issued += 1
@@ -143,12 +143,15 @@ class TokenService:
 
 
 def _base64(data: bytes) -> str:
+    """Encode bytes in Base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _part(document: Mapping[str, object]) -> str:
+    """Encode a document as one part of a JWT."""
     return _base64(json.dumps(document, separators=(",", ":")).encode())
 
 
 def _number(number: int) -> str:
+    """Encode a number as JWKS does."""
     return _base64(number.to_bytes((number.bit_length() + 7) // 8, "big"))

@@ -49,7 +49,7 @@ class Watchdog:
         self._finish(b"live\n")
 
     def _finish(self, word: bytes) -> None:
-        """Send the last word to the watchdog's process, and wait for its end."""
+        """Send the last word to the watchdog's process, and wait for its end; without a word it kills the processes."""
         _watching.discard(self)
         process, self._process = self._process, None
         if process is not None:

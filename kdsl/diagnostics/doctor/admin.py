@@ -98,8 +98,10 @@ class Inspector(Protocol):
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """Ask for the members of a consumer group (client id and host), and what this user may do with it.
 
+        A group that does not exist has no members; the rights are None if the cluster does not report them.
+
         Raises:
-            NotAnsweredError: The cluster does not report it.
+            NotAnsweredError: The cluster does not report the group.
         """
         ...
 
@@ -131,7 +133,7 @@ class LibrdkafkaInspector:
         states: dict[str, TopicState | NotAnsweredError] = {}
         for name, future in futures.items():
             try:
-                states[name] = _topic(_result(future))
+                states[name] = _parse_topic(_result(future))
             except NotAnsweredError as e:
                 states[name] = e
         return states
@@ -141,10 +143,7 @@ class LibrdkafkaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group (client id and host), and the rights of this user.
-
-        See `Inspector.group`.
-        """
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
 
         def ask(_: float) -> Any:
             (future,) = self._client.describe_consumer_groups(
@@ -164,7 +163,7 @@ class LibrdkafkaInspector:
                 return [], None
             raise group
         members = [f"{member.client_id} on {member.host.lstrip('/')}" for member in group.members]
-        return members, _rights(group.authorized_operations)
+        return members, _name_rights(group.authorized_operations)
 
     def _settings(self, topic: str) -> dict[str, str]:
         """Ask for the settings of a topic.
@@ -177,15 +176,17 @@ class LibrdkafkaInspector:
         return {key: entry.value for key, entry in _result(future).items() if entry.value is not None}
 
 
-def _topic(described: Any) -> TopicState:
+def _parse_topic(described: Any) -> TopicState:
+    """Convert the client's description of a topic."""
     partitions = tuple(
         Partition(p.id, None if p.leader is None or p.leader.id < 0 else p.leader.id, len(p.replicas), len(p.isr))
         for p in described.partitions
     )
-    return TopicState(topic_id(described.topic_id), partitions, _rights(described.authorized_operations))
+    return TopicState(topic_id(described.topic_id), partitions, _name_rights(described.authorized_operations))
 
 
-def _rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
+def _name_rights(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
+    """Return the names of operations; None if the cluster does not report them."""
     return None if operations is None else frozenset(operation.name for operation in operations)
 
 

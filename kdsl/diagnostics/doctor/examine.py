@@ -40,27 +40,27 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
         The finding of each check, as soon as it is known. After an error, the checks that depend on it are left out.
     """
     wanted = list(plans)
-    yield _versions()
-    yield _spark(wanted)
+    yield _report_versions()
+    yield _check_spark(wanted)
     on_jvm = needs_jvm(cluster) or (wanted and all(plan.transport == "jvm" for plan in wanted))
-    settings = list(_settings(cluster, "jvm" if on_jvm else "librdkafka"))
+    settings = list(_check_settings(cluster, "jvm" if on_jvm else "librdkafka"))
     yield from settings
     if any(f.state == "error" for f in settings):
         return
-    yield from _kafka(cluster, wanted)
+    yield from _check_brokers(cluster, wanted)
     yield from _once(check_schemas(cluster, wanted))
 
 
-def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
+def _check_brokers(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
     """Check the brokers and the login, and then each table; tables are only checked if the cluster answers."""
     servers: set[Address] = set()
-    for finding, address in _bootstrap(cluster):
+    for finding, address in _check_bootstrap(cluster):
         yield finding
         if address is not None:
             servers.add(address)
     if not servers:
         return
-    login, client = _login(cluster)
+    login, client = _check_login(cluster)
     yield login
     if client is None:
         return
@@ -77,7 +77,9 @@ def _kafka(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Fin
             yield skip(f"table {plan.table}", "not checked while brokers cannot be reached")
         return
     written = {plan.table for plan in wanted if isinstance(plan, WritePlan)}
-    yield from _once(f for plan in wanted for f in _table(plan, cluster, inspector, written=plan.table in written))
+    yield from _once(
+        f for plan in wanted for f in _check_table(plan, cluster, inspector, written=plan.table in written)
+    )
 
 
 def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -89,7 +91,9 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
             yield finding
 
 
-def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool) -> Iterator[Finding]:
+def _check_table(
+    plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool
+) -> Iterator[Finding]:
     """Check a table; an error of kdsl is a finding."""
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
@@ -101,7 +105,7 @@ def _table(plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *
         yield error(f"table {plan.table}", f"cannot {verb}: {e}", "fix the cause that the message names")
 
 
-def _versions() -> Finding:
+def _report_versions() -> Finding:
     """Report the versions of Python, kdsl, PySpark and librdkafka."""
     parts = {
         "Python": platform.python_version(),
@@ -112,7 +116,7 @@ def _versions() -> Finding:
     return ok("versions", ", ".join(f"{name} {number}" for name, number in parts.items()))
 
 
-def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
+def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
     """Check whether kdsl supports the installed PySpark, and was tested with it."""
     name, number = "Spark", pyspark_version()
     tested = spark_version(number)
@@ -127,8 +131,8 @@ def _spark(plans: list[ReadPlan | WritePlan]) -> Finding:
     return warning(name, message, f"use PySpark {tested.version}, or test your own tables first")
 
 
-def _settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
-    """Report the problems of the client settings."""
+def _check_settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
+    """Report the problems of the client settings, also references to secrets that this process cannot resolve."""
     problems = [*cluster.problems(transport), *cluster.check_references()]
     for problem in problems:
         make = error if problem.severity == "error" else warning
@@ -145,8 +149,11 @@ def _without_login(cluster: Cluster) -> Cluster:
     return attrs.evolve(cluster, properties=properties)
 
 
-def _bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
-    """Check each bootstrap server; with its last finding comes its address if it can be used."""
+def _check_bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
+    """Check each bootstrap server; its last finding comes with its address, if it can be used, and others with None.
+
+    Errors become warnings if another server can be used.
+    """
     settings = (_without_login(cluster) if needs_jvm(cluster) else cluster).admin()
     secured = settings.get("security.protocol", "plaintext").upper() in _TLS
     findings: list[tuple[Finding, Address | None]] = []
@@ -171,8 +178,8 @@ def _bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
             yield finding, served
 
 
-def _login(cluster: Cluster) -> tuple[Finding, ClusterAdmin | None]:
-    """Check the login; with the finding comes the admin client if it succeeded."""
+def _check_login(cluster: Cluster) -> tuple[Finding, ClusterAdmin | None]:
+    """Open an admin client and ask for the topics; return the finding, and the client, or None if that failed."""
     try:
         admin = open_admin(cluster, "doctor")
         names = admin.names()

@@ -62,7 +62,7 @@ class JavaInspector:
         states: dict[str, TopicState | NotAnsweredError] = {}
         for name in wanted:
             try:
-                states[name] = _topic(self._result(futures.get(name), f"the topic {name!r}"))
+                states[name] = _parse_topic(self._result(futures.get(name), f"the topic {name!r}"))
             except NotAnsweredError as e:
                 states[name] = e
         return states
@@ -72,10 +72,7 @@ class JavaInspector:
         return self._settings(name)
 
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
-        """Ask for the members of a consumer group (client id and host), and the rights of this user.
-
-        See `Inspector.group`.
-        """
+        """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
         options = self._package.DescribeConsumerGroupsOptions().includeAuthorizedOperations(True)
         futures = self._client.describeConsumerGroups(self._admin.java_list([name]), options).describedGroups()
         try:
@@ -88,7 +85,7 @@ class JavaInspector:
             f"{member.clientId()} on {str(member.host()).lstrip('/')}"
             for member in self._admin.elements(description.members())
         ]
-        return members, _rights(description.authorizedOperations())
+        return members, _name_rights(description.authorizedOperations())
 
     @property
     def _package(self) -> Any:
@@ -137,14 +134,18 @@ def _convert_errors(ask: Callable[[], V]) -> V:
         raise NotAnsweredError(str(e)) from e
 
 
-def _topic(described: Any) -> TopicState:
+def _parse_topic(described: Any) -> TopicState:
+    """Convert Java's description of a topic."""
     partitions = []
     for one in described.partitions():
         leader = one.leader()
         node = None if leader is None or leader.isEmpty() else int(leader.id())
         partitions.append(Partition(int(one.partition()), node, one.replicas().size(), one.isr().size()))
-    return TopicState(topic_id(str(described.topicId())), tuple(partitions), _rights(described.authorizedOperations()))
+    return TopicState(
+        topic_id(str(described.topicId())), tuple(partitions), _name_rights(described.authorizedOperations())
+    )
 
 
-def _rights(operations: Any) -> frozenset[str] | None:
+def _name_rights(operations: Any) -> frozenset[str] | None:
+    """Return the names of Java's operations; None if the cluster does not report them."""
     return None if operations is None else frozenset(str(operation.name()) for operation in operations)

@@ -90,6 +90,7 @@ def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterat
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether a host is a loopback address or ``localhost``; other names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -97,5 +98,6 @@ def _is_loopback(host: str) -> bool:
 
 
 def _ips(addresses: list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]] | object) -> str:
+    """List the addresses in a result of ``getaddrinfo``, for messages."""
     assert isinstance(addresses, list)
     return ", ".join(dict.fromkeys(str(entry[4][0]) for entry in addresses))

@@ -46,15 +46,16 @@ def check_schemas(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan]) -> It
         plans: What is to be read and written there.
     """
     registries: dict[Registry, list[_SchemaUse]] = {} if cluster.registry is None else {cluster.registry: []}
-    for use in _uses(plans):
+    for use in _list_uses(plans):
         registry = use.format.registry(cluster.registry)
         if registry is not None:
             registries.setdefault(registry, []).append(use)
     for registry, uses in registries.items():
-        yield from _registry(registry, uses)
+        yield from _check_registry(registry, uses)
 
 
-def _uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
+def _list_uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
+    """Yield the keys and values of the plans whose formats use a schema registry."""
     for plan in plans:
         sides: tuple[tuple[Side, Part | None], ...] = (("key", plan.key), ("value", plan.value))
         for side, part in sides:
@@ -62,7 +63,7 @@ def _uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
                 yield _SchemaUse(plan, side, part, part.format)
 
 
-def _registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
+def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
     """Check a registry: its settings, its answer, the login, and the subjects that the tables use."""
     # Without retries, since the current state is what matters.
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
@@ -85,7 +86,7 @@ def _registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Findin
             yield ok(check, "it answers")
         yield ok("login at the registry", seen)
         for use in uses:
-            yield from _subjects(use, client)
+            yield from _check_subjects(use, client)
     except RegistryUnreachableError as e:
         yield error(check, str(e), "check that it runs, and check its address, its TLS settings and the network")
     except KdslError as e:
@@ -94,15 +95,16 @@ def _registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Findin
         client.close()
 
 
-def _subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
+def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
+    """Check the schema of a table against the subject of each topic; a topic pattern is skipped."""
     for topic in use.plan.topics.names:
-        yield _subject(use, client, topic)
+        yield _check_subject(use, client, topic)
     if not use.plan.topics.names:
         yield skip(f"schemas of {use.plan.table}", "subjects are named after topics, and a topic pattern has no names")
 
 
-def _subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
-    """Check the schema of a table against its subject in the registry."""
+def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
+    """Check the schema of a table against its subject in the registry; RegistryError if there is no answer."""
     chosen, row = use.format, use.part.row
     try:
         named = chosen.subject is None and chosen.names_subject_after("record")

@@ -47,7 +47,7 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
     for name, state in inspector.topics(names).items():
         if isinstance(state, NotAnsweredError):
             all_exist = False
-            yield _missing(name, state, cluster, plan.table)
+            yield _explain_missing(name, state, cluster, plan.table)
             continue
         yield from _check_partitions(name, state)
         yield from _check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
@@ -65,11 +65,11 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
         elif compacted:
             message = "the topic is compacted: only the last of the older records of each key is kept"
             yield warning(f"topic {name}", message, "read it as an upsert table if the records are updates by key")
-    yield from _group(plan, inspector, cluster.kdsl_settings)
+    yield from _check_group(plan, inspector, cluster.kdsl_settings)
     if plan.check_group:
-        yield from _lease(plan, inspector)
+        yield from _check_lease(plan, inspector)
     if all_exist and names:
-        yield _start(plan, cluster, written=written)
+        yield _check_start(plan, cluster, written=written)
 
 
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
@@ -77,18 +77,18 @@ def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iter
     kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
     for name, state in inspector.topics(topic_names(plan, cluster)).items():
         if isinstance(state, NotAnsweredError):
-            yield _missing(name, state, cluster, plan.table)
+            yield _explain_missing(name, state, cluster, plan.table)
             continue
         yield from _check_partitions(name, state)
         yield from _check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
         yield from _check_durability(name, state, _settings(inspector, name), kdsl_settings)
         yield from _check_topic_settings(name, plan, _settings(inspector, name), client)
-    yield from _producer(plan, kdsl_settings, client)
+    yield from _check_producer(plan, kdsl_settings, client)
     if plan.transactions is not None:
-        yield _transactions(plan, cluster)
+        yield _check_transactions(plan, cluster)
 
 
-def _missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> Finding:
+def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> Finding:
     """Return the finding of a topic that could not be described.
 
     A topic that does not exist gets a hint at a similar one.
@@ -125,7 +125,7 @@ def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
 
 
 def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
-    """Report rights that this user lacks; nothing if the brokers do not say which it has."""
+    """Report rights that this user lacks; nothing if it has them, or if the brokers do not say which it has (None)."""
     if rights is None:
         return
     missing = [right for right in needed if right not in rights and "ALL" not in rights]
@@ -135,7 +135,7 @@ def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, 
 
 
 def _settings(inspector: Inspector, name: str) -> Settings:
-    """Ask for the settings of a topic; none if this user may not see them."""
+    """Ask for the settings of a topic; an empty mapping if this user may not see them."""
     try:
         return inspector.topic_settings(name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
@@ -212,8 +212,8 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
         yield ok(check, message)
 
 
-def _producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the producer with which records can be lost, repeated or reordered."""
+def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
+    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner."""
     check = "producer"
     before = check, plan.delivery
     findings = []
@@ -240,8 +240,8 @@ def _producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) ->
         yield ok("partitioner", spread)
 
 
-def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
-    """Check the transaction timeout against the brokers' maximum."""
+def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
+    """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding."""
     check = "transactions"
     try:
         admin = TokenAdmin(cluster, plan.table)
@@ -251,8 +251,8 @@ def _transactions(plan: WritePlan, cluster: Cluster) -> Finding:
     return ok(check, f"a transaction may take {timeout_ms / 1000:g} s")
 
 
-def _group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
-    """Report a consumer group that cannot be described or has other members."""
+def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
+    """Report a consumer group that cannot be described, has other members, or lacks rights; nothing without a group."""
     if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return
     check = f"group {plan.group_id}"
@@ -270,7 +270,7 @@ def _group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) ->
         yield ok(check, "the group has no other members")
 
 
-def _lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
+def _check_lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
     """Check the group that a stream joins to find out whether its own group is in use."""
     name = group_lease(plan.group_id or "")
     check = f"group {name}"
@@ -294,7 +294,7 @@ _OTHER_START = (
 )
 
 
-def _start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
+def _check_start(plan: ReadPlan, cluster: Cluster, *, written: bool) -> Finding:
     """Ask the brokers where a read would start; report a start that fails, or how many offsets there are to read."""
     subscription = subscribe(plan, cluster)
     try:

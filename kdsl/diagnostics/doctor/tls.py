@@ -86,6 +86,7 @@ def _explain_alert(check: str, e: ssl.SSLError) -> Finding:
 
 
 def _reason(e: OSError) -> str:
+    """Return why a connection failed, in words for a message."""
     if isinstance(e, ssl.SSLError):
         return (e.reason or "no reason given").lower().replace("_", " ")
     return e.strerror or str(e) or type(e).__name__
