@@ -88,27 +88,31 @@ class MemoryTable:
         """Apply changes, which are collected in this process, and remember the batch; see `Target.apply`.
 
         Raises:
-            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row
-                (changes before it stay applied); or the table has another batch with this number or a later one.
+            ChangelogError: A change lacks the values of unavailable columns, and the table does not have its row;
+                or the table has another batch with this number or a later one.
         """
         table = collect_arrow(changes)
         with self._lock:
             if batch is not None and is_applied("memory()", batch, self._applied.get(batch.writer)):
                 return
             schema = pa.schema([field for field in table.schema if field.name not in (ROW_KIND, UNAVAILABLE)])
-            self._schema = schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
+            schema = schema if self._schema is None else _merge_schemas(self._schema, schema)
+            rows: list[tuple[tuple[Any, ...], dict[str, Any] | None]] = []
             for row in table.to_pylist():
                 kind = row.pop(ROW_KIND)
                 unavailable = [name for name in row.pop(UNAVAILABLE, None) or () if name in row]
                 key = tuple(_hashable(row[name]) for name in keys)
-                if kind == "-D":
+                if kind != "-D" and unavailable and key not in self._rows:
+                    raise ChangelogError(f"memory(): {explain_missing_row(listing(unavailable))}: {key}")
+                for name in unavailable:
+                    del row[name]  # the row in the table keeps its value
+                rows.append((key, None if kind == "-D" else row))
+            self._schema = schema
+            for key, values in rows:
+                if values is None:
                     self._rows.pop(key, None)
                 else:
-                    if unavailable and key not in self._rows:
-                        raise ChangelogError(f"memory(): {explain_missing_row(listing(unavailable))}: {key}")
-                    for name in unavailable:
-                        del row[name]  # the row in the table keeps its value
-                    self._rows[key] = {**dict.fromkeys(schema.names), **self._rows.get(key, {}), **row}
+                    self._rows[key] = {**dict.fromkeys(schema.names), **self._rows.get(key, {}), **values}
             if batch is not None:
                 self._applied[batch.writer] = batch
 

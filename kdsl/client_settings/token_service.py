@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import attrs
 
@@ -61,7 +61,7 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
     Raises:
         TokenError: There is no such function.
     """
-    make = _file_provider(provider) if provider.startswith("file:") else _import_provider(provider)
+    make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
     key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork
     with _lock:
         if key not in _endpoints:
@@ -94,7 +94,7 @@ def _import_provider(provider: str) -> Provider:
 
 def _file_provider(location: str) -> Provider:
     """Return a provider that reads the token from the file of a ``file:`` URL at each call."""
-    path = urlsplit(location).path
+    path = unquote(urlsplit(location).path)
 
     def token(**_: str) -> str:
         return Path(find_file(path)).read_text(encoding="utf-8").strip()

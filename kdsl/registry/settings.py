@@ -359,12 +359,16 @@ class _Reader:
                 return None
         user, password = (options.get(name) or self._values.get(f"sasl.{name}") for name in names)
         if user is None or password is None:
+            option, other = (
+                (BASIC, "basic-auth.credentials-source=USER_INFO")
+                if names[0] == "username"
+                else (BEARER, "bearer-auth.credentials-source=OAUTHBEARER")
+            )
             self._add_problem(
                 "registry-login",
-                f"{self._quote_name(BASIC if names[0] == 'username' else BEARER)} uses the login of the Kafka "
-                "clients, but "
-                f"the cluster has no {_JAAS!r} with {listing(names)}",
-                "add it to the cluster's properties, or write basic-auth.credentials-source=USER_INFO",
+                f"{self._quote_name(option)} uses the login of the Kafka clients, but the cluster has no {_JAAS!r} "
+                f"with {listing(names)}",
+                f"add it to the cluster's properties, or write {other}",
             )
             return None
         return user, password

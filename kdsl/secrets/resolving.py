@@ -65,19 +65,28 @@ def _make_error(reference: Reference, reason: str) -> SecretError:
     return SecretError(f"{reference} cannot be resolved on {socket.gethostname()}: {reason}")
 
 
+def _read_text(reference: Reference, path: Path) -> str:
+    """Read the file of a reference.
+
+    Raises:
+        SecretError: It cannot be read, or is not UTF-8.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
+        raise _make_error(
+            reference, f"{path}: {reason}; put the file there on the driver and on every executor"
+        ) from None
+
+
 def _read_file(reference: Reference) -> str:
     """Read a file, or the value of a key in it.
 
     Raises:
         SecretError: It cannot be read, or does not have the key.
     """
-    try:
-        text = Path(reference.name).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        reason = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
-        raise _make_error(
-            reference, f"{reference.name}: {reason}; put the file there on the driver and on every executor"
-        ) from None
+    text = _read_text(reference, Path(reference.name))
     if reference.key is None:
         return text.strip()
     values = read_properties(text)
@@ -151,7 +160,7 @@ def _from_any_provider(reference: Reference) -> str:
     if (folder := os.environ.get(DIRECTORY)) and os.sep not in reference.name:
         path = Path(folder, reference.name)
         if path.is_file():
-            return path.read_text(encoding="utf-8").strip()
+            return _read_text(reference, path).strip()
     for name in providers():
         secret = _ask_provider(name, reference)
         if secret is not None:

@@ -72,6 +72,7 @@ class SchemaReadingDecoder:
         make: Makes a decoder of messages with the payload, for a row type and settings.
         members: See `types_of_schema`.
         metadata: The Arrow types of the pieces of metadata that the decoders give.
+        ignore: Whether messages without a schema of rows produce no rows, instead of an error.
     """
 
     def __init__(
@@ -80,8 +81,10 @@ class SchemaReadingDecoder:
         make: Callable[[t.Row, Modes], Decoder],
         members: Sequence[str] = (),
         metadata: Mapping[str, pa.DataType] | None = None,
+        *,
+        ignore: bool = False,
     ) -> None:
-        self._row, self._make, self._members = row, make, tuple(members)
+        self._row, self._make, self._members, self._ignore = row, make, tuple(members), ignore
         self._metadata = metadata or {}
         self._known: dict[bytes, _Reader | str] = {}
 
@@ -90,6 +93,8 @@ class SchemaReadingDecoder:
         bad: list[BadRecord] = []
         parts: list[Decoded] = []
         for reader, which in self._group(messages):
+            if isinstance(reader, str) and self._ignore:
+                continue
             if isinstance(reader, str):
                 bad += [BadRecord(index, reader) for index in np.flatnonzero(which).tolist()]
                 continue

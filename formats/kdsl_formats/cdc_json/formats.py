@@ -116,7 +116,7 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             return ChangeDecoder(attrs.evolve(self.change_rules(of, use), modes=modes))
 
         metadata = {key: metadata_type(DEBEZIUM.metadata[key]) for key in use.metadata}
-        return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata)
+        return SchemaReadingDecoder(row, make, DEBEZIUM.members, metadata, ignore=self.ignore_parse_errors)
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
         """What the options mean for the observer; with a connector's setting of times, strings are not times."""

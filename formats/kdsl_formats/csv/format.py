@@ -56,16 +56,14 @@ class Csv(Format):
     message produces no row. Values can be quoted; inside quotes a quote is doubled. An ARRAY or ROW is one value, split
     at its own delimiter, one level deep.
 
-    Reading: an integer may have blanks around it and a sign; a DECIMAL may not, is rounded half up to its scale, and is
-        NULL if it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for everything else; a
-        DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a TIMESTAMP_LTZ ends in
-        ``Z``, a TIME
-    is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
+    When it is read, an integer may have blanks around it and a sign; a DECIMAL may not, is rounded half up to its
+    scale, and is NULL if it has too many digits; BOOLEAN is true for ``true`` in any letter case and false for
+    everything else; a DATE ``2020-02-30`` is the first of March; a TIMESTAMP is ``2020-01-02 03:04:05.678``, a
+    TIMESTAMP_LTZ ends in ``Z``, a TIME is ``03:04[:05.678]``; BYTES are base64. Lengths are not enforced.
 
-    Writing: a string, date, time or nested value is quoted if it is longer than 24 UTF-16 units, or if it contains a
-        character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a backslash (the
-        escape
-    character, if one is set). Numbers and booleans are never quoted.
+    When it is written, a string, date, time or nested value is quoted if it is longer than 24 UTF-16 units, or if
+    it contains a character up to the largest of delimiter, quote and line feed (with ``,`` all below ``-``), or a
+    backslash (the escape character, if one is set). Numbers and booleans are never quoted.
 
     What is written can be read back, except: NULL and ``''`` without a null literal; a string equal to the null
     literal; a row whose only value is empty, which is an empty message; an ARRAY or ROW that is NULL, or blank without

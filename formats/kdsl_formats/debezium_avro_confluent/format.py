@@ -21,13 +21,13 @@ from kdsl_formats.debezium_avro_confluent.envelope import SKIPPED, envelope, ext
 class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
     """Debezium's envelopes as Avro with a schema registry (Flink's format ``debezium-avro-confluent``).
 
-    Read: a create or a read inserts a row, an update replaces its before-image by its after-image, and a delete deletes
-        a
-    row. A null or empty message (the tombstone after a delete) produces no row, nor do messages about transactions and
-    the database's own messages (``m``). Fields of the envelope other than ``before``, ``after`` and ``op`` are skipped.
-    The metadata ``value.schema-id`` is the id of the schema that a message was written with.
+    When it is read, a create or a read inserts a row, an update replaces its before-image by its after-image, and a
+    delete deletes a row. A null or empty message (the tombstone after a delete) produces no row, nor do messages
+    about transactions and the database's own messages (``m``). Fields of the envelope other than ``before``,
+    ``after`` and ``op`` are skipped. The metadata ``value.schema-id`` is the id of the schema that a message was
+    written with.
 
-    Write: an inserted row becomes a create, a deleted row a delete, and an update both.
+    When it is written, an inserted row becomes a create, a deleted row a delete, and an update both.
     """
 
     identifier = "debezium-avro-confluent"

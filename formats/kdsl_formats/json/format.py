@@ -282,7 +282,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
             return self.replace_placeholders_of(decoder, of, use)
 
         if self.schema_include and self.inferred_columns:
-            return SchemaReadingDecoder(row, make)
+            return SchemaReadingDecoder(row, make, ignore=self.ignore_parse_errors)
         decoder = make(row, self.modes)
         if self.inferred_columns:
             return LossCountingDecoder(decoder, row, lambda of: make(of, self.modes))

@@ -39,9 +39,9 @@ _TITLE = "Record"
 class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
     """JSON objects whose JSON Schemas are in a schema registry (Confluent's wire format).
 
-    Read: the rows are those that the format ``json`` reads after the frame of each message; which schema it names does
-    not matter, because JSON names its members itself. Write: the schema is derived from the table, with Kafka Connect's
-    types, and registered when the first rows come.
+    When it is read, the rows are those that the format ``json`` reads after the frame of each message; which schema
+    it names does not matter, because JSON names its members itself. When it is written, the schema is derived from
+    the table, with Kafka Connect's types, and registered when the first rows come.
 
     A null message gives no row; one with a frame and nothing after it is an error. The metadata ``value.schema-id`` is
     the id of the schema that a message was written with.

@@ -182,7 +182,7 @@ def _to_timestamp_ltz(call: Arguments) -> TypedSql:
     Raises:
         UntranslatableError: The arguments are wrong, or the precision is not a constant 0, 3, 6 or 9.
     """
-    if call[0].family == "text":
+    if len(call) and call[0].family == "text":
         return _parse_instant(call)
     call.require_count(1, 2)
     call.require_kinds("number", "whole")

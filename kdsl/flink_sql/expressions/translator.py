@@ -78,6 +78,18 @@ class ExpressionTranslator:
         Raises:
             UntranslatableError: It has no equivalent in Spark.
         """
+        try:
+            return self._translate(node)
+        except NoCastError as e:
+            self.fail(node, "CAST", e.reason, e.fix)
+
+    def _translate(self, node: n.Node) -> TypedSql:
+        """Translate a node by its kind.
+
+        Raises:
+            UntranslatableError: It has no equivalent in Spark.
+            NoCastError: Its values would have to be cast to a common type, and cannot be.
+        """
         match node:
             case n.Literal():
                 return self.translate_constant(node)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from kdsl.flink_sql.expressions.casts import cast
+from kdsl.flink_sql.expressions.casts import NoCastError, cast
 from kdsl.flink_sql.expressions.values import NoCommonTypeError, TypedSql, common_type, same_in_spark
 from kdsl.flink_sql.queries.changelog_aggregates import count_rows, is_addition, null_unless
 from kdsl.flink_sql.queries.facts import Hint, Instants, Note, QueryFacts, TimeWindow
@@ -423,11 +423,18 @@ class _QueryTranslator(FromClause):
             assert kind is not None
             fields.append(t.Field(a.name, kind))
         row = t.Row(tuple(fields), nullable=False)
-        texts = [self.cast_rows(text, had, row) for text, had in sides]
+        try:
+            texts = [self.cast_rows(text, had, row) for text, had in sides]
+        except NoCastError as e:
+            self.fail(node, node.operator, e.reason, e.fix)
         return f" {node.operator}{' ALL' if node.every else ''} ".join(texts), row
 
     def cast_rows(self, text: str, had: t.Row, want: t.Row) -> str:
-        """Write a query in brackets that casts the columns of another one (``text``) to the types of ``want``."""
+        """Write a query in brackets that casts the columns of another one (``text``) to the types of ``want``.
+
+        Raises:
+            NoCastError: A column cannot be cast.
+        """
         pairs = list(zip(had.fields, want.fields, strict=True))
         if all(same_in_spark(a.type, b.type) for a, b in pairs):
             return f"({text})"

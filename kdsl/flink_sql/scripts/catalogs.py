@@ -165,7 +165,8 @@ class ScriptCatalogs:
         if name == self.current[0]:
             fix = f"write USE CATALOG {DEFAULT_CATALOG} before"
             self._add_problem("catalog-in-use", f"the catalog {name!r} is in use and cannot be dropped", fix, where)
-        elif self.catalogs.pop(name, None) is None and not statement.if_exists:
+            return
+        if self.catalogs.pop(name, None) is None and not statement.if_exists:
             hint = nearest(name, self.catalogs)
             message = f"there is no catalog {name!r} to drop{hint}"
             self._add_problem("catalog-unknown", message, "write DROP CATALOG IF EXISTS", where)
