@@ -179,9 +179,10 @@ class KafkaCatalog:
         )
 
     def _infer(self, topic: str) -> TopicSchema:
-        """Infer the columns of a topic: by its subjects in the registry, and otherwise from its newest records.
+        """Infer the columns of a topic from its subjects in the registry, or else from its newest records.
 
-        A key without a subject is inferred from records even if the value has one.
+        The key's subject is used only if the value's is; a key without a subject is inferred from records. If the
+        catalog's format is one without registered schemas, such as json, no subject is used.
 
         Raises:
             KdslError: As for `table`.

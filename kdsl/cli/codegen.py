@@ -215,7 +215,9 @@ def _read_file(file: Path) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except OSError as e:
-        raise CodegenError(f"the file '{file}' cannot be read: {e.strerror}") from None
+        raise CodegenError(
+            f"the file '{file}' cannot be read: {e.strerror}; check the path and its permissions"
+        ) from None
     except UnicodeDecodeError:
         raise CodegenError(f"the file '{file}' is not UTF-8") from None
 

@@ -108,9 +108,9 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 
 
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
-    """Return the names of the columns to read, all for None, without those that a changelog always has.
+    """Return the names of the columns to read as the keys of a dict, in the order asked for.
 
-    The names are the keys of the dict, in order.
+    None asks for all columns, as declared. Columns that every changelog has (`ROW_KIND`, `UNAVAILABLE`) are left out.
 
     Raises:
         UnknownColumnError: The table does not have one of them.

@@ -362,7 +362,9 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
 
 
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
-    """Add the computed columns and, to a stream, the watermark unless upserts have it; order the columns as declared.
+    """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
+
+    A stream of upserts with before-images has its watermark already.
 
     Raises:
         KdslError: A computed column has neither SQL nor a function.

@@ -55,8 +55,8 @@ def explain_missing_module() -> Iterator[None]:
         if missing is None:
             raise
         raise NotInstalledError(
-            f"the Python that Spark runs does not have the module {missing[1]!r}; install kdsl there as on the driver, "
-            f"or set PYSPARK_PYTHON to a Python that has it, before the session starts (this one is {sys.executable})"
+            f"the Python that Spark runs does not have the module {missing[1]!r}; install kdsl there, or set "
+            f"PYSPARK_PYTHON to a Python that has it before the session starts (the driver runs {sys.executable})"
         ) from e
 
 

@@ -352,7 +352,7 @@ class TestStreams:
         stream.run(table.read_stream(spark, cluster))
         table.write(rows.withColumn("count", rows["count"] + 1), cluster)
 
-        with pytest.raises(Exception, match="stores its keys in 4 buckets, but the table declares 1"):
+        with pytest.raises(Exception, match="has 4 buckets of keys, but the table declares 1"):
             stream.run(words(topic, changelog_buckets=1).read_stream(spark, cluster))
 
         class Counts(UpsertTable, topic=topic, key=Json(), value=Json(), changelog_buckets=4):

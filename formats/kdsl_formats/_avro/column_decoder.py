@@ -35,7 +35,14 @@ class ColumnDecoder(ABC):
 
     @abstractmethod
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the elements at a cursor into the slots, and move the cursor after them; called once in each batch."""
+        """Read the elements at a cursor, store them in this decoder, and move the cursor after them.
+
+        It is called once in each batch. Bodies that cannot be read are marked for the fallback.
+
+        Args:
+            cursor: Where the elements begin; changed.
+            slots: Which elements of the column they are; None if they are all of them, in order.
+        """
 
     @abstractmethod
     def build(self, cursor: Cursor) -> pa.Array:

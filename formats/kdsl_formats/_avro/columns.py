@@ -138,7 +138,7 @@ class _Wrapping(ColumnDecoder):
         self.inner.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         self.inner.scan(cursor, slots)
 
 
@@ -181,7 +181,7 @@ class _Nullable(_Wrapping):
         self.failing = _branch_codes(failing)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         codes = cursor.take_branch_codes(self.types)
         has_value = codes == self.code
         if has_value.all():
@@ -232,7 +232,7 @@ class _Several(ColumnDecoder):
             part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         codes = cursor.take_branch_codes(self.types)
         cursor.mark_fallback(self.failing[codes])
         part_indexes = self.part_of[codes]
@@ -310,7 +310,7 @@ class _List(_Repeated):
         self.inner = inner
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         items = self.locate_elements(cursor, slots)
         self.inner.start(len(items), items.owner)
         self.inner.scan(items, None)
@@ -329,7 +329,7 @@ class _Map(_Repeated):
         self.keys = Texts(Scalar("string", "string", t.VarChar(nullable=False)))
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         entries = self.locate_elements(cursor, slots)
         for column in (self.keys, self.inner):
             column.start(len(entries), entries.owner)
@@ -374,7 +374,7 @@ class _Record(ColumnDecoder):
             column.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
         for step in self.steps:
             if isinstance(step, ColumnDecoder):
                 step.scan(cursor, slots)

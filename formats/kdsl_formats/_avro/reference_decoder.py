@@ -73,7 +73,10 @@ class EmptyItemCounter:
         """
         self.count += count * kind.members
         if self.count > MOST_EMPTY:
-            raise BodyError(f"arrays have more than {MOST_EMPTY:,} items of no bytes")
+            raise BodyError(
+                f"its arrays have more than {MOST_EMPTY:,} items of no bytes (nulls, or records without data), the "
+                "most that kdsl reads, because a few bytes could otherwise fill the memory; check what wrote the record"
+            )
 
 
 class ReferenceDecoder:

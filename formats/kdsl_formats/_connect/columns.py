@@ -92,7 +92,10 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 
 
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of the numbers in base64 strings, at least one, and which strings need the fallback."""
+    """The low and the high 64 bits of the numbers in base64 strings, and which strings need the fallback.
+
+    There must be at least one string. A number is signed and big-endian, and has up to 16 bytes.
+    """
     start, end = bounds(strings)
     size = end - start
     longest = int(size.max())

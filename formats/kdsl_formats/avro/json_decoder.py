@@ -184,7 +184,8 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
         if value is None and nullable:
             return None
         if not isinstance(value, dict) or len(value) != 1:
-            raise _type_error(f"null or an object with the name of the type ({', '.join(names)})", value)
+            shapes = " or ".join(f'{{"{name}": …}}' for name in names)
+            raise _type_error(f"null or {shapes}, as Avro's JSON writes nullable values", value)
         ((name, inside),) = value.items()
         if name not in names:
             raise BodyError(f"a union has no type {name!r}; it has {', '.join(names)}")

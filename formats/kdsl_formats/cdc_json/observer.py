@@ -223,7 +223,10 @@ class ChangeObserver:
                 self._settle_table(observation, messages, buffer, images, places, left, table, groups)
 
     def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
-        """Which changes have a plain table id, and an array for each of its parts; an absent schema is NULL."""
+        """Which changes have a table id of plain strings, and an array of each part of it, in the dialect's order.
+
+        Plain strings are not empty and have no escapes. The schema may be absent. A part that is not plain is NULL.
+        """
         if not self._inner:
             columns = [members[name] for name in self._id_members]
         else:

@@ -159,10 +159,10 @@ class ReferenceDecoder:
         return rows
 
     def _payload_row(self, document: Any) -> list[dict[str, Any]]:
-        """Return the row of a message with its schema as a list; an empty list if the payload is null.
+        """Return a list with the row in the payload of a message that contains its schema; empty if that is null.
 
         Raises:
-            FieldError: The message does not have a payload, or it cannot be read.
+            FieldError: The message does not have a payload, or the payload cannot be read.
         """
         if not isinstance(document, dict) or PAYLOAD not in document:
             raise missing_payload()

@@ -114,26 +114,31 @@ def draft_registered_schema(
         case "PROTOBUF":
             return draft_registered_protobuf(client, schema, url, message=message, topic=topic, name=name)
         case "JSON":
-            others = {called: _parse_json(one) for called, one in client.references(schema).items()}
+            others = {called: _parse_json(one, called) for called, one in client.references(schema).items()}
             chosen = JsonSchemaConfluent(url=url)
             return json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others, chosen=chosen)
         case other:
             raise CodegenError(f"the subject's schema has the type {other!r}; kdsl reads AVRO, PROTOBUF and JSON")
 
 
-def _parse_json(schema: RegisteredSchema) -> dict[str, Any]:
+def _parse_json(schema: RegisteredSchema, name: str = "") -> dict[str, Any]:
     """Parse a registered JSON Schema.
+
+    Args:
+        schema: The schema.
+        name: How another schema refers to it, for errors; empty for the schema itself.
 
     Raises:
         CodegenError: It is not JSON, or not an object.
     """
+    which = f"the JSON Schema {name!r}" if name else "the JSON Schema"
     try:
         document = json.loads(schema.text)
     except ValueError as e:
-        raise CodegenError(f"the JSON Schema in the registry is not JSON: {e}; register a correct version") from None
+        raise CodegenError(f"{which} in the registry is not JSON: {e}; register a correct version of it") from None
     if not isinstance(document, dict):
         raise CodegenError(
-            "the JSON Schema in the registry is not a JSON object, so it does not describe the columns of a table; "
+            f"{which} in the registry is not a JSON object, so it does not describe the columns of a table; "
             "register the schema of an object with properties"
         )
     return document

@@ -98,10 +98,12 @@ class WriteLog:
         self._admin = TokenAdmin(cluster, table)
 
     def prepare(self, target: str) -> None:
-        """Check that the topic exists and keeps its records; create it if it is missing.
+        """Create the topic if it is missing; otherwise check that it keeps its records.
+
+        If this user may not see the topic's settings, a warning is logged instead.
 
         Args:
-            target: The topic that is written; the records of writes have at least as many replicas as its own.
+            target: The topic that is written; a new topic of writes gets at least as many replicas as it has.
 
         Raises:
             ExactlyOnceError: It cannot be created, or would delete records.

@@ -23,7 +23,9 @@ class GroupLocks:
         self._lock = Lock()
 
     def acquire(self, read: Read) -> None:
-        """Acquire the lease of a read's group; that of a read whose query has not begun is used again.
+        """Acquire the lease of a read's group.
+
+        If the same read was made before and no query has begun to run it, the lease from then is kept.
 
         Raises:
             LeaseHeldError: The group is in use, perhaps by a query of this process.

@@ -188,18 +188,18 @@ class UpsertProcessor(StatefulProcessor):
             self._state.update((orjson.dumps({"buckets": self._buckets, "key": key}),))
             return
         settings = orjson.loads(stored)
-        problems = []
+        problems, fixes = [], []
         if settings["buckets"] != self._buckets:
-            problems.append(
-                f"stores its keys in {settings['buckets']} buckets, but the table declares {self._buckets}; declare "
-                f"changelog_buckets={settings['buckets']}"
-            )
+            problems.append(f"has {settings['buckets']} buckets of keys, but the table declares {self._buckets}")
+            fixes.append(f"changelog_buckets={settings['buckets']}")
         if settings["key"] != key:
-            problems.append(
-                f"stores rows by the key ({settings['key']}), but the table declares ({key}); declare that key"
-            )
+            problems.append(f"stores rows by the key ({settings['key']}), but the table declares ({key})")
+            fixes.append(f"the key ({settings['key']})")
         if problems:
-            raise KdslError(f"{self._table}: the checkpoint {'; it '.join(problems)}, or start with a new checkpoint")
+            raise KdslError(
+                f"{self._table}: the checkpoint {', and '.join(problems)}; declare {' and '.join(fixes)}, or start with "
+                "a new checkpoint"
+            )
 
 
 def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:

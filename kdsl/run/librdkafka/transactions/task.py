@@ -165,6 +165,7 @@ def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
 
     Raises:
         ExactlyOnceError: A later run or another writer has acquired them, or has written a later batch.
+        KafkaReadError: The token of the id cannot be read.
     """
     _refuse_late_task(spec, cluster, spec.id_of(0), spec.batch or 0)
 
