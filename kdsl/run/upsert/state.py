@@ -197,8 +197,8 @@ class UpsertProcessor(StatefulProcessor):
             fixes.append(f"the key ({settings['key']})")
         if problems:
             raise KdslError(
-                f"{self._table}: the checkpoint {', and '.join(problems)}; declare {' and '.join(fixes)}, or start with "
-                "a new checkpoint"
+                f"{self._table}: the checkpoint {', and '.join(problems)}; declare {' and '.join(fixes)}, or start "
+                "with a new checkpoint"
             )
 
 
