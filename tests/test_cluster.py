@@ -81,7 +81,10 @@ def test_a_detached_cluster_without_its_literals_names_what_is_missing() -> None
     with pytest.raises(ResolveError) as e:
         detached.consumer()
 
-    assert "the value of 'sasl.jaas.config' was written out on the driver and is not available here" in str(e.value)
+    assert (
+        "the value of 'sasl.jaas.config' was given literally on the driver, and this process does not have it"
+        in str(e.value)
+    )
     assert detached.problems() == ()
 
 

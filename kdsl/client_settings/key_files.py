@@ -222,7 +222,10 @@ def _fetch(location: str, kind: str) -> bytes:
     """
     point = fetchers().get(kind)
     if point is None:
-        raise KeyFileError(f"{location} cannot be fetched: {explain_unreachable(location)}")
+        raise KeyFileError(
+            f"{location} cannot be fetched: {explain_unreachable(location)}; copy the file to the driver and to every "
+            "executor and write its path, or install a fetcher"
+        )
     try:
         fetch: Fetcher = point.load()
         return fetch(location)

@@ -305,7 +305,10 @@ class Annotations:
         self._waiting = []
 
     def classes(self, drafts: tuple[TableDraft, ...]) -> Iterator[str]:
-        """Yield the source of the classes and of the aliases that they need, inner ones first, each once."""
+        """Yield the source of the classes that stand for rows and enumerations in the columns, and of their aliases.
+
+        Inner classes come first, and none comes twice in a call. The classes of the tables themselves are not included.
+        """
         written: set[str] = set()
         for draft in drafts:
             for column in _columns_with_classes(draft):

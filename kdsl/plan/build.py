@@ -204,7 +204,10 @@ def _make_nullable(column: ColumnDef) -> ColumnDef:
 
 
 def _output_column(column: ColumnDef, upserts: Upserts | None) -> ColumnDef:
-    """Return a column of the result: nullable if Spark computes it, or if a delete without its row lacks it."""
+    """Return the column as it is in the result: nullable if it is computed, or if deletes may come without its value.
+
+    Such deletes have only the key columns: those of upserts without before-images.
+    """
     lacking = upserts is not None and not upserts.images and column.name not in upserts.keys
     free = column.role == "computed" or lacking
     return attrs.evolve(column, type=column.type.as_nullable()) if free else column

@@ -83,7 +83,10 @@ def castable(kind: t.DataType, to: t.DataType) -> bool:
 
 
 def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a write, a second column of the same metadata; both forms of headers count as the same (MD-6)."""
+    """Report, for a write, each column that writes the same metadata as an earlier one; virtual columns write none.
+
+    ``headers`` and ``header-list`` are the same metadata here (MD-6, MD-7).
+    """
     if direction != "write":
         return
     written: dict[str, ColumnDef] = {}

@@ -51,8 +51,8 @@ def _look_up(reference: Reference) -> str:
         case "given":
             raise _make_error(
                 reference,
-                f"the value of {reference.name!r} was written out on the driver and is not available here; write a "
-                "reference that each process can resolve, as ${env:NAME} or ${file:PATH}",
+                f"the value of {reference.name!r} was given literally on the driver, and this process does not have "
+                "it; write a reference that each process can resolve, such as ${env:NAME} or ${file:PATH}",
             )
         case "secret_values":
             return _from_any_provider(reference)
@@ -130,10 +130,10 @@ def _from_provider(reference: Reference) -> str:
 
 
 def _ask_provider(name: str, reference: Reference) -> str | None:
-    """Ask a provider for the secret of a reference; None if it has no secret with that key.
+    """Ask a provider for the secret of a reference; None if it raises LookupError, because it has no such secret.
 
     Raises:
-        SecretError: The provider fails, or returns something other than a string.
+        SecretError: The provider raises another exception, or returns something other than a string, such as None.
     """
     try:
         value: object = _load_provider(name)(reference.name, **reference.settings)

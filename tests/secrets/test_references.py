@@ -152,7 +152,7 @@ def test_a_folder_with_one_file_per_secret_is_a_provider(tmp_path: Path, monkeyp
         ("${file:/no/such/file}", "/no/such/file: No such file or directory; put the file there on the driver"),
         (
             "${given:sasl.password}",
-            "the value of 'sasl.password' was written out on the driver and is not available here",
+            "the value of 'sasl.password' was given literally on the driver, and this process does not have it",
         ),
         ("${secret_values.x}", "no package registers a provider"),
     ],

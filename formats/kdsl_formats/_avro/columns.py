@@ -133,7 +133,7 @@ class _Wrapping(ColumnDecoder):
         self.unsupported = inner.unsupported
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
+        """Begin a batch, here and in the decoders of the inner columns; for the arguments see `ColumnDecoder.start`."""
         super().start(count, owner)
         self.inner.start(count, owner)
 
@@ -226,7 +226,7 @@ class _Several(ColumnDecoder):
         self.chosen: Indices = np.zeros(0, dtype=np.int64)
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
+        """Begin a batch, here and in the decoders of the inner columns; for the arguments see `ColumnDecoder.start`."""
         super().start(count, owner)
         for part in self.parts:
             part.start(count, owner)
@@ -368,7 +368,7 @@ class _Record(ColumnDecoder):
         self.unsupported = self.unsupported or any(c.unsupported for c in self.columns.values())
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch, also for the inner columns; the arguments are those of `ColumnDecoder.start`."""
+        """Begin a batch, here and in the decoders of the inner columns; for the arguments see `ColumnDecoder.start`."""
         super().start(count, owner)
         for column in self.columns.values():
             column.start(count, owner)

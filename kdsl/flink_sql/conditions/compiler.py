@@ -410,7 +410,7 @@ class Compiler:
         return strict(kind, compute, value)
 
     def _compile_is(self, node: n.Is) -> Compiled:
-        """Compile ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN`` and ``DISTINCT FROM``; IS JSON is refused."""
+        """Compile ``IS [NOT]`` with NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM; IS JSON raises by `refuse`."""
         if node.what == "DISTINCT":
             assert node.other is not None
             same = operators.same(*self._compile_comparable(node, node.operand, node.other))

@@ -161,6 +161,7 @@ def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, 
         left = [other for other in others if other not in names and is_used(other)]
         if left and not is_used(name):
             raise CheckpointError(
-                f"{name} has no checkpoint in {base}, but there is {left[0]}, which no statement of the script has any "
-                f"more: if that is its checkpoint, rename it to {name}; otherwise remove it, or use another folder"
+                f"{name} has no checkpoint in {base}, but the folder {left[0]} there belongs to no statement of the "
+                f"script: if this statement had that name before it was moved, rename the folder to {name}; if the "
+                "folder is no longer needed, remove it; or use another folder for the checkpoints"
             )

@@ -114,8 +114,8 @@ def route_rows(
         risk = risk or "no column is left to route rows by, because floats and maps cannot serve"
     if risk:
         raise KdslError(
-            f"{plan.table}: an exactly-once sink must send each row through the same writer again when a batch is "
-            f"written again, and this query may not do so: {risk}; {ADVICE}"
+            f"{plan.table}: when a batch is written again, an exactly-once sink must send each row through the same "
+            f"writer as before, but the rows of this query might go to other writers: {risk}; {ADVICE}"
         )
     same = before is not None and (before.by, before.basis) == ("columns", columns)
     count = parallelism or (before.writers if before is not None and same else available_cores(rows.sparkSession))

@@ -539,7 +539,10 @@ def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
     for key, value in {**settings, **own}.items():
         if lib.rd_kafka_conf_set(conf, key.encode(), value.encode(), text, len(text)):
             lib.rd_kafka_conf_destroy(conf)
-            raise ProducerError(f"librdkafka refuses the setting {key!r}: {text.value.decode(errors='replace')}")
+            raise ProducerError(
+                f"librdkafka refuses the setting {key!r}: {text.value.decode(errors='replace')}; correct the client "
+                "property"
+            )
     lib.rd_kafka_conf_set_events(conf, n.EVENT_DELIVERY | n.EVENT_LOG | n.EVENT_ERROR | n.EVENT_STATS)
     handle: int | None = lib.rd_kafka_new(n.PRODUCER, conf, text, len(text))
     if handle is None:

@@ -153,10 +153,10 @@ def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known
 
 
 def _check_readable(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Check that no open transaction holds back records before the end of a batch.
+    """Check that each partition can be read up to the end of a batch, with no open transaction in the way.
 
     Raises:
-        OffsetError: One does.
+        OffsetError: An end in ``offsets`` lies after ``known.latest``, up to which records can be read now.
     """
     held = sorted(partition for partition, offset in offsets.items() if offset > known.latest[partition])
     if held:

@@ -70,6 +70,9 @@ def write_transactionally(
 
     A task without rows does not begin a transaction: the task has no rows either when the batch is written again.
 
+    If a commit is not answered and the token cannot be read afterwards, the error leaves open whether the rows are
+    visible; the next attempt finds out from the token. After any other error nothing of the transaction is visible.
+
     Args:
         spec: Who writes what.
         cluster: Where it is written.
@@ -83,8 +86,12 @@ def write_transactionally(
         The result of ``send``; None if there was nothing to write or it had been written.
 
     Raises:
-        ExactlyOnceError: The token forbids the write, or the transaction failed; nothing of it is visible.
-        RecordError: A row cannot be written; nothing of the transaction is visible.
+        ExactlyOnceError: The task has no transactional id, its rows are incomplete, the token forbids the write, or the
+            transaction failed.
+        RecordError: A row cannot be written.
+        KafkaReadError: The token cannot be read.
+        ProducerError: librdkafka refuses the settings.
+        KdslError: This version of pyspark does not allow the check that all rows have arrived.
     """
     if index >= spec.writers:
         raise ExactlyOnceError(
@@ -318,6 +325,6 @@ def empty_pool() -> list[TransactionalProducer]:
 
 
 def _pool_key(settings: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
-    """Return what producers must have in common to be reused: the transactional id and the settings."""
+    """Return the key by which producers are reused: the transactional id, and all settings except ``client.id``."""
     distinct = frozenset(item for item in settings.items() if item[0] != "client.id")
     return settings["transactional.id"], distinct

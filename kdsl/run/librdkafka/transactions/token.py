@@ -120,7 +120,7 @@ def read_token(text: str, number: int) -> Token | None:
 
 
 def _document(text: str) -> dict[str, Any] | None:
-    """Parse the JSON of a token; None if it is something else."""
+    """Parse the JSON object of a token; None for any other text, or if ``version`` or ``writer`` is missing."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -163,8 +163,8 @@ def next_step(id_: str, token: Token | None, writer: Writer, batch: int, run: st
     if token.batch > batch:
         raise ExactlyOnceError(
             f"{writer} wants to write batch {batch} through the transactional id {id_!r}, which has written batch "
-            f"{token.batch} already: a later attempt has overtaken this one, or an older checkpoint was restored; let "
-            "only the later one run, or start the query again, which reports what to do"
+            f"{token.batch} already; if a later attempt of the query is running, stop this one; if the query was "
+            "started from an older checkpoint, start it again: it then reports what to do"
         )
     return "skip" if token.batch == batch else "write"
 
