@@ -85,11 +85,12 @@ def test_a_missing_function_is_reported(provider: str, reason: str) -> None:
 
 
 def test_the_token_of_a_file_is_read_again_each_time(tmp_path: Path) -> None:
-    (tmp_path / "token").write_text(f"{JWT}\n")
-    at = serve_tokens((tmp_path / "token").as_uri(), {})
+    file = tmp_path / "the token"
+    file.write_text(f"{JWT}\n")
+    at = serve_tokens(file.as_uri().replace("file:", "FILE:"), {})
 
     assert ask(at)[1]["access_token"] == JWT
-    (tmp_path / "token").write_text("bmV3.bmV3.bmV3")
+    file.write_text("bmV3.bmV3.bmV3")
     assert ask(at)[1]["access_token"] == "bmV3.bmV3.bmV3"
 
 

@@ -262,6 +262,20 @@ def test_integers_that_lose_digits_when_a_schema_becomes_double_are_counted() ->
     assert (decoded.bad, decoded.lossy) == ((), {"v": 2})
 
 
+@pytest.mark.parametrize("ignored", [True, False])
+def test_messages_without_a_schema_are_errors_or_ignored(ignored: bool) -> None:
+    fields = [{"field": "v", "type": "int64", "optional": True}]
+    schema = {"type": "struct", "fields": fields}
+    documents: Documents = [{"schema": schema, "payload": {"v": 1}}, {"v": 2}, {"schema": schema, "payload": {"v": 3}}]
+    format_ = Json(schema_include=True, ignore_parse_errors=ignored)
+    observed = observe(format_, [documents[0]])
+
+    decoded = format_.reading_observed().decoder(only(observed).schema.row).decode(encode(documents))
+
+    assert [bad.index for bad in decoded.bad] == ([] if ignored else [1])
+    assert decoded.rows.to_pylist() == [{"v": 1}, {"v": 3}]
+
+
 @pytest.mark.parametrize(
     ("values", "kind"),
     [

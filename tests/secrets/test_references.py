@@ -143,6 +143,9 @@ def test_a_folder_with_one_file_per_secret_is_a_provider(tmp_path: Path, monkeyp
     assert resolve("${secret_values.token}") == "HUSH"
     with pytest.raises(SecretError, match="no such file"):
         resolve("${secret_values.../token}")
+    (tmp_path / "key").write_bytes(b"\xff")
+    with pytest.raises(SecretError, match="key: it is not UTF-8"):
+        resolve("${secret_values.key}")
 
 
 @pytest.mark.parametrize(

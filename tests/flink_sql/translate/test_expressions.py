@@ -153,6 +153,7 @@ class TestErrors:
             ("CASE WHEN o THEN 1 ELSE 'x' END", "CASE", 0, "CASE has values of INT and CHAR(1)"),
             ("UPPER(a)", "UPPER", 0, "takes a string as argument 1, not INT"),
             ("UPPER(s, s)", "UPPER", 0, "takes 1 arguments, not 2"),
+            ("TO_TIMESTAMP_LTZ()", "TO_TIMESTAMP_LTZ", 0, "arguments, not 0"),
             ("DATE '2024-2-9'", "DATE", 0, "'2024-2-9' is not a valid DATE"),
             ("INTERVAL 'x' DAY", "INTERVAL", 0, "'x' is not an interval of DAY"),
             ("s AT TIME ZONE 'UTC'", "AT", 2, "AT TIME ZONE is not part of Flink SQL"),
