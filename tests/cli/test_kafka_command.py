@@ -40,7 +40,7 @@ def kafka_command(tmp_path: Path) -> Iterator[Command]:
             environment = {"XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"}
             result = CliRunner().invoke(app, ["kafka", *arguments, "--name", name], env=environment)
             assert result.exit_code == code, result.output
-            return result.output
+            return result.stdout if code == 0 else result.output
         done = subprocess.run(
             [sys.executable, "-c", "from kdsl.cli import main; main()", "kafka", *arguments, "--name", name],
             env={**os.environ, "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"},

@@ -92,7 +92,10 @@ class TestOpenFolders:
             (tmp_path / name / "metadata").write_text('{"id": "x"}')
         other = "INSERT INTO made SELECT id FROM a;"
 
-        with pytest.raises(CheckpointError, match=r"insert-3-sink has no checkpoint in .* there is insert-1-sink,"):
+        with pytest.raises(
+            CheckpointError,
+            match=r"insert-3-sink has no checkpoint in .* but the folder insert-1-sink there belongs to no statement",
+        ):
             self.open_checkpoints(spark, tmp_path, other, FROM_A, FROM_B)
         assert self.open_checkpoints(spark, tmp_path, FROM_A, FROM_B) == ["insert-1-sink", "insert-2-sink"]
         folders = ["insert-1-made", "insert-1-sink", "insert-2-sink"]

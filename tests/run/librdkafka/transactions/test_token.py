@@ -92,7 +92,7 @@ class TestNextStep:
         ("value", "reason"),
         [
             (None, "the token of the transactional id 'p-0' is gone"),
-            (at(6), "which has written batch 6 already: a later attempt has overtaken this one"),
+            (at(6), "which has written batch 6 already; if a later attempt of the query is running, stop"),
             (at(5, OTHER), "taken over by the query q2 .*checkpoint file:/other.*batch 5.*q1.*at batch 5"),
             (at(4, run="r2"), "late task of an earlier run of the query q1 .*batch 5 .*'p-0'.*the new run writes the"),
             (at(5, run="r2"), "late task of an earlier run"),
