@@ -76,6 +76,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> T: ...
 @overload
 def option(
@@ -89,6 +90,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> Any: ...
 def option(
     key: str,
@@ -102,6 +104,7 @@ def option(
     side: Literal["read", "write"] | None = None,
     codec: Codec | None = None,
     sql_only: bool = False,
+    kw_only: bool = True,
 ) -> Any:
     """Declare an option of an `Options` class.
 
@@ -118,6 +121,7 @@ def option(
         side: The only direction that uses the option; in the other one a wrong value is a warning.
         codec: How DDL and YAML spell the value, if its type alone does not say it.
         sql_only: Whether only DDL and YAML have the option, for compatibility with Flink; Python has no keyword for it.
+        kw_only: Whether the constructor takes the option by its name only; otherwise also by its position.
     """
     metadata = {
         "key": key,
@@ -129,6 +133,7 @@ def option(
         "side": side,
         "codec": codec,
         "sql_only": sql_only,
+        "kw_only": kw_only,
     }
     return attrs.field(default=default, metadata=metadata)
 
@@ -160,8 +165,14 @@ class Options:
 
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
-        def __init__(self, **values: Any) -> None:
+        def __init__(self, *positional: Any, **values: Any) -> None:
             known = {a.name: a for a in self.declarations()}
+            names = [a.name for a in known.values() if not a.metadata["kw_only"]]
+            if len(positional) > len(names) or any(name in values for name in names[: len(positional)]):
+                raise TypeError(
+                    f"{type(self).__name__} takes by position only {', '.join(names) or 'nothing'}, each once"
+                )
+            values |= zip(names, positional, strict=False)
             for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
                 if a.name in self.without and values.get(a.name, a.default) == a.default:
                     values.pop(a.name, None)
@@ -186,18 +197,19 @@ class Options:
         return _Mistake("option-unknown", message + nearest(name, valid), fix, name, declared=False)
 
     @classmethod
-    def from_strings(cls, strings: Mapping[str, str]) -> Self:
+    def from_strings(cls, strings: Mapping[str, str], **others: Any) -> Self:
         """Create the group from the strings of a ``WITH`` clause or a YAML document.
 
         A string that cannot be read becomes a problem of the group.
 
         Args:
             strings: The values by Flink's keys.
+            others: Values of other options by their Python names, for those that several keys describe.
         """
         by_key = {a.metadata["key"]: a for a in cls.declarations()}
         by_any = {**{alias: a for a in by_key.values() for alias in a.metadata["aliases"]}, **by_key}
         free = {key.removesuffix("*"): a for key, a in by_any.items() if key.endswith(_FREE)}
-        values: dict[str, Any] = {}
+        values: dict[str, Any] = others
         written: dict[str, str] = {}
         mistakes: list[_Mistake] = []
         for key, text in strings.items():
