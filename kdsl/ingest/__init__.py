@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from kdsl.ingest.definition import Ingestion, Pipeline, Route, Transform
+from kdsl.ingest.definition import Pipeline, Route, Transform
 from kdsl.ingest.ends import (
     Blackhole,
     DeltaChanges,
@@ -22,12 +22,15 @@ from kdsl.ingest.ends import (
     Source,
     WrongOption,
 )
+from kdsl.ingest.ingestion import Ingestion
+from kdsl.ingest.plan import IngestPlan, TablePlan
 
 __all__ = [
     "Blackhole",
     "DeltaChanges",
     "DeltaTables",
     "HologresTables",
+    "IngestPlan",
     "Ingestion",
     "JdbcSnapshot",
     "JdbcTables",
@@ -40,6 +43,7 @@ __all__ = [
     "Route",
     "Sink",
     "Source",
+    "TablePlan",
     "Transform",
     "WrongOption",
 ]

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Literal
 from zoneinfo import available_timezones
 
 import attrs
 
 from kdsl.client_settings.properties import Properties, Value
-from kdsl.errors import Problem, Where
+from kdsl.errors import Where
 from kdsl.formats import MAX_COLUMNS
 from kdsl.ingest.ends.end import COMMAS, Sink, Source
 from kdsl.ingest.selectors import RouteMode
 from kdsl.options import Options, Spelling, option
-
-if TYPE_CHECKING:
-    from os import PathLike
-
-    from kdsl.ingest.plan import IngestPlan
 
 Behavior = Literal["EXCEPTION", "EVOLVE", "TRY_EVOLVE", "LENIENT", "IGNORE"]
 MAX_TABLES = 10_000
@@ -228,31 +223,16 @@ class Locations:
 
 
 @attrs.frozen
-class Ingestion:
-    r"""An ingestion of many tables: from a source, through transforms and routes, into a sink.
+class IngestionDef:
+    """An ingestion as it is declared, not checked yet.
 
-    ```python
-    from kdsl import Cluster, DebeziumJson
-    from kdsl.ingest import DeltaTables, Ingestion, KafkaFeed, Pipeline, Route, Transform
-
-    shop = Ingestion(
-        KafkaFeed(Cluster("localhost:9092"), topic_pattern=r"shop\..*", value=DebeziumJson(schema_include=True)),
-        DeltaTables("/lake"),
-        transform=[Transform("shop.orders", projection="*, UPPER(country) AS country_code", primary_keys=("id",))],
-        route=[Route(r"shop.items_\d+", "lake.items")],
-        pipeline=Pipeline(schema_change="LENIENT"),
-    )
-    print(shop.explain())
-    ```
-
-    Args:
+    Attributes:
         source: Where the tables come from.
         sink: Where they go.
         transform: What is done with their rows; of several transforms that fit a table the first counts.
         route: The names of the sink tables.
         pipeline: The settings of the whole ingestion.
-
-    Nothing is checked by the constructor; `problems` reports all mistakes at once.
+        locations: Where all this is declared.
     """
 
     source: Source
@@ -261,58 +241,3 @@ class Ingestion:
     route: Sequence[Route] = attrs.field(default=(), converter=tuple, kw_only=True)
     pipeline: Pipeline = attrs.field(factory=Pipeline, kw_only=True)
     locations: Locations = attrs.field(factory=Locations, eq=False, repr=False, kw_only=True)
-
-    @classmethod
-    def from_yaml(cls, path: str | PathLike[str], variables: Mapping[str, str] | None = None) -> Self:
-        """Read a YAML file.
-
-        Args:
-            path: The file.
-            variables: The values of ``${name}`` in the file. References to secrets (``${env:NAME}``,
-                ``${secret_values.NAME}``) stay references.
-
-        Raises:
-            ResolveError: The file is not YAML, has unknown keys, values of a wrong type, or unknown variables; every
-                mistake with its path and line, also those that `problems` reports.
-            OSError: The file cannot be read.
-        """
-        from kdsl.ingest.document import load_ingestion
-
-        ingestion: Any = load_ingestion(cls, path, variables or {})
-        return ingestion  # type: ignore[no-any-return]
-
-    def to_yaml(self) -> str:
-        """Write the ingestion as YAML, without defaults. Reading it gives an equal ingestion.
-
-        Raises:
-            SecretError: A secret is written out; only references to secrets can be written.
-        """
-        from kdsl.ingest.document import write_ingestion
-
-        return write_ingestion(self)
-
-    def problems(self) -> tuple[Problem, ...]:
-        """All mistakes that show without a broker, a sink and Spark; warnings, too."""
-        from kdsl.ingest.resolve import problems
-
-        return problems(self)
-
-    def plan(self) -> IngestPlan:
-        """The plan: a frozen value without secrets.
-
-        Raises:
-            ResolveError: The ingestion has mistakes; all of them are reported.
-        """
-        from kdsl.ingest.plan import plan_ingestion
-
-        return plan_ingestion(self)
-
-    def explain(self) -> str:
-        """The plan as text. Nothing is started or connected.
-
-        Raises:
-            ResolveError: As for `plan`.
-        """
-        from kdsl.ingest.show import show_plan
-
-        return show_plan(self.plan())

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar
 
-import attrs
 import yaml
 
-from kdsl.documents import YamlDocument, read_text
-from kdsl.errors import KdslError, Problem, SecretError, fail_on, file_position, listing, nearest
-from kdsl.ingest.definition import REFUSED_IN_PIPELINE, Ingestion, Locations, Pipeline, Route, Transform
+from kdsl.documents import YamlDocument
+from kdsl.errors import KdslError, Problem, SecretError, listing, nearest
+from kdsl.ingest.definition import REFUSED_IN_PIPELINE, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ends.registry import Kind, end_class, end_types
@@ -20,33 +17,14 @@ from kdsl.ingest.resolve import check_parts
 from kdsl.ingest.variables import replace_variables
 from kdsl.options import Options, Spelling
 
-T = TypeVar("T", bound=Ingestion)
 Group = TypeVar("Group", bound=Options)
 _SECTIONS = ("source", "sink", "transform", "route", "pipeline")
 _MAPPING = "sink.tableId-to-topic.mapping"
 
 
-def load_ingestion(cls: type[T], path: str | PathLike[str], variables: Mapping[str, str]) -> T:
-    """Read an ingestion from a file; see `Ingestion.from_yaml`.
-
-    Args:
-        cls: The class of the ingestion.
-        path: The file.
-        variables: The values of ``${name}`` in it.
-
-    Raises:
-        ResolveError: The document has mistakes.
-        OSError: The file cannot be read.
-    """
-    ingestion, problems = read_ingestion(read_text(Path(path), "document", "yaml"), variables, file=str(path))
-    fail_on(sorted(problems, key=file_position), str(path))
-    assert ingestion is not None
-    return cls(**{a.name: getattr(ingestion, a.name) for a in attrs.fields(Ingestion)})
-
-
-def read_ingestion(
+def read_document(
     text: str, variables: Mapping[str, str], *, file: str | None = None
-) -> tuple[Ingestion | None, list[Problem]]:
+) -> tuple[IngestionDef | None, list[Problem]]:
     """Read an ingestion from a YAML document.
 
     Args:
@@ -56,13 +34,13 @@ def read_ingestion(
 
     Returns:
         The ingestion, or None if it has no source or no sink; and the problems of the document. If there are errors
-        among them, they contain the problems of what could be read, too; otherwise `Ingestion.problems` has those.
+        among them, they contain the problems of what could be read, too; otherwise `kdsl.ingest.resolve` finds those.
     """
     reader = _Reader(text, file, variables)
     return reader.read()
 
 
-def is_ingestion(text: str) -> bool:
+def is_ingestion_document(text: str) -> bool:
     """Whether a YAML document is an ingestion: a mapping with ``source`` or ``sink``."""
     value = YamlDocument(text, None).value
     return isinstance(value, dict) and ("source" in value or "sink" in value)
@@ -78,8 +56,8 @@ class _Reader:
     def report(self, path: str, message: str, fix: str, code: str = "document") -> None:
         self.problems.append(Problem(code, message, fix, self.document.where(path)))
 
-    def read(self) -> tuple[Ingestion | None, list[Problem]]:
-        """Read the document; see `read_ingestion`."""
+    def read(self) -> tuple[IngestionDef | None, list[Problem]]:
+        """Read the document; see `read_document`."""
         if self.problems:
             return None, self.problems
         value = self.document.value
@@ -98,7 +76,7 @@ class _Reader:
         document = self.document
         locations = Locations(Spelling.YAML, document.file, {**document.lines, **self.moved_lines()})
         if not self.problems and isinstance(source, Source) and isinstance(sink, Sink):
-            return Ingestion(
+            return IngestionDef(
                 source, sink, transform=transform, route=route, pipeline=pipeline, locations=locations
             ), []  # fmt: skip
         unread = {p.where.path for p in self.problems if p.code == "variable"}
@@ -217,8 +195,8 @@ def _is_kafka(strings: Mapping[str, Any]) -> bool:
     return strings.get("type") == KafkaTopics.type
 
 
-def write_ingestion(ingestion: Ingestion) -> str:
-    """Write an ingestion as YAML; see `Ingestion.to_yaml`.
+def write_document(ingestion: IngestionDef) -> str:
+    """Write an ingestion as YAML; see `kdsl.ingest.Ingestion.to_yaml`.
 
     Raises:
         SecretError: A secret is written out.
@@ -241,7 +219,7 @@ def write_ingestion(ingestion: Ingestion) -> str:
     return text
 
 
-def _literal_secrets(ingestion: Ingestion) -> Sequence[tuple[str, tuple[str, ...]]]:
+def _literal_secrets(ingestion: IngestionDef) -> Sequence[tuple[str, tuple[str, ...]]]:
     """The keys of secrets that are written out, by section."""
     ends: tuple[End, ...] = (ingestion.source, ingestion.sink)
     return [

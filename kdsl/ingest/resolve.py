@@ -8,29 +8,31 @@ import attrs
 
 from kdsl.errors import Problem
 from kdsl.flink_sql.syntax.errors import UntranslatableError
-from kdsl.ingest.definition import WITHOUT_EFFECT, Ingestion, Locations, Pipeline, Route, Transform
+from kdsl.formats import TableId
+from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
 from kdsl.ingest.ends.end import End, Sink, Source
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.ends.tables import DeltaTables
+from kdsl.ingest.evolution import Policy, evolve_sink, merge_schemas
+from kdsl.ingest.ids import format_id
 from kdsl.ingest.initial_schemas import read_initial_schemas
-from kdsl.ingest.projection import TransformRule, transform_table
+from kdsl.ingest.projection import TransformedTable, TransformRule, transform_table
 from kdsl.ingest.selectors import RouteRule, SelectorError, misread_dots, route_table
 from kdsl.options import Options, Spelling
+from kdsl.types.widening import PrimaryKeyError
 
 MAPPING = "sink.tableId-to-topic.mapping"
 
 
-def problems(ingestion: Ingestion) -> tuple[Problem, ...]:
+def find_problems(ingestion: IngestionDef) -> list[Problem]:
     """All mistakes of an ingestion; warnings, too."""
-    return tuple(
-        check_parts(
-            ingestion.source,
-            ingestion.sink,
-            ingestion.transform,
-            ingestion.route,
-            ingestion.pipeline,
-            ingestion.locations,
-        )
+    return check_parts(
+        ingestion.source,
+        ingestion.sink,
+        ingestion.transform,
+        ingestion.route,
+        ingestion.pipeline,
+        ingestion.locations,
     )
 
 
@@ -197,8 +199,8 @@ class _Check:
         """Add the problems of the tables whose columns are known from initial schemas."""
         chosen = pipeline.valid()
         schemas, _ = read_initial_schemas(source.valid().initial_schemas)
-        keys: dict[tuple[str, ...], tuple[tuple[str, ...], tuple[str, ...]]] = {}
         path = "$.source.scan.value.initial-schemas.ddls"
+        merged: dict[TableId, list[TransformedTable]] = {}
         for table, schema in schemas.items():
             view, wrong = transform_table(
                 table, schema, transforms, source.metadata_fields(), allow_trimming=chosen.trimming_keys
@@ -208,14 +210,27 @@ class _Check:
             for target in route_table(table, routes, chosen.route_mode):
                 if isinstance(sink, KafkaTopics):
                     self.topic(sink, target, path)
-                if view is None:
-                    continue
-                other, key = keys.setdefault(target, (table, view.primary_key))
-                if key != view.primary_key:
-                    message = f"the tables {'.'.join(other)!r} and {'.'.join(table)!r} go into the sink table "
-                    message += f"{'.'.join(target)!r}, and have the primary keys ({', '.join(key)}) and "
-                    message += f"({', '.join(view.primary_key)})"
-                    self.add("ingest-keys", "$.route", message, "give them the same primary-keys in 'transform'")
+                if view is not None:
+                    merged.setdefault(target, []).append(view)
+        for target, views in merged.items():
+            if sink is not None:
+                self.sink_table(target, views, Policy.of(sink, pipeline))
+            keyless = [format_id(view.table) for view in views if not view.primary_key]
+            if keyless and isinstance(sink, KafkaTopics) and sink.valid().partition_strategy == "hash-by-key":
+                message = f"the table {keyless[0]!r} has no primary key, which partition.strategy: hash-by-key needs"
+                self.add("ingest-keys", "$.sink.partition.strategy", message, "set primary-keys in 'transform'")
+
+    def sink_table(self, table: TableId, views: Sequence[TransformedTable], policy: Policy) -> None:
+        """Add what prevents that a sink table is created for the upstream tables that go into it."""
+        try:
+            schema = merge_schemas(view.schema for view in views)
+        except PrimaryKeyError as e:
+            message = f"the sink table {format_id(table)!r}: {e}"
+            self.add("ingest-keys", "$.route", message, "give them the same primary-keys in 'transform'")
+            return
+        for refusal in evolve_sink(table, None, schema, policy).refusals:
+            message = f"the sink table {format_id(table)!r}: {refusal.reason}"
+            self.add("ingest-sink", "$.sink", message, refusal.fix)
 
     def topic(self, sink: KafkaTopics, table: tuple[str, ...], path: str) -> None:
         """Add the problem of a table whose id cannot be the name of its topic."""

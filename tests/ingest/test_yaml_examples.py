@@ -12,7 +12,6 @@ import pytest
 
 from kdsl.errors import Problem
 from kdsl.ingest import Ingestion
-from kdsl.ingest.document import read_ingestion
 
 FOLDER = Path(__file__).parent / "examples"
 VARIABLES = {
@@ -45,9 +44,8 @@ def text_of(name: str) -> str:
 
 
 def read(text: str) -> Ingestion:
-    ingestion, problems = read_ingestion(text, VARIABLES, file="example.yaml")
-    assert problems == []
-    assert ingestion is not None
+    ingestion, problems = Ingestion.read(text, VARIABLES, file="example.yaml")
+    assert ingestion is not None, problems
     return ingestion
 
 
@@ -68,7 +66,7 @@ def test_an_example_is_written_and_read_again(name: str) -> None:
 
 
 def test_a_section_that_is_indented_by_one_blank_is_reported_with_its_line() -> None:
-    ingestion, problems = read_ingestion(text_of(INDENTED), VARIABLES, file="example.yaml")
+    ingestion, problems = Ingestion.read(text_of(INDENTED), VARIABLES, file="example.yaml")
 
     assert ingestion is None
     assert [(p.code, p.where.line) for p in problems] == [("yaml", 16)]

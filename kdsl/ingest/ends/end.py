@@ -110,10 +110,36 @@ def _check_tags(tags: tuple[str, ...]) -> str | None:
     return f"use {listing(known)}; not {wrong[0]!r}{nearest(wrong[0], known)}" if wrong else None
 
 
+@attrs.frozen
+class SinkRules:
+    """What a kind of sink can do with the columns of its tables.
+
+    Attributes:
+        title: Its name in messages.
+        adds_columns: Whether columns can be added to a table.
+        alters_types: Whether the type of a column can become wider.
+        folds_case: Whether names that differ only in letter case are the same column.
+        max_name_bytes: The longest name of a column, in UTF-8; None for any length.
+        max_columns: The largest number of columns; None for any number.
+    """
+
+    title: str = "the sink"
+    adds_columns: bool = True
+    alters_types: bool = True
+    folds_case: bool = False
+    max_name_bytes: int | None = None
+    max_columns: int | None = None
+
+
 class Sink(End):
-    """A sink for tables."""
+    """A sink for tables.
+
+    Attributes:
+        rules: What it can do with the columns of its tables.
+    """
 
     kind: ClassVar[str] = "sink"
+    rules: ClassVar[SinkRules] = SinkRules()
 
     include_changes: tuple[str, ...] = option(
         "include.schema.changes",
@@ -133,7 +159,7 @@ class Sink(End):
     type_normalization: Literal["STANDARD", "BROADEN"] = option(
         "sink.type-normalize-strategy",
         "The types of columns that the sink creates: those of the source (STANDARD), or wide ones (BROADEN): BIGINT "
-        "for integers, DOUBLE for FLOAT, STRING for strings. A later change that fits a wide type changes nothing there.",
+        "for integers, DOUBLE for FLOAT, STRING for strings. Later changes that fit a wide type change nothing there.",
         default="STANDARD",
         ignore_case=True,
     )

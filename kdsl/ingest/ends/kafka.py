@@ -13,7 +13,7 @@ from kdsl.declare.connector import Delivery, KafkaOptions
 from kdsl.declare.metadata import METADATA
 from kdsl.errors import listing, nearest
 from kdsl.formats import Format, Observer, format_class
-from kdsl.ingest.ends.end import COMMAS, End, Sink, Source, WrongOption
+from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.initial_schemas import read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
 from kdsl.options import option
@@ -99,9 +99,13 @@ class KafkaEnd(End):
                 own |= {f"{prefix}{chosen.identifier}.{key}": text for key, text in chosen.to_strings().items()}
         return {**strings, **own, **of_format}
 
-    def literal_secrets(self) -> tuple[str, ...]:
-        """The keys of the secrets that are written out."""
-        return tuple(f"{PROPERTIES}{key}" for key in self.cluster.split_literals()[1])
+    def split(self, prefix: str = "") -> tuple[Self, dict[str, str]]:
+        """Separate the literal secrets; those of the cluster have keys that begin with ``properties.``."""
+        if not isinstance(self.cluster, Cluster):
+            return self, {}  # a problem of the option itself
+        cluster, literals = self.cluster.split_literals()
+        without = attrs.evolve(self, cluster=cluster) if literals else self  # type: ignore[misc]
+        return without, {f"{prefix}{PROPERTIES}{key}": value for key, value in literals.items()}
 
     def check(self) -> Iterable[WrongOption]:
         """Report formats that the end does not have, and the problems of the client settings and formats."""
@@ -176,7 +180,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     )
     metadata: tuple[str, ...] = option(
         "metadata.list",
-        f"Metadata of the record as columns after those of the value, with commas between: {', '.join(METADATA_NAMES)}.",
+        f"Metadata of the record as columns after those of the value, separated by commas: {', '.join(METADATA_NAMES)}",
         default=(),
         codec=COMMAS,
         check=_check_metadata,
@@ -326,6 +330,7 @@ class KafkaTopics(KafkaEnd, Sink):
         "value": ("debezium-json", "canal-json", "json"),
     }
     of_format: ClassVar[tuple[str, ...]] = ("include-schema.enabled", "emit.full-table-id.enabled")
+    rules: ClassVar[SinkRules] = SinkRules("Kafka")
 
     topic: str | None = option(
         "topic", "The topic of all tables. Without it a table has the topic of its id, such as db.orders.", default=None

@@ -8,14 +8,15 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from kdsl.changelog.address import hide_login
-from kdsl.ingest.ends.end import COMMAS, Sink, Source, WrongOption
+from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.options import option
 from kdsl.secrets import Secret
 
 _GIB = 1 << 30
 _URL = "The JDBC address, such as jdbc:postgresql://host/shop; its driver must be on the classpath of Spark."
 _BINLOG = "put Debezium or Canal in front and read their topic with 'source: {type: kafka, …}', or set "
-_NOT_JDBC = "the address is not a JDBC address"
+_POSTGRES_NAME = 63  # NAMEDATALEN - 1
+_POSTGRES_COLUMNS = 1600
 
 
 def _check_url(url: str) -> str | None:
@@ -30,6 +31,7 @@ class DeltaTables(Sink):
     """Writes tables of Delta Lake: under a folder, or of a catalog of the Spark session."""
 
     type: ClassVar[str] = "delta"
+    rules: ClassVar[SinkRules] = SinkRules("Delta Lake", folds_case=True)
 
     path: str | None = option(
         "path",
@@ -58,9 +60,13 @@ class DeltaTables(Sink):
 
 
 class JdbcTables(Sink):
-    """Writes tables of a database through its JDBC driver."""
+    """Writes tables of a database through its JDBC driver.
+
+    Names may have as many bytes, and tables as many columns, as Postgres allows.
+    """
 
     type: ClassVar[str] = "jdbc"
+    rules: ClassVar[SinkRules] = SinkRules("the database", max_name_bytes=_POSTGRES_NAME, max_columns=_POSTGRES_COLUMNS)
 
     url: str = option("url", _URL, secret="address", check=_check_url, kw_only=False)  # noqa: S106
     username: str | None = option("username", "The user; may be a reference to a secret.", default=None)
@@ -79,9 +85,10 @@ class JdbcTables(Sink):
 
 
 class HologresTables(Sink):
-    """Writes tables of Hologres, which speaks the protocol of Postgres."""
+    """Writes tables of Hologres, which speaks the protocol of Postgres and cannot change the types of columns."""
 
     type: ClassVar[str] = "hologres"
+    rules: ClassVar[SinkRules] = SinkRules("Hologres", alters_types=False, max_name_bytes=_POSTGRES_NAME)
 
     endpoint: str = option("endpoint", "The host and port.")
     dbname: str = option("dbname", "The database.")
