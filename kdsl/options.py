@@ -49,10 +49,12 @@ class Codec:
     Attributes:
         parse: Turns a string into a value.
         format: Turns a value into a string.
+        form: The values in words; by default those of the option's type.
     """
 
     parse: Callable[[str], Any]
     format: Callable[[Any], str]
+    form: str = ""
 
 
 class Spelling(Enum):
@@ -351,7 +353,7 @@ class Options:
         for a in cls.declarations():
             default = "none" if a.default is None or a.default == Properties() else f"`{_write(a.default)}`"
             default = "required" if a.default is attrs.NOTHING else default
-            kind = ("a secret" if a.metadata["secret"] is True else _describe(a.type)).replace("|", "\\|")
+            kind = ("a secret" if a.metadata["secret"] is True else _form(a)).replace("|", "\\|")
             older = "".join(f" Older key: `{prefix}{alias}`." for alias in a.metadata["aliases"])
             doc = (a.metadata["doc"] + older).replace("|", "\\|")
             keyword = "" if a.metadata["sql_only"] else f"`{a.name}`"
@@ -392,12 +394,18 @@ class _Mistake:
 
 def _value_mistake(a: attrs.Attribute[Any], message: str) -> _Mistake:
     """Create the mistake of an option with a wrong value."""
-    return _Mistake("option-value", message, ("set ", f" to {_describe(a.type)}"), a.name)
+    return _Mistake("option-value", message, ("set ", f" to {_form(a)}"), a.name)
 
 
 def _alternatives(kind: Any) -> tuple[Any, ...]:
     """Return the types of a union, or the type itself."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _form(a: attrs.Attribute[Any]) -> str:
+    """The values of an option in words."""
+    codec: Codec | None = a.metadata["codec"]
+    return codec.form if codec is not None and codec.form else _describe(a.type)
 
 
 def _describe(kind: Any) -> str:

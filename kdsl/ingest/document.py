@@ -74,7 +74,7 @@ class _Reader:
         route = self.read_rules(value, "route", Route)
         pipeline = self.read_pipeline(value.get("pipeline", {}))
         document = self.document
-        locations = Locations(Spelling.YAML, document.file, {**document.lines, **self.moved_lines()})
+        locations = Locations(Spelling.YAML, document.file, {**document.lines, **self._locate_moved()})
         if not self.problems and isinstance(source, Source) and isinstance(sink, Sink):
             return IngestionDef(
                 source, sink, transform=transform, route=route, pipeline=pipeline, locations=locations
@@ -83,12 +83,12 @@ class _Reader:
         others = check_parts(source, sink, transform, route, pipeline, locations)
         return None, list(dict.fromkeys([*self.problems, *(p for p in others if p.where.path not in unread)]))
 
-    def moved_lines(self) -> dict[str, int]:
+    def _locate_moved(self) -> dict[str, int]:
         """The lines of options that are declared in another section, by the path where they belong."""
         return {to: self.document.lines[path] for to, path in self.moved.items()}
 
     def read_end(self, value: Mapping[str, Any], kind: Kind) -> Any:
-        """Read the source or the sink; None if there is none of a known type."""
+        """Read the source or the sink; None if it has an unknown type or is missing."""
         path = f"$.{kind}"
         if kind not in value:
             self.report("$", f"the document has no {kind}", f"write '{kind}:' with its 'type'")

@@ -247,7 +247,7 @@ class _Work:
                 of_star |= {c.name for c in every}
                 continue
             assert isinstance(item, n.Item)
-            column = self._computed(item, names)
+            column = self._compute(item, names)
             if column is None:
                 continue
             if column.name in columns and column.name not in of_star:
@@ -258,7 +258,7 @@ class _Work:
             columns |= {c.name: c for c in shown if c.name not in columns}
         return list(columns.values())
 
-    def _computed(self, item: n.Item, names: Mapping[str, TypedSql]) -> SinkColumn | None:
+    def _compute(self, item: n.Item, names: Mapping[str, TypedSql]) -> SinkColumn | None:
         """A column of the projection; None, and a problem, if it cannot be translated."""
         value = item.value
         name = item.alias or (value.parts[-1] if isinstance(value, n.Name) else None)

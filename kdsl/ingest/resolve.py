@@ -44,7 +44,7 @@ def check_parts(
     pipeline: Pipeline,
     locations: Locations,
 ) -> list[Problem]:
-    """All mistakes of the parts of an ingestion, of which a document may lack some.
+    """All mistakes of the parts of an ingestion; a document may lack some of them.
 
     Args:
         source: The source; None if it could not be read.
@@ -64,7 +64,7 @@ def check_parts(
     route_rules = check.routes(route)
     check.mapping(sink)
     if isinstance(source, KafkaFeed):
-        check.known_tables(source, sink, transform_rules, route_rules, pipeline)
+        check.check_known_tables(source, sink, transform_rules, route_rules, pipeline)
     return list(dict.fromkeys(check.problems))
 
 
@@ -188,7 +188,7 @@ class _Check:
             message = f"{MAPPING!r} is an option of the sink, and is used for it"
             self.add("ingest-mapping", f"$.source.{MAPPING}", message, "move it to 'sink'", warning=True)
 
-    def known_tables(
+    def check_known_tables(
         self,
         source: KafkaFeed,
         sink: Sink | None,

@@ -255,7 +255,7 @@ def route_table(table: TableId, rules: Iterable[RouteRule], mode: RouteMode = "A
 
 @attrs.frozen
 class TopicMapping:
-    """Which tables are written to which topic: pairs of a pattern and a topic, of which the first that fits counts."""
+    """Which tables are written to which topic: pairs of a pattern and a topic. The first pattern that fits counts."""
 
     entries: tuple[tuple[TablePattern, str], ...] = ()
 

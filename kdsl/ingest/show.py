@@ -37,7 +37,7 @@ def _lines(plan: IngestPlan) -> Iterator[str]:
 
 
 def _section(name: str, lines: Iterable[str]) -> Iterator[str]:
-    """Lines of which the first begins with the name of the section."""
+    """The lines of a section; the first begins with its name."""
     for i, line in enumerate(lines):
         yield f"{name} {line}" if i == 0 else line
 

@@ -375,5 +375,17 @@ class TestCommands:
         ]  # fmt: skip
 
 
+def test_the_two_examples_of_the_page_are_the_same_ingestion() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ingest.md").read_text(encoding="utf-8")
+    blocks = {kind: page.partition(f"```{kind}\n")[2].partition("```")[0] for kind in ("yaml", "python")}
+    names: dict[str, Ingestion] = {}
+
+    exec(blocks["python"], names)  # of our own page
+    ingestion, wrong = Ingestion.read(blocks["yaml"], {"kafka.bootstrap": "localhost:9092"})
+
+    assert wrong == ()
+    assert names["shop"] == ingestion
+
+
 def test_debezium_is_the_default_format() -> None:
     assert FEED.value == DebeziumJson()

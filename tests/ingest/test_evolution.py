@@ -173,7 +173,7 @@ def evolve(kind: str, behavior: Behavior, sink: str, live: TableSchema | None = 
 class TestBehaviors:
     @pytest.mark.parametrize("sink", SINKS)
     @pytest.mark.parametrize("behavior", BEHAVIORS)
-    def test_a_missing_column_is_no_change(self, sink: str, behavior: Behavior) -> None:
+    def test_a_missing_column_changes_nothing(self, sink: str, behavior: Behavior) -> None:
         assert evolve("missing", behavior, sink) == SinkEvolution(LIVE)
 
     @pytest.mark.parametrize("sink", SINKS)
@@ -320,7 +320,7 @@ class TestLawsOfTheSink:
         assert broaden(broaden(kind)) == broaden(kind)
 
 
-def test_a_change_that_fits_a_wide_type_is_no_change() -> None:
+def test_a_change_that_fits_a_wide_type_changes_nothing() -> None:
     policy = Policy(broaden=True, rules=SinkRules(alters_types=False))
     created = evolve_sink(TABLE, None, of(n="TINYINT", x="FLOAT", s="VARCHAR(3)"), policy).schema
 

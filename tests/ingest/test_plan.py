@@ -30,7 +30,7 @@ def transform(
     return transform_table(TABLE, schema, rules, OFFSET, allow_trimming=allow_trimming)
 
 
-def transformed(
+def transform_without_problems(
     rule: Transform | None, *, schema: TableSchema = SCHEMA, allow_trimming: bool = False
 ) -> TransformedTable:
     table, wrong = transform(rule, schema=schema, allow_trimming=allow_trimming)
@@ -44,7 +44,7 @@ def columns(table: TransformedTable) -> dict[str, str]:
 
 
 def names(rule: Transform | None) -> list[str]:
-    return list(columns(transformed(rule)))
+    return list(columns(transform_without_problems(rule)))
 
 
 def of(projection: str | None = None, *, filter_: str | None = None, keys: tuple[str, ...] = ()) -> Transform:
@@ -53,14 +53,14 @@ def of(projection: str | None = None, *, filter_: str | None = None, keys: tuple
 
 class TestColumns:
     def test_without_a_transform_all_columns_pass_and_metadata_is_appended(self) -> None:
-        table = transformed(None)
+        table = transform_without_problems(None)
 
         assert list(columns(table)) == ["id", "country", "amount", "offset"]
         assert (table.primary_key, table.fixed) == (("id",), False)
 
     @pytest.mark.parametrize("star", [r"\*", "*"])
     def test_a_star_passes_columns_and_expressions_are_added(self, star: str) -> None:
-        table = transformed(of(f"{star}, UPPER(country) AS code"))
+        table = transform_without_problems(of(f"{star}, UPPER(country) AS code"))
 
         assert list(columns(table)) == ["id", "country", "amount", "code", "offset"]
         assert columns(table)["code"] == "upper(`country`)"
@@ -70,19 +70,19 @@ class TestColumns:
         assert names(of("amount * 2 AS double_amount, *")) == ["double_amount", "id", "country", "amount", "offset"]
 
     def test_an_expression_replaces_a_column_of_the_star(self) -> None:
-        table = transformed(of("*, TRIM(country) AS country"))
+        table = transform_without_problems(of("*, TRIM(country) AS country"))
 
         assert list(columns(table)) == ["id", "country", "amount", "offset"]
         assert "trim" in columns(table)["country"]
 
     def test_without_a_star_the_columns_are_fixed_and_metadata_must_be_named(self) -> None:
-        table = transformed(of("id, amount, `offset` AS place"))
+        table = transform_without_problems(of("id, amount, `offset` AS place"))
 
         assert list(columns(table)) == ["id", "amount", "place"]
         assert table.fixed
 
     def test_the_names_of_the_table_and_the_kind_of_the_row_are_columns(self) -> None:
-        table = transformed(of("id, __table_name__ AS t, __schema_name__ AS s, __namespace_name__ n, "
+        table = transform_without_problems(of("id, __table_name__ AS t, __schema_name__ AS s, __namespace_name__ n, "
                                "__data_event_type__ AS kind"))  # fmt: skip
 
         assert list(columns(table).values())[1:] == [
@@ -93,8 +93,8 @@ class TestColumns:
         wider = TableSchema((t.Field("id", t.BigInt(nullable=False)), t.Field("amount", t.Double())), ("id",))
         rule = of("id, amount + 1 AS more")
 
-        assert transformed(rule).schema.columns[1].type == t.Decimal(13, 2)
-        assert transformed(rule, schema=wider).schema.columns[1].type == t.Double()
+        assert transform_without_problems(rule).schema.columns[1].type == t.Decimal(13, 2)
+        assert transform_without_problems(rule, schema=wider).schema.columns[1].type == t.Double()
 
     def test_only_the_first_transform_that_fits_counts(self) -> None:
         rules = [TransformRule.parse(Transform(*one)) for one in (("other.x",), ("SHOP.orders",), (r"\.*.\.*",))]
@@ -107,7 +107,7 @@ class TestColumns:
 
 class TestKeys:
     def test_the_key_of_the_transform_is_not_null(self) -> None:
-        table = transformed(of("*", keys=("id", "country")))
+        table = transform_without_problems(of("*", keys=("id", "country")))
 
         assert table.primary_key == ("id", "country")
         assert not table.schema.columns[1].type.nullable
@@ -119,18 +119,20 @@ class TestKeys:
         assert "transform.allow.trimming.pk-columns" in wrong[0].fix
 
     def test_unless_it_is_allowed(self) -> None:
-        assert transformed(of("country"), allow_trimming=True).primary_key == ()
+        assert transform_without_problems(of("country"), allow_trimming=True).primary_key == ()
 
 
 class TestFilter:
     def test_it_uses_columns_and_the_names_of_the_projection(self) -> None:
-        table = transformed(of("*, UPPER(country) AS code", filter_="code = 'DE' AND amount > 1.5"))
+        table = transform_without_problems(of("*, UPPER(country) AS code", filter_="code = 'DE' AND amount > 1.5"))
 
         assert table.filter is not None
         assert "upper(`country`) = 'DE'" in table.filter
 
     def test_a_name_of_the_projection_comes_before_the_column(self) -> None:
-        assert "trim" in str(transformed(of("*, TRIM(country) AS country", filter_="country = 'x'")).filter)
+        assert "trim" in str(
+            transform_without_problems(of("*, TRIM(country) AS country", filter_="country = 'x'")).filter
+        )
 
 
 @pytest.mark.parametrize(

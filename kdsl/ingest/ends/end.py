@@ -19,7 +19,7 @@ CHANGE_TAGS = (
     "rename.column",
     "truncate.table",
 )
-"""The schema changes that a sink can be told to apply or to ignore, by the names that Flink CDC gives them."""
+"""The schema changes that a sink can apply or ignore, by the names that Flink CDC gives them."""
 _FAMILIES = ("column", "table", "drop")
 
 
@@ -27,7 +27,7 @@ def _split_list(text: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
-COMMAS = Codec(_split_list, ", ".join)
+COMMAS = Codec(_split_list, ", ".join, "a list separated by ','")
 """Lists that are separated by commas."""
 
 

@@ -165,6 +165,16 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     of_format: ClassVar[tuple[str, ...]] = ("distributed-tables",)
     without: ClassVar[Mapping[str, str]] = {a.name: "" for a in KafkaOptions.declarations() if a.name not in _FEED}
 
+    key_prefix: str = option(
+        "key.fields-prefix",
+        "A prefix of the columns of the message key, which come before those of the value.",
+        default="",
+    )
+    value_prefix: str = option(
+        "value.fields-prefix",
+        "A prefix of the columns of the message value; neither prefix may begin with the other.",
+        default="",
+    )
     inference: Literal["continuous", "static"] = option(
         "schema.inference.strategy",
         "continuous: columns are added and become wider as messages show it. static: the columns of a table are "
@@ -180,7 +190,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
     )
     metadata: tuple[str, ...] = option(
         "metadata.list",
-        f"Metadata of the record as columns after those of the value, separated by commas: {', '.join(METADATA_NAMES)}",
+        f"Metadata of the record as columns after those of the value, with commas: {', '.join(METADATA_NAMES)}.",
         default=(),
         codec=COMMAS,
         check=_check_metadata,
@@ -234,7 +244,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         yield from _check_start(chosen)
         key, value = chosen.key_prefix, chosen.value_prefix
         if key and value and (key.startswith(value) or value.startswith(key)):
-            message = f"the prefixes {key!r} and {value!r} begin with one another, so that columns cannot be told apart"
+            message = f"the prefixes {key!r} and {value!r} begin with one another, so a name does not say its side"
             yield WrongOption("ingest-prefix", "value.fields-prefix", message, "choose prefixes that differ at once")
         if key and chosen.key is None:
             message = "key.fields-prefix has no effect without key.format"
@@ -343,7 +353,7 @@ class KafkaTopics(KafkaEnd, Sink):
     )
     mapping: str | None = option(
         "sink.tableId-to-topic.mapping",
-        "Topics of tables, of which the first that fits counts: 'db.orders:orders;db.users,db.people:persons'. The "
+        "Topics of tables; the first that fits counts: 'db.orders:orders;db.users,db.people:persons'. The "
         "patterns are those of transforms. Messages keep the names of the tables.",
         default=None,
     )
