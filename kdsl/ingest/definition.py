@@ -18,10 +18,13 @@ from kdsl.errors import Where
 from kdsl.formats import MAX_COLUMNS
 from kdsl.ingest.ends.end import COMMAS, Sink, Source
 from kdsl.ingest.selectors import RouteMode
-from kdsl.options import Options, Spelling, option
+from kdsl.options import Codec, Options, Spelling, option
 
 Behavior = Literal["EXCEPTION", "EVOLVE", "TRY_EVOLVE", "LENIENT", "IGNORE"]
 MAX_TABLES = 10_000
+
+
+_PROJECTION = Codec(lambda text: text.replace(r"\*", "*"), str, "a list as after SELECT")
 
 
 class Transform(Options):
@@ -40,6 +43,7 @@ class Transform(Options):
         r"The columns: names, * (in YAML '\*'), and expressions of Flink SQL with names: '\*, UPPER(country) AS c'. "
         "With *, columns that appear later pass through. By default *.",
         default=None,
+        codec=_PROJECTION,
     )
     filter: str | None = option(
         "filter",
