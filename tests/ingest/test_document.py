@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -26,9 +28,12 @@ from kdsl.ingest import (
     Pipeline,
     Print,
     Route,
+    Sink,
     Transform,
 )
 from kdsl.ingest.document import is_ingestion_document
+from kdsl.ingest.ends import registry
+from kdsl.options import option
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
@@ -373,6 +378,68 @@ class TestCommands:
         assert [is_ingestion_document(t) for t in ("tables: []", "name: x", document(), "[", "")] == [
             False, False, True, False, False,
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("source", "sink", "expected"),
+    [
+        ({"value.format": "canal-json", "canal-json.table.include": "(",
+          "canal-json.mysql.treat-tinyint1-as-boolean.enabled": "false"}, {},
+         ["which is not a regular expression", "which only infer-schema.strategy 'MYSQL_TYPE' uses"]),
+        ({}, {"type": "kafka", "properties.bootstrap.servers": "b:1", "debezium-json.schema-include": "true"},
+         ["writes no schema into its messages"]),
+    ],
+)  # fmt: skip
+def test_combinations_of_the_options_of_formats_are_checked(
+    source: dict[str, str], sink: dict[str, str], expected: list[str]
+) -> None:
+    messages = [p.message for p in problems(document(source, sink))]
+
+    assert [part for part in expected if not any(part in message for message in messages)] == []
+
+
+class TestPython:
+    def test_values_of_wrong_types_are_problems_and_not_exceptions(self) -> None:
+        wrong: Any = {"cluster": "a:1", "value": "json", "key": 5, "topic": 7, "prefetch": "x", "metadata": "offset"}
+        ingestion = Ingestion(
+            KafkaFeed(**wrong),
+            DeltaTables(**dict.fromkeys(["path", "nix"], 1)),  # type: ignore[arg-type]
+            transform=[Transform(1, primary_keys="id")],  # type: ignore[arg-type]
+            route=[Route(None, 2)],  # type: ignore[arg-type]
+            pipeline=Pipeline(trigger="10 s", max_tables=None),  # type: ignore[arg-type]
+        )
+
+        messages = "\n".join(map(str, ingestion.problems()))
+
+        for name in (*wrong, "path", "source_table", "primary_keys", "sink_table", "trigger", "max_tables"):
+            assert f"{name}= has the value" in messages, name
+        assert "no option nix=" in messages
+
+    def test_options_without_a_position_are_refused_by_position(self) -> None:
+        with pytest.raises(TypeError, match="takes by position"):
+            Route("a", "b", "c")  # type: ignore[misc]
+
+
+class Shout(Sink):
+    """A sink of another package."""
+
+    type: ClassVar[str] = "shout"
+    loud: bool = option("loud", "Whether it is loud.", default=False)
+
+
+def test_ends_of_other_packages_are_found_by_their_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = {"sink.shout": EntryPoint("sink.shout", f"{__name__}:Shout", registry.GROUP),
+              "sink.odd": EntryPoint("sink.odd", "os:path", registry.GROUP)}  # fmt: skip
+    monkeypatch.setattr(registry, "_entry_points", lambda: points)
+    registry.end_class.cache_clear()
+
+    ingestion, wrong = Ingestion.read(document(sink={"type": "shout", "loud": "true"}))
+
+    assert wrong == ()
+    assert ingestion is not None
+    assert ingestion.sink == Shout(loud=True)
+    assert "shout" in registry.end_types("sink")
+    assert "is not a subclass of kdsl.ingest.Sink" in str(problems(document(sink={"type": "odd"})))
 
 
 def test_the_two_examples_of_the_page_are_the_same_ingestion() -> None:

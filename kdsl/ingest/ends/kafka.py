@@ -120,6 +120,8 @@ class KafkaEnd(End):
                 declared = attrs.fields_dict(type(chosen)).get(problem.option or "")
                 key = problem.option if declared is None else declared.metadata["key"]
                 yield WrongOption(problem.code, f"{chosen.identifier}.{key}", problem.message, problem.fix)
+            for problem in chosen.valid().check(t.Row(()), "read" if self.kind == "source" else "write"):
+                yield WrongOption(problem.code, f"{side}.format", problem.message, problem.fix, problem.severity)
         for problem in self.cluster.problems() if isinstance(self.cluster, Cluster) else ():
             key = f"{PROPERTIES}{problem.property or SERVERS}"
             yield WrongOption(problem.code, key, problem.message, problem.fix, problem.severity)
