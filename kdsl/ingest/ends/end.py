@@ -116,7 +116,6 @@ class SinkRules:
 
     Attributes:
         title: Its name in messages.
-        adds_columns: Whether columns can be added to a table.
         alters_types: Whether the type of a column can become wider.
         folds_case: Whether names that differ only in letter case are the same column.
         max_name_bytes: The longest name of a column, in UTF-8; None for any length.
@@ -124,7 +123,6 @@ class SinkRules:
     """
 
     title: str = "the sink"
-    adds_columns: bool = True
     alters_types: bool = True
     folds_case: bool = False
     max_name_bytes: int | None = None
