@@ -6,7 +6,7 @@ YAML, the messages and the reference page use the declaration.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Literal
 from zoneinfo import available_timezones
@@ -226,6 +226,14 @@ class Locations:
         return Where(file=self.file, line=self.lines.get(known), path=path)
 
 
+def _transforms(transforms: Iterable[Transform]) -> tuple[Transform, ...]:
+    return tuple(transforms)
+
+
+def _routes(routes: Iterable[Route]) -> tuple[Route, ...]:
+    return tuple(routes)
+
+
 @attrs.frozen
 class IngestionDef:
     """An ingestion as it is declared, not checked yet.
@@ -241,7 +249,7 @@ class IngestionDef:
 
     source: Source
     sink: Sink
-    transform: Sequence[Transform] = attrs.field(default=(), converter=tuple, kw_only=True)
-    route: Sequence[Route] = attrs.field(default=(), converter=tuple, kw_only=True)
+    transform: tuple[Transform, ...] = attrs.field(default=(), converter=_transforms, kw_only=True)
+    route: tuple[Route, ...] = attrs.field(default=(), converter=_routes, kw_only=True)
     pipeline: Pipeline = attrs.field(factory=Pipeline, kw_only=True)
     locations: Locations = attrs.field(factory=Locations, eq=False, repr=False, kw_only=True)

@@ -115,13 +115,13 @@ def plan_ingestion(ingestion: IngestionDef) -> IngestPlan:
     source, sink, pipeline = ingestion.source.split()[0], ingestion.sink.split()[0], ingestion.pipeline.split()[0]
     schemas: Mapping[TableId, TableSchema] = {}
     if isinstance(source, KafkaFeed):
-        schemas, _ = read_initial_schemas(source.initial_schemas)
+        schemas, _ = read_initial_schemas(source.initial_ddl)
     return IngestPlan(
         source,
         sink,
-        tuple(ingestion.transform),
+        ingestion.transform,
         tuple(map(TransformRule.parse, ingestion.transform)),
-        tuple(ingestion.route),
+        ingestion.route,
         tuple(RouteRule.parse(r.source_table, r.sink_table, r.replace_symbol) for r in ingestion.route),
         pipeline,
         Policy.of(sink, pipeline),

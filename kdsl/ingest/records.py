@@ -206,7 +206,8 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Read
         topic=("records",),
         startup="earliest-offset",
         value_prefix=chosen.value_prefix,
-        **({"key_prefix": chosen.key_prefix, "value_fields": "EXCEPT_KEY"} if has_key else {}),
+        key_prefix=chosen.key_prefix if has_key else "",
+        value_fields="EXCEPT_KEY" if has_key else "ALL",
     )
     definition = TableDef(
         format_id(table),

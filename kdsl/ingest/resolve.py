@@ -198,7 +198,7 @@ class _Check:
     ) -> None:
         """Add the problems of the tables whose columns are known from initial schemas."""
         chosen = pipeline.valid()
-        schemas, _ = read_initial_schemas(source.valid().initial_schemas)
+        schemas, _ = read_initial_schemas(source.initial_ddl)
         path = "$.source.scan.value.initial-schemas.ddls"
         merged: dict[TableId, list[TransformedTable]] = {}
         for table, schema in schemas.items():

@@ -37,7 +37,7 @@ def delta(number: int, table: tuple[str, ...] = TABLE, key: tuple[str, ...] = ()
     return TableDelta(table, schema, dict.fromkeys(columns, place), place)
 
 
-def seen(*deltas: TableDelta, dirty: int = 0, **rows: int) -> Seen:
+def show(*deltas: TableDelta, dirty: int = 0, **rows: int) -> Seen:
     counted = {(table,): count for table, count in rows.items()} or {d.table: 1 for d in deltas}
     return Seen(counted, deltas, dirty, ("topic t, partition 0, offset 5: it is not JSON",) * dirty)
 
@@ -48,8 +48,8 @@ class Run:
     def __init__(self, planned: IngestPlan) -> None:
         self.plan, self.state, self.number = planned, IngestState(), 0
 
-    def batch(self, found: Seen) -> Decision:
-        decision = decide_batch(self.plan, self.state, self.number, found)
+    def batch(self, batch_seen: Seen) -> Decision:
+        decision = decide_batch(self.plan, self.state, self.number, batch_seen)
         self.number += 1
         if not decision.refusals:
             self.state = self.state.add(decision.note)
@@ -62,9 +62,9 @@ class Run:
 def test_columns_are_added_and_become_wider() -> None:
     run = Run(plan(DeltaTables("/lake")))
 
-    run.batch(seen(delta(0, id="BIGINT", name="STRING")))
-    run.batch(seen(delta(1, id="BIGINT", name="STRING", age="BIGINT", phone="BIGINT")))
-    last = run.batch(seen(delta(2, id="BIGINT", name="STRING", age="BIGINT", phone="STRING")))
+    run.batch(show(delta(0, id="BIGINT", name="STRING")))
+    run.batch(show(delta(1, id="BIGINT", name="STRING", age="BIGINT", phone="BIGINT")))
+    last = run.batch(show(delta(2, id="BIGINT", name="STRING", age="BIGINT", phone="STRING")))
 
     assert run.sink() == {"id": "BIGINT", "name": "STRING", "age": "BIGINT", "phone": "STRING"}
     assert [(batch, change.tag) for batch, change in run.state.changes] == [
@@ -75,32 +75,32 @@ def test_columns_are_added_and_become_wider() -> None:
 
 def test_a_batch_in_the_steady_state_notes_nothing() -> None:
     run = Run(plan())
-    run.batch(seen(delta(0, id="BIGINT")))
+    run.batch(show(delta(0, id="BIGINT")))
 
-    decision = run.batch(seen(t=100))
+    decision = run.batch(show(t=100))
 
     assert decision.note.is_empty
     assert decision.sinks[TABLE].changes == ()
 
 
 def test_records_of_a_table_without_columns_are_counted() -> None:
-    assert Run(plan()).batch(seen(t=3)).note.counts == {"without-columns": 3}
+    assert Run(plan()).batch(show(t=3)).note.counts == {"without-columns": 3}
 
 
 def test_shards_become_one_table() -> None:
     run = Run(plan(route=[Route(r"items_\d+", "items")]))
 
-    run.batch(seen(delta(0, ("items_1",), id="INT", a="DATE"), delta(1, ("items_2",), id="BIGINT", b="STRING")))
-    run.batch(seen(delta(2, ("items_3",), id="STRING")))
+    run.batch(show(delta(0, ("items_1",), id="INT", a="DATE"), delta(1, ("items_2",), id="BIGINT", b="STRING")))
+    run.batch(show(delta(2, ("items_3",), id="STRING")))
 
     assert run.sink("items") == {"id": "STRING", "a": "DATE", "b": "STRING"}
 
 
 def test_the_same_changes_for_a_table_of_one_shard_and_another() -> None:
     run = Run(plan(route=[Route(r"items_\d+", "items")]))
-    run.batch(seen(delta(0, ("items_1",), id="INT", a="DATE")))
+    run.batch(show(delta(0, ("items_1",), id="INT", a="DATE")))
 
-    decision = run.batch(seen(delta(1, ("items_2",), id="INT")))
+    decision = run.batch(show(delta(1, ("items_2",), id="INT")))
 
     assert decision.note.changes == ()
     assert set(decision.note.upstream) == {("items_2",)}
@@ -108,41 +108,41 @@ def test_the_same_changes_for_a_table_of_one_shard_and_another() -> None:
 
 def test_static_schemas_stay() -> None:
     run = Run(plan(source={"inference": "static"}))
-    run.batch(seen(delta(0, id="BIGINT")))
+    run.batch(show(delta(0, id="BIGINT")))
 
-    assert run.batch(seen(delta(1, id="STRING", more="DATE"))).note.is_empty
+    assert run.batch(show(delta(1, id="STRING", more="DATE"))).note.is_empty
     assert run.sink() == {"id": "BIGINT"}
 
 
 class TestRefusals:
     @pytest.mark.parametrize(
-        ("planned", "found", "reason"),
+        ("planned", "batch_seen", "reason"),
         [
-            (plan(), seen(dirty=2, t=1), "2 records cannot be read"),
-            (plan(source={"ignore_errors": True, "max_errors": 1}), seen(dirty=2, t=1), "at most 1 may"),
-            (plan(pipeline=Pipeline(schema_change="EXCEPTION")), seen(delta(1, id="STRING")), "EXCEPTION"),
-            (plan(pipeline=Pipeline(max_tables=1)), seen(delta(1, ("u",), id="INT")), "max-tables"),
-            (plan(DeltaTables("/lake")), seen(delta(1, id="BIGINT", ID="BIGINT")), "apart"),
+            (plan(), show(dirty=2, t=1), "2 records cannot be read"),
+            (plan(source={"ignore_errors": True, "max_errors": 1}), show(dirty=2, t=1), "at most 1 may"),
+            (plan(pipeline=Pipeline(schema_change="EXCEPTION")), show(delta(1, id="STRING")), "EXCEPTION"),
+            (plan(pipeline=Pipeline(max_tables=1)), show(delta(1, ("u",), id="INT")), "max-tables"),
+            (plan(DeltaTables("/lake")), show(delta(1, id="BIGINT", ID="BIGINT")), "apart"),
             (
                 plan(transform=[Transform("t", projection="*, id + 1 AS x")]),
-                seen(delta(1, id="STRING")),
+                show(delta(1, id="STRING")),
                 "+ takes a number",
             ),
-            (plan(KafkaTopics(CLUSTER), source={}), seen(delta(1, ("größe",), id="INT")), "has characters other than"),
+            (plan(KafkaTopics(CLUSTER), source={}), show(delta(1, ("größe",), id="INT")), "has characters other than"),
         ],
     )
-    def test_nothing_is_noted(self, planned: IngestPlan, found: Seen, reason: str) -> None:
+    def test_nothing_is_noted(self, planned: IngestPlan, batch_seen: Seen, reason: str) -> None:
         run = Run(planned)
-        run.batch(seen(delta(0, id="BIGINT")))
+        run.batch(show(delta(0, id="BIGINT")))
         state = run.state
 
-        decision = run.batch(found)
+        decision = run.batch(batch_seen)
 
         assert reason in "\n".join(map(str, decision.refusals))
         assert (decision.note.is_empty, decision.sinks, run.state) == (True, {}, state)
 
     def test_a_table_without_a_key_is_not_distributed_by_it(self) -> None:
-        decision = Run(plan(KafkaTopics(CLUSTER, partition_strategy="hash-by-key"))).batch(seen(delta(0, id="INT")))
+        decision = Run(plan(KafkaTopics(CLUSTER, partition_strategy="hash-by-key"))).batch(show(delta(0, id="INT")))
 
         assert "has no primary key" in str(decision.refusals[0])
 
@@ -150,14 +150,14 @@ class TestRefusals:
         rules = [Transform("a", primary_keys=("id",)), Transform("b", primary_keys=("no",))]
         run = Run(plan(transform=rules, route=[Route("a,b", "c")]))
 
-        decision = run.batch(seen(delta(0, ("a",), id="INT", no="INT"), delta(1, ("b",), id="INT", no="INT")))
+        decision = run.batch(show(delta(0, ("a",), id="INT", no="INT"), delta(1, ("b",), id="INT", no="INT")))
 
         assert "(id) and (no)" in str(decision.refusals[0])
 
     def test_tolerated_records_add_up(self) -> None:
         run = Run(plan(source={"ignore_errors": True, "max_errors": 3}))
 
-        assert [bool(run.batch(seen(dirty=2, t=1)).refusals) for _ in range(3)] == [False, True, True]
+        assert [bool(run.batch(show(dirty=2, t=1)).refusals) for _ in range(3)] == [False, True, True]
         assert run.state.counts["dirty"] == 2
 
 
@@ -168,11 +168,11 @@ DELTAS = st.lists(st.tuples(st.sampled_from(["t", "u_1", "u_2"]), COLUMNS), min_
 
 def test_a_batch_that_was_interrupted_decides_and_keeps_the_same_again(tmp_path: Path) -> None:
     planned, files = plan(), StateFiles(LocalFolder(tmp_path))
-    found = seen(delta(0, id="BIGINT"), dirty=0)
+    batch_seen = show(delta(0, id="BIGINT"), dirty=0)
     decisions = []
     for _ in range(3):  # killed after the file was written, twice
         state = files.load(0)
-        decisions.append(decide_batch(planned, state, 0, found))
+        decisions.append(decide_batch(planned, state, 0, batch_seen))
         files.write(decisions[-1].note, state)
 
     after = files.load(1)
@@ -187,9 +187,9 @@ def test_a_batch_that_was_interrupted_decides_and_keeps_the_same_again(tmp_path:
 def test_a_repeated_batch_changes_nothing_again(batches: list[list[tuple[str, dict[str, str]]]]) -> None:
     run = Run(plan(route=[Route(r"u_\d", "u")]))
     for number, batch in enumerate(batches):
-        found = seen(*(delta(10 * number + i, (table,), **columns) for i, (table, columns) in enumerate(batch)))
-        first = run.batch(found)
-        again = decide_batch(run.plan, run.state, number, found)
+        batch_seen = show(*(delta(10 * number + i, (table,), **columns) for i, (table, columns) in enumerate(batch)))
+        first = run.batch(batch_seen)
+        again = decide_batch(run.plan, run.state, number, batch_seen)
 
         assert first.refusals == again.refusals == ()
         assert again.note.is_empty

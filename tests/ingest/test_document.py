@@ -180,7 +180,7 @@ class TestVariables:
 
         assert wrong == ()
         assert ingestion is not None
-        assert ingestion.source == KafkaFeed(Cluster("a:9092"), topic="x-y")
+        assert ingestion.source == KafkaFeed(Cluster("a:9092"), topic=("x-y",))
 
     def test_references_to_secrets_stay(self) -> None:
         text = document(sink={"type": "jdbc", "url": "jdbc:postgresql://h/d", "username": "${env:USER}",
@@ -199,7 +199,7 @@ class TestVariables:
         )
 
 
-FEED = KafkaFeed(Cluster("a:9092"), topic="t")
+FEED = KafkaFeed(Cluster("a:9092"), topic=("t",))
 INGESTIONS = {
     "all of Kafka": Ingestion(
         KafkaFeed(
@@ -250,7 +250,7 @@ INGESTIONS = {
                           collector_properties={"acks": "1"}, time_zone="Europe/Berlin", sink_concurrency=1),
     ),
     "canal to delta": Ingestion(
-        KafkaFeed(Cluster("a:1"), topic=["a", "b"],
+        KafkaFeed(Cluster("a:1"), topic=("a", "b"),
                   value=CanalJson(infer_strategy="MYSQL_TYPE", mysql_timestamp_as_datetime=False,
                                   mysql_tinyint1_as_boolean=False, database_include="a|b")),
         DeltaTables("/lake", rewrite_max_bytes=5),
@@ -298,7 +298,7 @@ class Orders(kdsl.KafkaTable, topic="shop.orders", value=Json()):
 
 
 def test_a_table_class_is_an_initial_schema() -> None:
-    feed = KafkaFeed(Cluster("a:1"), topic="shop.orders", initial_schemas=[Orders])
+    feed = KafkaFeed(Cluster("a:1"), topic=("shop.orders",), initial_schemas=[Orders])
 
     assert feed.initial_schemas == "CREATE TABLE `shop.orders` (`id` BIGINT NOT NULL, `note` STRING)"
     assert [*feed.check()] == []
@@ -316,7 +316,7 @@ class TestSecrets:
     FEED = KafkaFeed(
         Cluster("a:1", properties={"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN",
                                    "sasl.jaas.config": 'x.PlainLoginModule required username="u" password="hunter2";'}),
-        topic="t",
+        topic=("t",),
     )  # fmt: skip
     SINK = JdbcTables("jdbc:postgresql://u:hunter2@h/d", password="hunter2")
 

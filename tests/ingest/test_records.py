@@ -49,7 +49,7 @@ def records(
 
 
 def feed(**options: Any) -> KafkaFeed:
-    return KafkaFeed(CLUSTER, topic="t", **({"value": Json()} | options))
+    return KafkaFeed(CLUSTER, topic=("t",), **({"value": Json()} | options))
 
 
 def split(source: KafkaFeed, batch: pa.RecordBatch, known: Known | None = None) -> Split:

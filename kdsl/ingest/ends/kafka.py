@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import attrs
@@ -16,13 +17,19 @@ from kdsl.formats import Format, Observer, format_class
 from kdsl.ingest.ends.end import COMMAS, End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.initial_schemas import read_initial_schemas, write_initial_schema
 from kdsl.ingest.selectors import SelectorError, TopicMapping
+from kdsl.kafka_table import KafkaTable
 from kdsl.options import option
 from kdsl.resolve.patterns import PatternError, python_pattern
+from kdsl.table import Table
 from kdsl.types import model as t
 from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.json import Json
 
 Side = Literal["key", "value"]
+if TYPE_CHECKING:
+    InitialSchemas = str | Sequence[str | type[KafkaTable] | Table] | None
+else:  # the constructor writes table classes as statements
+    InitialSchemas = str | None
 PROPERTIES = "properties."
 MAX_TOPIC = 249
 TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]+")
@@ -116,7 +123,7 @@ class KafkaEnd(End):
             if chosen.identifier not in self.formats[side]:
                 yield _wrong_format(type(self), side, chosen.identifier)
                 continue
-            for problem in chosen.problems(lambda _, key, f=chosen: f"{f.identifier}.{key}"):
+            for problem in chosen.problems(partial(_format_option, chosen)):
                 declared = attrs.fields_dict(type(chosen)).get(problem.option or "")
                 key = problem.option if declared is None else declared.metadata["key"]
                 yield WrongOption(problem.code, f"{chosen.identifier}.{key}", problem.message, problem.fix)
@@ -125,6 +132,12 @@ class KafkaEnd(End):
         for problem in self.cluster.problems() if isinstance(self.cluster, Cluster) else ():
             key = f"{PROPERTIES}{problem.property or SERVERS}"
             yield WrongOption(problem.code, key, problem.message, problem.fix, problem.severity)
+
+
+def _format_option(chosen: Format, name: str, key: str) -> str:
+    """The key of an option of a format."""
+    del name
+    return f"{chosen.identifier}.{key}"
 
 
 def _unknown(end: type[End], key: str, fix: str, why: str = "") -> WrongOption:
@@ -197,7 +210,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         codec=COMMAS,
         check=_check_metadata,
     )
-    initial_schemas: str | None = option(
+    initial_schemas: InitialSchemas = option(
         "scan.value.initial-schemas.ddls",
         "CREATE TABLE statements of Flink SQL, separated by ';', with the first schema of tables by their ids (the "
         "topic, if messages name no table). Types only become wider from there. In Python also a list of statements "
@@ -260,7 +273,7 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
             name = f"{chosen.value.identifier}.ignore-parse-errors"
             message = f"{name} skips records before ingestion.ignore-errors can count and collect them"
             yield WrongOption("ingest-errors", name, message, "keep one of the two")
-        _, schema_problems = read_initial_schemas(chosen.initial_schemas)
+        _, schema_problems = read_initial_schemas(chosen.initial_ddl)
         for schema_problem in schema_problems:
             message = f"scan.value.initial-schemas.ddls: {schema_problem.message}"
             yield WrongOption("ingest-ddl", "scan.value.initial-schemas.ddls", message, schema_problem.fix)
@@ -282,6 +295,12 @@ class KafkaFeed(KafkaEnd, KafkaOptions, Source):
         observer = self.value.valid().observer(max_columns=max_columns)
         assert observer is not None  # the formats of a feed have one
         return observer
+
+    @property
+    def initial_ddl(self) -> str | None:
+        """The statements of the initial schemas."""
+        schemas = self.valid().initial_schemas
+        return schemas if isinstance(schemas, str) else None
 
     def metadata_fields(self) -> tuple[t.Field, ...]:
         """The metadata columns of rows, with their types."""
