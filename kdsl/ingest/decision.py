@@ -1,7 +1,7 @@
 """What a batch changes: from what its records show to changes of sink tables, or to refusals, before any effect.
 
-A pure function of the plan, the state before the batch, and what the tasks counted and observed. If a batch is repeated,
-the same records give the same decision, except for changes that an earlier attempt noted already.
+A pure function of the plan, the state before the batch, and what the tasks counted and observed. If a batch is
+repeated, the same records give the same decision, except for changes that an earlier attempt noted already.
 """
 
 from __future__ import annotations
