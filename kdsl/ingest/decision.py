@@ -15,6 +15,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
 from kdsl.ingest.evolution import (
     Learned,
+    Place,
     Refusal,
     SinkEvolution,
     TableDelta,
@@ -26,6 +27,7 @@ from kdsl.ingest.evolution import (
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.plan import IngestPlan, TablePlan
 from kdsl.ingest.state import IngestState, Note
+from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 DIRTY, WITHOUT_COLUMNS = "dirty", "without-columns"
@@ -109,7 +111,7 @@ def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) 
         refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
-    sinks = _evolve_sinks(plan, state, tables, refusals)
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals)
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
         return Decision(Note(number), refusals=tuple(refusals))
@@ -148,7 +150,11 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
 
 
 def _evolve_sinks(
-    plan: IngestPlan, state: IngestState, tables: Sequence[TableWork], refusals: list[Refusal]
+    plan: IngestPlan,
+    state: IngestState,
+    tables: Sequence[TableWork],
+    deltas: Sequence[TableDelta],
+    refusals: list[Refusal],
 ) -> dict[TableId, SinkEvolution]:
     """What happens with the sink tables of some upstream tables; what cannot be written at all is refused.
 
@@ -166,8 +172,25 @@ def _evolve_sinks(
         except PrimaryKeyError as e:
             refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
             continue
-        sinks[target] = evolve_sink(target, state.sinks.get(target), wanted, plan.policy)
+        places = _find_places([work for work in tables if target in work.plan.targets], deltas)
+        sinks[target] = evolve_sink(target, state.sinks.get(target), wanted, plan.policy, places)
     return sinks
+
+
+def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
+    """The first records that show the columns of a sink table, by the names of its columns.
+
+    An expression has the place of the first record that shows anything new of its table.
+    """
+    places: dict[str, Place] = {}
+    for work in tables:
+        for delta in (delta for delta in deltas if delta.table == work.plan.table):
+            for column in work.plan.transformed.columns:
+                computed = column.sql != quote_name(column.name)
+                place = delta.place if computed else delta.first.get(column.name)
+                if place is not None:
+                    places[column.name] = min(place, places.get(column.name, place))
+    return places
 
 
 def _refuse_topics(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:

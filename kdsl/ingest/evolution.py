@@ -312,7 +312,13 @@ class SinkEvolution:
     left_out: tuple[str, ...] = ()
 
 
-def evolve_sink(table: TableId, live: TableSchema | None, wanted: TableSchema, policy: Policy) -> SinkEvolution:
+def evolve_sink(
+    table: TableId,
+    live: TableSchema | None,
+    wanted: TableSchema,
+    policy: Policy,
+    places: Mapping[str, Place] | None = None,
+) -> SinkEvolution:
     """Decide how a sink table changes.
 
     Args:
@@ -320,20 +326,28 @@ def evolve_sink(table: TableId, live: TableSchema | None, wanted: TableSchema, p
         live: The schema that it has; None if it does not exist.
         wanted: The schema that the rows have.
         policy: What may be changed.
+        places: The records that show columns first, by the names of the columns.
     """
-    return _SinkTable(table, live, wanted, policy).evolve()
+    return _SinkTable(table, live, wanted, policy, places or {}).evolve()
 
 
 class _SinkTable:
-    def __init__(self, table: TableId, live: TableSchema | None, wanted: TableSchema, policy: Policy) -> None:
-        self.table, self.live, self.wanted, self.policy = table, live, wanted, policy
+    def __init__(
+        self,
+        table: TableId,
+        live: TableSchema | None,
+        wanted: TableSchema,
+        policy: Policy,
+        places: Mapping[str, Place],
+    ) -> None:
+        self.table, self.live, self.wanted, self.policy, self.places = table, live, wanted, policy, places
         self.refusals: list[Refusal] = []
         self.changes: list[SchemaChange] = []
         self.narrowed: list[str] = []
         self.left_out: list[str] = []
 
     def refuse(self, column: str | None, reason: str, fix: str) -> None:
-        self.refusals.append(Refusal(self.table, column, reason, fix))
+        self.refusals.append(Refusal(self.table, column, reason, fix, self.places.get(column or "")))
 
     def fold(self, name: str) -> str:
         """A name as the sink compares it with others."""
@@ -376,7 +390,9 @@ class _SinkTable:
         if "create.table" not in self.policy.tags:
             self.refuse(None, "the table does not exist, and create.table is excluded",
                         "create it, or allow create.table")  # fmt: skip
-        self.changes.append(SchemaChange("create.table", self.table, columns))
+        self.changes.append(
+            SchemaChange("create.table", self.table, columns, place=min(self.places.values(), default=None))
+        )
         return TableSchema(columns, self.wanted.primary_key)
 
     def change(self, live: TableSchema) -> TableSchema:
@@ -405,7 +421,7 @@ class _SinkTable:
     def add_column(self, columns: list[t.Field], field: t.Field) -> None:
         """Add a column at the end, or leave it out."""
         new = attrs.evolve(field, type=self.wide(field.type.as_nullable()))
-        change = SchemaChange("add.column", self.table, (new,))
+        change = SchemaChange("add.column", self.table, (new,), place=self.places.get(field.name))
         if self.allows(change, field.name, can=True):
             self.changes.append(change)
             columns.append(new)
@@ -422,7 +438,7 @@ class _SinkTable:
             self.refuse(live.name, f"it is a column of the primary key, and would change from {live.type} to {kind}",
                         "CAST it in a projection")  # fmt: skip
         new = attrs.evolve(live, type=kind)
-        change = SchemaChange("alter.column.type", self.table, (new,), live.type)
+        change = SchemaChange("alter.column.type", self.table, (new,), live.type, self.places.get(field.name))
         if self.allows(change, live.name, can=self.policy.rules.alters_types):
             self.changes.append(change)
             return new
@@ -440,13 +456,14 @@ class _SinkTable:
     def allows(self, change: SchemaChange, column: str, *, can: bool) -> bool:
         """Whether a change is made; if not, it is left out or refused."""
         behavior = self.policy.behavior
+        shown = attrs.evolve(change, place=None)
         if behavior == "EXCEPTION":
-            self.refuse(column, f"schema.change.behavior is EXCEPTION, and the change {change} is needed",
+            self.refuse(column, f"schema.change.behavior is EXCEPTION, and the change {shown} is needed",
                         "change the sink table, or choose another behavior")  # fmt: skip
             return False
         if behavior == "IGNORE" or change.tag not in self.policy.tags:
             return False
         if not can and behavior != "TRY_EVOLVE":
-            self.refuse(column, f"{self.policy.rules.title} cannot make the change {change}",
+            self.refuse(column, f"{self.policy.rules.title} cannot make the change {shown}",
                         "set sink.type-normalize-strategy: BROADEN, or schema.change.behavior: TRY_EVOLVE")  # fmt: skip
         return can

@@ -73,6 +73,20 @@ def test_columns_are_added_and_become_wider() -> None:
     assert [work.plan.targets for work in last.tables] == [(TABLE,)]
 
 
+def test_changes_and_refusals_name_the_record_that_caused_them() -> None:
+    rule = Transform("t", projection="*, UPPER(name) AS upper_name")
+    run = Run(plan(DeltaTables("/lake"), transform=[rule]))
+    run.batch(show(delta(0, id="BIGINT", name="STRING")))
+
+    more = run.batch(show(delta(7, id="BIGINT", name="STRING", age="BIGINT")))
+    refused = run.batch(show(delta(9, id="BIGINT", name="STRING", age="BIGINT", AGE="DATE")))
+
+    assert [str(change) for change in more.note.changes] == [
+        "add.column t `age` BIGINT (topic t, partition 0, offset 7)",
+    ]  # fmt: skip
+    assert "(shown by the record at topic t, partition 0, offset 9)" in str(refused.refusals[0])
+
+
 def test_a_batch_in_the_steady_state_notes_nothing() -> None:
     run = Run(plan())
     run.batch(show(delta(0, id="BIGINT")))
