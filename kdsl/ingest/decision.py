@@ -119,7 +119,7 @@ def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) 
     changed = {change.table for change in changes}
     note = Note(
         number,
-        _changed_tables(state, learned),
+        _select_changed_tables(state, learned),
         {table: sink.schema for table, sink in sinks.items() if table in changed},
         counts,
         changes,
@@ -127,7 +127,7 @@ def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) 
     return Decision(note, tuple(tables), sinks)
 
 
-def _changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
+def _select_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
     return {table: one for table, one in learned.tables.items() if state.upstream.get(table) != one}
 
 
