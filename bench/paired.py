@@ -55,6 +55,15 @@ class Pair:
         """Seconds of processor time per million records of the median run."""
         return statistics.median(r.cpu for r in runs) / self.records * 1e6
 
+    def describe(self) -> str:
+        """Describe the ratio, the goal, and both sides (``with`` and ``without`` what is measured) in a line."""
+        low, high = self.interval
+        return (
+            f"{self.name}: ratio {self.ratio:.3f} ({low:.3f} to {high:.3f}), goal {self.goal}; "
+            f"{self.rate(self.ours):,.0f} records/s with, {self.rate(self.theirs):,.0f} without; processor "
+            f"{self.cpu(self.ours):.2f} and {self.cpu(self.theirs):.2f} s per million"
+        )
+
     def json(self) -> dict[str, Any]:
         """The figures and the raw runs."""
         return {

@@ -49,14 +49,7 @@ def main() -> None:
             pairs=arguments.pairs,
             goal=GOAL,
         )
-        low, high = pair.interval
-        out.print(
-            f"{pair.name}: ratio {pair.ratio:.3f} ({low:.3f} to {high:.3f}), goal {GOAL}; "
-            f"{pair.rate(pair.ours):,.0f} records/s with, {pair.rate(pair.theirs):,.0f} without; processor "
-            f"{pair.cpu(pair.ours):.2f} and {pair.cpu(pair.theirs):.2f} s per million",
-            highlight=False,
-            soft_wrap=True,
-        )
+        out.print(pair.describe(), highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 
 from kdsl.errors import KdslError
+
+_lock = Lock()
+_folders: dict[tuple[int, str], Path] = {}
 
 
 class FolderError(KdslError):
@@ -57,6 +63,28 @@ def exclusive_lock(path: Path) -> Iterator[None]:
             path.parent.mkdir(parents=True, exist_ok=True)
             fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
         yield
+
+
+def process_folder(purpose: str) -> Path:
+    """The folder of this process for a purpose, which only the user can read; a fork has its own.
+
+    It is created at the first use, and deleted when the process ends.
+
+    Args:
+        purpose: A part of the folder's name: ``kdsl-PURPOSE-…``.
+    """
+    key = (os.getpid(), purpose)
+    with _lock:
+        if key not in _folders:
+            _folders[key] = Path(tempfile.mkdtemp(prefix=f"kdsl-{purpose}-"))
+            atexit.register(_remove, key)
+        return _folders[key]
+
+
+def _remove(key: tuple[int, str]) -> None:
+    """Delete a folder of `process_folder`, unless this process is a fork of the one that created it."""
+    if key[0] == os.getpid() and key in _folders:
+        shutil.rmtree(_folders.pop(key), ignore_errors=True)
 
 
 def _own() -> Path | None:

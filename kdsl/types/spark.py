@@ -146,7 +146,7 @@ def time_type_problem(row: t.Row, switch: str | None) -> str | None:
     Returns:
         None if the session can use it.
     """
-    timed = [f.name for f in row.fields if _holds_time(f.type)]
+    timed = time_columns(spark_schema(row))
     if not timed or switch == "true":
         return None
     verb = "is" if len(timed) == 1 else "are"
@@ -172,8 +172,3 @@ def _is_or_holds_time(kind: s.DataType) -> bool:
             return _is_or_holds_time(kind.keyType) or _is_or_holds_time(kind.valueType)
         case _:
             return isinstance(kind, s.TimeType)
-
-
-def _holds_time(kind: t.DataType) -> bool:
-    """Whether a column type is TIME, or contains it."""
-    return isinstance(kind, t.Time) or any(_holds_time(child) for child in t.children(kind))

@@ -12,7 +12,6 @@ from typing import Any
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -20,11 +19,11 @@ from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._connect.messages import schema_in, split_head
 from kdsl_formats._connect.schemas import table_of_schema
 from kdsl_formats._connect.wires import Modes, wire_of
 from kdsl_formats._text import writing
 
-_BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
 _MAX_SCHEMAS = 64
 _EXACT = 2**53  # doubles hold every integer up to here
 _NESTED = (t.Array, t.Map, t.Multiset, t.Row)
@@ -159,7 +158,7 @@ class SchemaReadingDecoder:
                 rest[index] = False
                 alone = np.zeros(len(rest), dtype=bool)
                 alone[index] = True
-                yield self._reader(_schema_in(message)), alone
+                yield self._reader(schema_in(message)), alone
             else:
                 yield from self._take_known(learned, messages, rest)
 
@@ -171,13 +170,14 @@ class SchemaReadingDecoder:
             yield self._known[head], same
 
     def _learn(self, message: bytes) -> bytes | None:
-        """Remember what reads messages that begin like this one, and return that beginning; None as in `head_of`."""
-        head = head_of(message)
-        if head is None:
+        """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`."""
+        split = split_head(message)
+        if split is None:
             return None
+        head, schema = split
         if len(self._known) >= _MAX_SCHEMAS:
             del self._known[next(iter(self._known))]
-        self._known[head] = self._reader(orjson.loads(head[len(_BEFORE) : -len(_BETWEEN)]))
+        self._known[head] = self._reader(schema)
         return head
 
     def _reader(self, schema: Any) -> _Reader | str:
@@ -187,27 +187,6 @@ class SchemaReadingDecoder:
         except ValueError as e:
             return str(e)
         return _Reader(self._row, schema_types, self._make)
-
-
-def head_of(message: bytes) -> bytes | None:
-    """What a message begins with, up to its payload; None unless the schema and the payload are its first members."""
-    end = message.find(_BETWEEN)
-    if end < 0 or not message.startswith(_BEFORE):
-        return None
-    try:
-        orjson.loads(message[len(_BEFORE) : end])
-    except ValueError:
-        return None
-    return message[: end + len(_BETWEEN)]
-
-
-def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None if it has none, or is not a JSON object."""
-    try:
-        document = orjson.loads(message)
-    except ValueError:
-        return None
-    return document.get("schema") if isinstance(document, dict) else None
 
 
 class _Reader:

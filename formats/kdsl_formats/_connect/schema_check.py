@@ -11,17 +11,16 @@ from typing import Any
 
 import attrs
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.formats import BadRecord, Decoded, Decoder
 from kdsl.types import model as t
 from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._connect.messages import schema_in, split_head
 from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS
 from kdsl_formats._connect.wires import Decimals, Modes, Times, Timestamps, wire_of
 
-_BEFORE, _BETWEEN = b'{"schema":', b',"payload":'
 _MAX_SCHEMAS = 16  # schemas
 _ATTEMPTS = 8  # new schemas per batch
 _FAMILIES = (t.Date, t.Time, (t.Timestamp, t.TimestampLtz))
@@ -73,7 +72,7 @@ class SchemaCheckingDecoder:
                 break
             self._check_messages(learned, messages, rest, bad)
         for index in np.flatnonzero(rest).tolist():
-            problem = self._find_problem(_schema_in(messages[index].as_py()))
+            problem = self._find_problem(schema_in(messages[index].as_py()))
             if problem:
                 bad.append(BadRecord(index, problem))
         return bad
@@ -90,14 +89,10 @@ class SchemaCheckingDecoder:
 
         None if it has an unusual form.
         """
-        end = message.find(_BETWEEN)
-        if end < 0 or not message.startswith(_BEFORE):
+        split = split_head(message)
+        if split is None:
             return None
-        try:
-            schema = orjson.loads(message[len(_BEFORE) : end])
-        except ValueError:
-            return None
-        head = message[: end + len(_BETWEEN)]
+        head, schema = split
         if len(self._known) >= _MAX_SCHEMAS:
             del self._known[next(iter(self._known))]
         self._known[head] = self._find_problem(schema)
@@ -112,15 +107,6 @@ class SchemaCheckingDecoder:
         return "; ".join(
             dict.fromkeys(each for one in rows for each in find_contradictions(one, self._row, self._modes))
         )
-
-
-def _schema_in(message: bytes) -> Any:
-    """The schema inside a message; None if it has none, or is not a JSON object."""
-    try:
-        document = orjson.loads(message)
-    except ValueError:
-        return None
-    return document.get("schema") if isinstance(document, dict) else None
 
 
 def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:

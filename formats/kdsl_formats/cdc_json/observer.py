@@ -15,7 +15,8 @@ from kdsl.formats import Observed, TableId
 from kdsl.types import model as t
 from kdsl.types.widening import TableSchema, holds
 from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices
-from kdsl_formats._connect.by_schema import SchemaTypes, head_of
+from kdsl_formats._connect.by_schema import SchemaTypes
+from kdsl_formats._connect.messages import head_of
 from kdsl_formats._connect.wires import Modes
 from kdsl_formats.cdc_json.reference_observer import ChangeReader
 from kdsl_formats.cdc_json.row_locations import RowLocations, begins_with, is_null, locate_rows

@@ -20,7 +20,8 @@ from kdsl.types import model as t
 from kdsl.types.strings import numbers
 from kdsl.types.widening import TableSchema, holds, join
 from kdsl_formats._columns.arrays import Indices
-from kdsl_formats._connect.by_schema import SchemaTypes, head_of, types_of_schema
+from kdsl_formats._connect.by_schema import SchemaTypes, types_of_schema
+from kdsl_formats._connect.messages import head_of
 from kdsl_formats._connect.wires import NO_MODES, Modes, wire_of
 from kdsl_formats._text.inferred import type_of_text
 from kdsl_formats._text.shorten import shorten

@@ -9,9 +9,7 @@
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +24,7 @@ from pyspark import TaskContext
 
 from kdsl.declare.dead_letters import NO_LIMIT
 from kdsl.errors import DeadLetterError
+from kdsl.folders import process_folder
 from kdsl.run.task_reports import Accumulators, send_to_driver
 from kdsl.spark_internals.workers import current_batch_id, current_execution_id, current_query_id, local_property
 
@@ -193,23 +192,11 @@ def too_many(table: str, count: int, limit: int, reasons: Sequence[str]) -> Dead
 
 _STORING = ".storing"
 _POLL = 0.01  # seconds
-_folders: dict[int, Path] = {}
 
 
 def refusals() -> Path:
     """The folder in which this process, the driver, refuses batches; created at the first use, deleted at its end."""
-    pid = os.getpid()
-    with _lock:
-        if pid not in _folders:
-            _folders[pid] = Path(tempfile.mkdtemp(prefix="kdsl-letters-"))
-            atexit.register(_remove, pid)
-        return _folders[pid]
-
-
-def _remove(pid: int) -> None:
-    """Delete the folder of a process's refusals, unless this is a fork."""
-    if pid == os.getpid() and pid in _folders:
-        shutil.rmtree(_folders.pop(pid), ignore_errors=True)
+    return process_folder("letters")
 
 
 def refuse(batch: BatchId, message: str) -> None:

@@ -8,26 +8,22 @@ Connect server), the folder does not exist there, and Spark's own count of rows 
 
 from __future__ import annotations
 
-import atexit
 import itertools
 import os
-import shutil
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Protocol
 
 import attrs
 import orjson
 
+from kdsl.folders import process_folder
 from kdsl.plan.model import WritePlan
 from kdsl.run.records.drops import log_drops
 
 OPTION = "metrics"
 _nth = itertools.count(1)
-_folders: dict[int, Path] = {}
 
 
 class TaskReport(Protocol):
@@ -86,7 +82,7 @@ class Spool:
     """
 
     def __init__(self) -> None:
-        self.path = _folder() / f"{next(_nth)}.jsonl"
+        self.path = process_folder("metrics") / f"{next(_nth)}.jsonl"
         self.path.touch(mode=0o600)
         self.total = SinkCounts()
         self.has_reports = False
@@ -159,18 +155,3 @@ def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
         return  # another machine
     with os.fdopen(handle, "ab") as file:
         file.write(orjson.dumps(attrs.asdict(batch)) + b"\n")
-
-
-def _folder() -> Path:
-    """Return the folder of this process's reports, created at the first use and removed at exit."""
-    pid = os.getpid()
-    if pid not in _folders:
-        _folders[pid] = Path(tempfile.mkdtemp(prefix="kdsl-metrics-"))
-        atexit.register(_remove, pid)
-    return _folders[pid]
-
-
-def _remove(pid: int) -> None:
-    """Remove the folder of a process's reports, unless this is a fork."""
-    if pid == os.getpid() and pid in _folders:
-        shutil.rmtree(_folders.pop(pid), ignore_errors=True)

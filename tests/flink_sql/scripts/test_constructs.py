@@ -69,13 +69,18 @@ def test_the_page_lists_every_script() -> None:
     assert sorted(listed) == sorted(SCRIPTS)
 
 
+def write_tables(kafka: LocalKafka, prefix: str) -> None:
+    """Create a topic for each table, whose name begins with a prefix, with the table's rows."""
+    for table, rows in ROWS.items():
+        kafka.create_topic(prefix + table)
+        kafka.produce(prefix + table, *map(json.dumps, rows))
+
+
 @pytest.fixture(scope="module")
 def topics(kdsl_kafka: LocalKafka) -> str:
     """The rows of the tables in topics; what stands before the names of the tables in theirs."""
     prefix = "constructs-"
-    for table, rows in ROWS.items():
-        kdsl_kafka.create_topic(prefix + table)
-        kdsl_kafka.produce(prefix + table, *map(json.dumps, rows))
+    write_tables(kdsl_kafka, prefix)
     return prefix
 
 
@@ -111,9 +116,7 @@ def test_the_rows_are_those_of_flink(name: str, spark: SparkSession, kdsl_kafka:
 def more_topics(kdsl_kafka: LocalKafka) -> tuple[str, Callable[[], None]]:
     """As ``topics``; and a function that adds rows of 2030, which end all windows and join with none before."""
     prefix = "constructs-of-streams-"
-    for table, rows in ROWS.items():
-        kdsl_kafka.create_topic(prefix + table)
-        kdsl_kafka.produce(prefix + table, *map(json.dumps, rows))
+    write_tables(kdsl_kafka, prefix)
 
     def end_windows() -> None:
         later: dict[str, Any] = {"ts": "2030-01-01 00:00:00", "id": 2030, "order_id": 2030, "items": ["2030"]}
