@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from random import Random
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.formats import BadRecord
@@ -108,6 +110,17 @@ def test_reading_by_columns_equals_reading_one_by_one(
     writer = ChangeWriter(random, dirt)
     rules = meaning_of(random, dialect, writer.row())
     check(rules, writer.changes(rules, count), min_batch)
+
+
+@pytest.mark.parametrize("operation", ["c", "u", "d"])
+@pytest.mark.parametrize("keyed", [(), ("id",), ("elsewhere",)])
+def test_batches_of_one_operation_are_read_by_columns(operation: str, keyed: tuple[str, ...]) -> None:
+    rules = ChangeReadingRules(DEBEZIUM, ROW, keyed=keyed)
+    images = [json.dumps({"id": i, "name": "n", "amount": 1.5}) for i in range(20)]
+    before, after = (["null"] * 20 if operation == kind else images for kind in "cd")
+    rows = zip(before, after, strict=True)
+
+    check(rules, [f'{{"before":{b},"after":{a},"op":"{operation}"}}'.encode() for b, a in rows], 1)
 
 
 def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:

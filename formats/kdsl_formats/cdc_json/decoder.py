@@ -225,14 +225,13 @@ class ChangeDecoder:
         """
         rows = np.flatnonzero(is_read)
         order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)
-        row_source: _Rows | _RowsWithOldValues | _RowsWithKeys = _Rows(images, locations, rows)
-        if old_values is not None:
-            key = self.rules.key_row
-            row_source = (
-                _RowsWithOldValues(images, old_values, locations, rows)
-                if key is None
-                else _RowsWithKeys(images, old_values, locations, rows, key)
-            )
+        row_source: _Rows | _RowsWithOldValues | _RowsWithKeys
+        if old_values is None:
+            row_source = _Rows(images, locations, rows)
+        elif self.rules.key_row is None:
+            row_source = _RowsWithOldValues(images, old_values, locations, rows)
+        else:
+            row_source = _RowsWithKeys(images, old_values, locations, rows, self.rules.key_row)
         columns = []
         for i, field in enumerate(self.type):
             pool, index = row_source.column(i, field.name)
