@@ -209,7 +209,8 @@ class FromClause:
             spans[2] %= spans[0] if node.kind == "CUMULATE" else spans[1]
         shown = attrs.evolve(time, text=f"{alias}.{node.time}")
         watermarked = node.time in base.event_times
-        self.facts.add_window(node.kind, node.at, shown, spans[0], watermarked=watermarked)
+        step = spans[1] if node.kind == "HOP" else spans[0]
+        self.facts.add_window(node.kind, node.at, shown, step, watermarked=watermarked)
         text, windows = window_table(node, self.view_name(node.table), base, time, spans)
         return text, (windows,)
 

@@ -282,7 +282,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         self.windows[kind, node.arguments] = (text, time.type)
         named = node.arguments[0]
         watermarked = isinstance(named, n.Name) and self.relations.is_event_time(named.parts)
-        self.facts.add_window(kind, node.at, time, spans[-1], watermarked=watermarked)
+        self.facts.add_window(kind, node.at, time, spans[0], watermarked=watermarked)
         return TypedSql(text, t.row(start=t.Timestamp(3), end=t.Timestamp(3)))
 
     def translate_window_part(self, node: n.Call, kind: str, part: str) -> TypedSql:

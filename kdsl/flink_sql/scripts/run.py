@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
+from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
+_FIXED_ZONE = re.compile(r"(?:UTC|GMT|UT|Z)?(?:([+-])(\d{1,2})(?::(\d\d))?)?")
+"""Java's names of zones with a fixed offset, such as ``GMT+8`` and ``+05:30``."""
 
 
 class ScriptError(KdslError):
@@ -184,13 +188,17 @@ class _ScriptRun:
         """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.
 
         Raises:
-            KdslError: They do not: windows are longer than 15 minutes, and the session's time zone is not UTC.
+            KdslError: They do not: the session's time zone has or had an offset from UTC that is not a multiple of a
+                window's step (`TimeWindow`), or is a zone that Python does not know. Sessions are not checked.
         """
         zone = self.spark.conf.get(_ZONE) or "UTC"
-        zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
-        if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+        queries = [*job.queries, *(view.query for view in job.views)]
+        zoned = [w for query in queries for w in query.windows if w.zoned and w.kind != "SESSION"]
+        offsets = _zone_offsets(zone) if zoned else None
+        moved = [w for w in zoned if offsets is None or any(offset % w.step for offset in offsets)]
+        if moved:
             raise KdslError(
-                f"{job.name}: {zoned[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
+                f"{job.name}: {moved[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
                 "CAST the time to TIMESTAMP(3) in a computed column, or SET 'table.local-time-zone' = 'UTC'"
             )
 
@@ -406,6 +414,20 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
     for line in lines:
         stream.write(f"{prefix}{line}\n")
     stream.flush()
+
+
+def _zone_offsets(zone: str) -> set[int] | None:
+    """Return the offsets from UTC, in milliseconds, that a zone has from 1970 to 2037; None for an unknown zone."""
+    fixed = _FIXED_ZONE.fullmatch(zone)
+    if fixed:
+        sign, hours, minutes = fixed.groups("0")
+        return {(-1 if sign == "-" else 1) * (int(hours) * 60 + int(minutes)) * 60_000}
+    try:
+        region = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return None
+    months = (datetime(1970 + i // 12, 1 + i % 12, 1, tzinfo=UTC) for i in range(68 * 12))
+    return {round((month.astimezone(region).utcoffset() or timedelta()).total_seconds() * 1000) for month in months}
 
 
 def _failure_reason(error: BaseException) -> str:

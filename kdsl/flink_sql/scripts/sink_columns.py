@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -62,7 +63,7 @@ def match_columns(
             hint = nearest(name, by_name)
             message = f"{table.name} has no column {name!r} that can be written{hint}"
             problems.append(_make_problem("insert-column", message, f"use {listing(by_name)}", name))
-    twice = {name for name in names if list(names).count(name) > 1}
+    twice = {name for name, count in Counter([*names, *constants]).items() if count > 1}
     problems += [_make_problem("insert-column", f"the column {n!r} is named twice", "name it once", n) for n in twice]
     wanted = [by_name[n] for n in names if n in by_name] if names else [c for c in sink if c.name not in constants]
     fields = query.columns.fields

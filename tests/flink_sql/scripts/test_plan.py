@@ -78,6 +78,12 @@ class TestColumns:
                 "'name', is STRING, and sink.id is BIGINT",
             ),
             ("INSERT INTO sink (id, nme) SELECT id, name FROM source", "insert-column", "(did you mean 'name'?)"),
+            ("INSERT INTO sink (id, id) SELECT id, id FROM source", "insert-column", "the column 'id' is named twice"),
+            (
+                "INSERT INTO sink PARTITION (name = 'x') (id, name) SELECT id, name FROM source",
+                "insert-column",
+                "the column 'name' is named twice",
+            ),
             ("INSERT INTO snk SELECT id, name FROM source", "table-unknown", "(did you mean 'sink'?)"),
             ("INSERT INTO sink SELECT id, nme FROM source", "sql-query", "(did you mean 'name'?)"),
             ("INSERT INTO sink SELECT id, name FROM sorce", "sql-query", "(did you mean 'source'?)"),

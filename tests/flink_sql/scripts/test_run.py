@@ -233,6 +233,46 @@ class TestGeneratedRows:
             "x> +I[9, 2024-01-01 00:00:00.000]",
         ]
 
+    WINDOWS = """
+        CREATE VIEW instants AS SELECT CAST(ts AS TIMESTAMP_LTZ(3)) AS at FROM gen;
+        CREATE VIEW windows AS SELECT window_start FROM TABLE({}) GROUP BY window_start, window_end;
+        SET 'execution.runtime-mode' = 'batch'; SET 'table.local-time-zone' = '{}';
+        INSERT INTO shown SELECT COUNT(*), CAST(MIN(window_start) AS STRING) FROM windows;
+    """
+
+    @pytest.mark.parametrize(
+        ("zone", "window"),
+        [
+            ("Europe/Berlin", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '1' DAY)"),
+            ("Asia/Kolkata", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '7' MINUTES)"),
+            ("Asia/Kolkata", "CUMULATE(TABLE instants, DESCRIPTOR(at), INTERVAL '10' MINUTES, INTERVAL '1' HOUR)"),
+        ],
+    )
+    def test_windows_that_begin_elsewhere_in_flink_are_refused(
+        self, zone: str, window: str, spark: SparkSession
+    ) -> None:
+        with pytest.raises(KdslError, match=f"would begin at midnight in UTC and not in {zone}; CAST the time"):
+            run(spark, self.GEN + self.WINDOWS.format(window, zone))
+
+    @pytest.mark.parametrize(
+        ("zone", "window", "first"),
+        [
+            ("Asia/Shanghai", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '1' HOUR)", "[1, 2024-01-01 00:00"),
+            (
+                "Asia/Kolkata",
+                "HOP(TABLE instants, DESCRIPTOR(at), INTERVAL '30' MINUTES, INTERVAL '1' HOUR)",
+                "[2, 2023-12-31 23:30",
+            ),
+        ],
+    )
+    def test_windows_that_begin_as_in_flink_run_in_any_time_zone(
+        self, zone: str, window: str, first: str, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        run(spark, self.GEN + self.WINDOWS.format(window, zone))
+
+        (row,) = self.rows_in_output(capfd)
+        assert row == f"x> +I{first}:00.000]"
+
     @pytest.mark.parametrize(
         "sessions",
         [
