@@ -111,7 +111,11 @@ class _DoubleConversion(Conversion):
 
 
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
-    """The conversion of values that Kafka Connect wrote to a column; None if Avro's own rules apply."""
+    """The conversion to a column of values that Kafka Connect wrote; None if Avro's own rules apply.
+
+    They are recognized by their ``connect.name``; without one, strings, doubles and ``VariableScaleDecimal`` are
+    converted to a DECIMAL, and ``time-micros`` to a TIME.
+    """
     if isinstance(column, t.Decimal):
         if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:
             return _VariableScaleConversion(column)
@@ -142,7 +146,10 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
 
 
 def connect_column(wire: Type) -> t.DataType | None:
-    """The column type of values that Kafka Connect wrote; None if Avro's own rules apply."""
+    """The column type of values that Kafka Connect wrote, which may not be the type on the wire.
+
+    None if Avro's own rules apply: no ``connect.name`` that fits the type, and no ``VariableScaleDecimal``.
+    """
     if wire.name == VARIABLE:
         return VARIABLE_TYPE
     if wire.connect == DECIMAL and wire.logical == "decimal" and wire.scale <= t.MAX_DECIMAL:

@@ -156,6 +156,8 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
     """Read the number of elements in the first block of each array or map, and move the cursor after it.
 
     An empty one has no other block. With `whole`, a block that begins with its size is skipped and counts as empty.
+    Bodies with more elements than remaining bytes, or with another block after a skipped one, are marked for the
+    fallback and count as empty.
     """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)
