@@ -224,7 +224,7 @@ class RegistryFormat(Format):
         """
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
-        """Report options that contradict each other.
+        """Report options that contradict each other on writing; nothing for reading.
 
         Args:
             named: Whether the user sets the schema, and with it the record's name.
