@@ -170,14 +170,20 @@ def _single_problems(
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
-    """Whether a type can be used where another one is expected."""
+    """Whether a type can be used where another one is expected: they are of the same class, with any length.
+
+    A DECIMAL must have as many digits, and a scale of 0.
+    """
     if isinstance(kind, t.Decimal) and isinstance(one, t.Decimal):
         return kind.precision >= one.precision and kind.scale == 0
     return type(kind) is type(one)
 
 
 def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
-    """The types that can represent one value of a field, the best one first."""
+    """The types that can represent one value of a field, the best one first.
+
+    Each stands for all types of its class (see `_can_hold`), such as an empty ROW for every ROW.
+    """
     inner = field.message_type
     if inner is not None:
         special: list[t.DataType] = []
@@ -308,7 +314,11 @@ class _LayoutBuilder:
     ) -> None:
         """Set the type of a copied field, in place, to what its column needs: a copy of its message, or plain bytes.
 
-        `kind` is the column's type; None for a field that is not a column.
+        It stays the same for a column of another type, such as TIMESTAMP_LTZ. `kind` is the column's type; None for a
+        field that is not a column.
+
+        Raises:
+            SchemaError: As in `_copy`.
         """
         inner = field.message_type
         assert inner is not None

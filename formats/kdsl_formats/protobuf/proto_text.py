@@ -197,7 +197,10 @@ def _escape(data: bytes) -> str:
 
 
 def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
-    """The options that are set, as ``name = value``; options of messages by their paths."""
+    """The options that are set, as ``name = value``; options of messages by their paths.
+
+    Custom options (extensions) and those named in `without` are left out.
+    """
     for field, value in options.ListFields():
         name = f"{prefix}{field.name}"
         if field.name in without or field.is_extension:

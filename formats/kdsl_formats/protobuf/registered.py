@@ -23,7 +23,7 @@ _MAIN = "main.proto"
 
 
 def message_names(schema: RegisteredSchema) -> dict[Path, str]:
-    """The full names of a registered schema's messages by their paths.
+    """The full names of a registered schema's messages by their paths (see `message_paths`).
 
     Raises:
         SchemaError: The schema is not a Protobuf schema.
@@ -42,7 +42,7 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
         name: The message's full name.
 
     Raises:
-        SchemaError: The schema is not a Protobuf schema, does not have the message, or cannot be compiled.
+        SchemaError: The schema is not a Protobuf schema, does not have the message, or as in `load_files`.
         RegistryError: An imported file cannot be fetched.
     """
     return schema_of(name, load_files(client, schema))
@@ -50,6 +50,8 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
 
 def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
     """The files of a registered schema, its own file last; with comments if it was registered as a ``.proto`` file.
+
+    A ``.proto`` file is compiled with protoc, in a temporary folder.
 
     Raises:
         SchemaError: The schema is not a Protobuf schema, has invalid imports, or cannot be compiled.
@@ -139,7 +141,7 @@ def file_to_register(
 
 
 def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
-    """The registered form of a file."""
+    """The registered form of a file, with references to those of its imports that are ``known``."""
     return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
 
 
