@@ -47,10 +47,12 @@ class Conversion(ABC):
 
     @abstractmethod
     def column(self, values: pa.Array) -> ReadColumn:
-        """Convert an array of values."""
+        """Convert an array of values; also return which are infinite, and which need the fallback."""
 
 
 class _TimeConversion(Conversion):
+    """Dates, times and timestamps, as numbers or strings."""
+
     def __init__(self, wire: Dates | Times | Timestamps, wire_type: t.DataType) -> None:
         self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
 
@@ -64,6 +66,8 @@ class _TimeConversion(Conversion):
 
 
 class _VariableScaleConversion(Conversion):
+    """Decimals that each have their own scale (``VariableScaleDecimal``)."""
+
     wire_type = VARIABLE_SCALE_ROW
 
     def __init__(self, kind: t.Decimal) -> None:
@@ -79,6 +83,8 @@ class _VariableScaleConversion(Conversion):
 
 
 class _StringConversion(Conversion):
+    """Decimals as strings."""
+
     wire_type = t.STRING
 
     def __init__(self, kind: t.Decimal) -> None:
@@ -94,6 +100,8 @@ class _StringConversion(Conversion):
 
 
 class _DoubleConversion(Conversion):
+    """Decimals as doubles."""
+
     wire_type = t.Double()
 
     def __init__(self, kind: t.Decimal) -> None:

@@ -45,7 +45,9 @@ class ReferenceEncoder:
 
 
 def wire_value(target: Value, value: Any) -> Any:
-    """Convert a column's value to its form on the wire: a number, a boolean, a string or bytes.
+    """Convert a column's value other than NULL to its form on the wire: a number, a boolean, a string or bytes.
+
+    Digits of a time or timestamp that are finer than the unit of the type are cut off.
 
     Raises:
         BodyError: The schema does not allow the value.

@@ -326,7 +326,11 @@ class _Resolver:
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
     def _resolve_unit(self, w: Type, r: Type) -> int:
-        """The nanoseconds per unit of a time: those of a logical type if `exact_units` is set, or of a millisecond."""
+        """The nanoseconds per unit of a time or timestamp.
+
+        With `exact_units`, they are those of the writer's logical type, or else of the table's. Otherwise, and without
+        such a type, they are those of a millisecond.
+        """
         for source in (w, r) if self.exact_units else ():
             unit = (source.logical or "").rpartition("-")[2]
             if unit in UNITS:

@@ -129,7 +129,10 @@ class SkipperFactory:
         return skip
 
     def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
-        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types."""
+        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types.
+
+        Bodies whose arrays or maps have several blocks, or elements without bytes, are marked for the fallback.
+        """
         step = self.skipper(inner)
         if step is None:
             return None

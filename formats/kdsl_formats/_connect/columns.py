@@ -188,7 +188,7 @@ def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
 
 
 def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Decimal, of: pa.Array) -> ReadColumn:
-    """Decimals from their scales and unscaled numbers.
+    """Decimals from their scales and unscaled numbers; unusual and too large ones need the fallback.
 
     Args:
         scales: The digits of each decimal after its point.
@@ -204,6 +204,8 @@ def _decimals_of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
     """Decimals of several scales, converted to the column's; all need the fallback if the scales are too many.
+
+    Those without a scale, or with too many digits, need it in any case.
 
     `low` and `high`, the halves of their unscaled numbers, are changed in place.
     """
@@ -356,7 +358,7 @@ def _build_array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
 
 
 def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadColumn:
-    """A column with NULL for infinite values."""
+    """A column with NULL for infinite values, which are marked if there are any."""
     if not infinite.any():
         return ReadColumn(values, fallback)
     return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)

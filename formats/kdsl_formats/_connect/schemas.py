@@ -163,7 +163,10 @@ def _schema_names(schema: Any, depth: int = 0) -> list[str]:
 
 
 def _most_frequent_mode(names: list[str]) -> TimeMode | None:
-    """The setting under which most of the times were written: ``adaptive`` if all fit, None if there are not any."""
+    """The setting under which most of the times were written, the first of several.
+
+    It is ``adaptive`` if all settings write them in the same way, and None if there are no times.
+    """
     time_schemas = [TIME_SCHEMAS[name] for name in names if name in TIME_SCHEMAS]
     modes: list[TimeMode] = [time_schema.mode for time_schema in time_schemas if time_schema.mode is not None]
     if not modes:

@@ -127,6 +127,8 @@ class AvroRegistryFormat(RegistryFormat):
 
 
 class _Decoder:
+    """Decodes messages with the schemas that they name."""
+
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._reader: FramedReader | None = None
@@ -135,7 +137,8 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; schemas are fetched from the registry when they occur first.
 
-        The result has the schema ids under the keys of metadata that the table reads.
+        Null messages produce no row, nor do empty ones if the format treats them as null. The result has the schema ids
+        under the keys of metadata that the table reads.
 
         Raises:
             KdslError: There is no registry, or as in `FramedReader.read`.
@@ -165,6 +168,8 @@ class _Decoder:
 
 
 class _Encoder:
+    """Encodes rows with the schema that the options choose."""
+
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._writer: FramedWriter | None = None

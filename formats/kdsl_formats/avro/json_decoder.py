@@ -133,7 +133,7 @@ def _integer_reader(bits: int) -> ReadValue:
 
 
 def _read_float(value: Any) -> float:
-    """Return a JSON number as a float; NaN and infinities are strings.
+    """Return a JSON number as a float, infinite if it is too large; NaN and infinities are strings.
 
     Raises:
         BodyError: It is another value.

@@ -105,7 +105,7 @@ class MessageBuffer:
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """Copy the strings of some columns behind the messages, or messages and strings to a new array if too small.
+        """Copy the strings of some columns behind the messages; if there is no space, copy both to a new array.
 
         Return the bytes of the messages and the strings, and for each column the spans of its strings in them. The next
         call overwrites the strings.

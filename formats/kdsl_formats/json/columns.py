@@ -93,7 +93,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Read a struct column of objects, and mark which of them need the fallback; sets `infinite`.
 
-        Objects that are not present are NULL. `first` is that of `ObjectFinder.find`.
+        Objects that are not present, or that `find` leaves to the fallback, are NULL. `first` is that of
+        `ObjectFinder.find`.
         """
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
@@ -297,7 +298,7 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Build a list or map column of parts that a reader read; also returns which values need the fallback.
 
-        Lists that are not present are NULL.
+        Lists that are not present are NULL. Infinite values inside are added to `infinite`.
         """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)

@@ -378,7 +378,10 @@ class ReferenceDecoder:
                 return f"{{{','.join(members)}}}"
 
     def _number_to_string(self, value: str) -> str:
-        """The string of a number in a STRING column: as it is spelled or, with the tree reader, as Java writes it."""
+        """The string of a number in a STRING column: as it is spelled or, with the tree reader, as Java writes it.
+
+        In an inferred column it is always as it is spelled.
+        """
         if self.rules.streaming or self.rules.inferred:
             return str.__str__(value)
         if isinstance(value, Integer):

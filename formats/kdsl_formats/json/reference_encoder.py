@@ -117,7 +117,10 @@ class ReferenceEncoder:
         raise AssertionError(kind)
 
     def _array_writer(self, write: WriteValue) -> WriteValue:
-        """Return a function that writes lists, with `write` for the elements."""
+        """Return a function that writes lists, with `write` for the elements.
+
+        A `FieldError` of an element gets its index.
+        """
 
         def elements(values: list[Any]) -> str:
             parts: list[str] = []
@@ -158,7 +161,10 @@ class ReferenceEncoder:
         return members
 
     def _row_writer(self, kind: t.Row) -> WriteValue:
-        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields."""
+        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields.
+
+        A `FieldError` of a member gets its name.
+        """
         fields = [(f.name, escape(f.name), self.writer_of(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 

@@ -315,6 +315,8 @@ class ReferenceObserver:
     def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
         """The type of a value in a message that is read by its schema: the fixed type, or else the declared one.
 
+        The latter is STRING for a scalar if scalars are inferred as strings.
+
         Raises:
             FieldError: The schema lacks the column, the value does not fit, or the fixed type does not hold its type.
         """
@@ -327,7 +329,7 @@ class ReferenceObserver:
         return fixed or self.type_declaration(kind)
 
     def type_of(self, value: Any) -> t.DataType:
-        """The type that a value that is not null gives a new column."""
+        """The type that a value that is not null gives a new column: STRING if scalars are inferred as strings."""
         return t.STRING if self.inference.as_strings else self._own_type(value)
 
     def _own_type(self, value: Any) -> t.DataType:
@@ -345,7 +347,10 @@ class ReferenceObserver:
                 return type_of_text(value) if self.inference.times else t.STRING
 
     def is_held(self, value: Any, known: t.DataType) -> bool:
-        """Whether a known type holds a value that is not null as it is: without a change of its kind or a loss."""
+        """Whether a known type holds a value that is not null: all values of its own type, or this one without a loss.
+
+        A string is not held as a number, nor a number as a boolean or a time, even if the decoder would read it so.
+        """
         if holds(known, self._own_type(value)):
             return True
         match known:

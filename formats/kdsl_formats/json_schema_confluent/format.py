@@ -146,7 +146,8 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages, whatever schema they name; null ones produce no row.
 
-        Messages without a frame, or with nothing after it, are bad, or left out if errors are ignored.
+        Messages without a frame, with nothing after it, or with JSON that cannot be read are bad, or left out if errors
+        are ignored. The result has the schema ids under the keys of metadata that the table reads.
         """
         ids, bodies, unframed = split_frames(messages)
         decoded = self._decoder.decode(bodies)

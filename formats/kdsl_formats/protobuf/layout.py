@@ -226,7 +226,7 @@ def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str
 
 
 def field_type_name(field: FieldDescriptor) -> str:
-    """The type of a field as written in a ``.proto`` file."""
+    """The type of a field as in a ``.proto`` file, with full names; an enum has the words ``the enum`` before it."""
     inner = field.message_type
     if inner is not None and is_map(field):
         return f"map<{', '.join(field_type_name(inner.fields_by_name[name]) for name in ('key', 'value'))}>"

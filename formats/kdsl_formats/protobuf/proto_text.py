@@ -30,6 +30,8 @@ def proto_text(file: FileDescriptorProto) -> str:
 
 
 class _FileWriter:
+    """Writes one file; see `proto_text`."""
+
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._plain = file.syntax in ("", "proto2")

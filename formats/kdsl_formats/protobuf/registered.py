@@ -158,7 +158,7 @@ def _check_kind(schema: RegisteredSchema) -> None:
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor in a base64 string; None if the string is a ``.proto`` file."""
+    """The descriptor in a base64 string; None if the string is anything else, such as a ``.proto`` file."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError, DecodeError):

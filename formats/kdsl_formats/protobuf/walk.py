@@ -78,6 +78,8 @@ def walk(
 
 
 class _Walk:
+    """The state of one `walk`."""
+
     def __init__(
         self,
         buffer: MessageBuffer,
