@@ -378,7 +378,7 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether all types inside two types can be resolved; `column` is None if it is not known."""
+        """Whether all types inside two types can be resolved; arguments and errors are those of `_fits`."""
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -399,7 +399,10 @@ class _Resolver:
                 return True
 
     def _fields_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> Iterator[bool]:
-        """For each field of the table's record, whether the writer's record can fill it."""
+        """For each field of the table's record, whether the writer's record can fill it, or it has a default.
+
+        Arguments and errors are those of `_fits`.
+        """
         written = {f.name: f for f in w.fields}
         columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
         for field in r.fields:

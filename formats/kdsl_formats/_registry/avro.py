@@ -97,9 +97,10 @@ class FramedReader:
         self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
-        """Decode messages; a null message produces no row, and one without a readable schema is a bad record.
+        """Decode messages; those without a frame or a readable schema, and those that cannot be read, are bad records.
 
-        Nor do messages whose writer's schema has no rows. Undeclared columns are counted for each message.
+        Null messages, and those whose writer's schema has no rows, produce no row. An undeclared column is counted for
+        each message of a schema that has it.
 
         Returns:
             The rows, and the schema id of each message (`NO_ID` without one).

@@ -174,7 +174,7 @@ class TableLane:
     def settle(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
-        """Which objects show nothing that the table does not have.
+        """Which objects certainly show nothing that the table does not have; members that are new here are learned.
 
         Args:
             buffer: The buffer.

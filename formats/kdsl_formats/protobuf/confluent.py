@@ -166,8 +166,8 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages with the schemas that they name, which are fetched once; null messages produce no row.
 
-        Messages without a frame, or whose schema does not match the table, are bad, or left out if errors are ignored.
-        The result has the schema ids under the keys of metadata that the table reads.
+        Messages without a frame, whose schema does not match the table, or that cannot be read are bad, or left out if
+        errors are ignored. The result has the schema ids under the keys of metadata that the table reads.
 
         Raises:
             KdslError: There is no registry, its settings have errors, it lacks an imported file, does not answer, or

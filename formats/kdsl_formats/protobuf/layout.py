@@ -113,7 +113,7 @@ def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> 
 
 
 def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> Iterator[Problem]:
-    """Report columns that a message does not have or cannot represent, and required fields without a column."""
+    """Report columns that a message does not have or cannot represent; for writing also missing required fields."""
     known = message.fields_by_name
     for field in row.fields:
         path_to_field = f"{path}{field.name}"
@@ -334,7 +334,10 @@ class _LayoutBuilder:
             copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
     def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
-        """Let a map's entry always have both fields, in place; closed enums become numbers, which readers check."""
+        """Give the fields of a map's entry presence, in place, so that an absent value is distinct from the default.
+
+        Closed enums become numbers, which readers check.
+        """
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
             enum = message.fields_by_name[field.name].enum_type
