@@ -80,7 +80,8 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
             import_path = PurePosixPath(imported_name)
             if import_path.is_absolute() or ".." in import_path.parts:
                 raise SchemaError(
-                    f"the schema imports {imported_name!r}, which is not the path of a file", "register it again"
+                    f"the schema imports {imported_name!r}, which is absolute or contains '..'",
+                    "register the schema with imports that are relative to one folder",
                 )
             path = FilePath(folder, import_path)
             path.parent.mkdir(parents=True, exist_ok=True)
