@@ -75,7 +75,7 @@ def _value_encoder(target: Value) -> ColumnEncoder:
 
 
 def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:
-    """The bodies of an array's elements; those of rows that need the fallback are meaningless.
+    """The bodies of an array's elements; rows that need the fallback are marked, and their bodies are meaningless.
 
     Raises:
         TooLargeError: The bodies are larger than one array can be.
@@ -222,7 +222,11 @@ class _Array(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        Raises:
+            TooLargeError: The items of all arrays together are larger than one array can be.
+        """
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner

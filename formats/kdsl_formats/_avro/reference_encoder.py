@@ -45,7 +45,9 @@ class ReferenceEncoder:
 
 
 def wire_value(target: Value, value: Any) -> Any:
-    """Convert a column's value to its form on the wire: a number, a boolean, a string or bytes.
+    """Convert a column's value other than NULL to its form on the wire: a number, a boolean, a string or bytes.
+
+    Digits of a time or timestamp that are finer than the unit of the type are cut off.
 
     Raises:
         BodyError: The schema does not allow the value.
@@ -73,7 +75,7 @@ def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
     """The bytes of a decimal with the schema's scale.
 
     Raises:
-        BodyError: The decimal has too many digits for the schema.
+        BodyError: The decimal has more digits after the point than the scale, or does not fit in the fixed.
     """
     try:
         number = int(value.scaleb(target.scale, _EXACT).to_integral_exact(context=_EXACT))
@@ -156,7 +158,7 @@ def _write_null(value: Any, _body: bytearray) -> None:
 
 
 def _value_writer(target: Value) -> WriteValue:
-    """The function that writes a value without parts."""
+    """The function that writes a value without parts; `BodyError` for NULL, and as in `wire_value`."""
     if target.wire == "enum":
         return lambda v, body: put_long(target.symbols.index(wire_value(target, require_value(v))), body)
     put = _PUT[target.wire]
@@ -192,7 +194,10 @@ def choose_member(target: Choice, value: Any) -> int | None:
 
 
 def _choice_writer(target: Choice) -> WriteValue:
-    """The function that writes a union of several types, from a row with a member for each."""
+    """The function that writes a union of several types, from a row with a member for each.
+
+    It raises `BodyError` as `choose_member` does.
+    """
     inner = [writer_of(m[1]) for m in target.members]
 
     def write(value: Any, body: bytearray) -> None:
@@ -209,7 +214,10 @@ def _choice_writer(target: Choice) -> WriteValue:
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes an array as one block."""
+    """The function that writes an array as one block; it raises `BodyError` for NULL.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         if require_value(value):
@@ -226,14 +234,21 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map, each key once, in the order of Java's HashMap; `BodyError` if the map is NULL."""
+    """The entries of a map, each key once with its last value, in the order of Java's HashMap.
+
+    Raises:
+        BodyError: The map is NULL.
+    """
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes a map as one block, in the order of Java's HashMap."""
+    """The function that writes a map as one block, in the order of Java's HashMap; it raises `BodyError` for NULL.
+
+    It adds the key to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         entries = entries_in_order(value)
@@ -252,7 +267,10 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
-    """The function that writes the fields of a record."""
+    """The function that writes the fields of a record; it raises `BodyError` for NULL.
+
+    It adds the name of the field to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         require_value(value)

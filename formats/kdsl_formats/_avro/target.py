@@ -85,6 +85,12 @@ class Nothing(Target):
 def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> Target:
     """Plan how a column is written with a schema.
 
+    Args:
+        kind: The type in the schema.
+        column: The column's type.
+        exact_units: As for `AvroEncoder`.
+        path: The path of the column, for errors.
+
     Raises:
         AvroTypeError: The schema does not support the column.
     """
@@ -93,6 +99,8 @@ def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = 
 
 @attrs.frozen
 class _Planner:
+    """Plans how columns are written; see `target_of`."""
+
     exact_units: bool
 
     def plan(self, kind: Type, column: t.DataType, path: str) -> Target:

@@ -74,7 +74,10 @@ _WRITERS: dict[str, WriteValue] = {
 
 
 def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteValue:
-    """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`."""
+    """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`.
+
+    Otherwise it raises `BodyError` for None.
+    """
 
     def write(value: Any) -> str:
         if value is None and nullable:
@@ -85,7 +88,10 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes lists as arrays."""
+    """The function that writes lists as arrays; it raises `BodyError` for None.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         items = []
@@ -101,7 +107,10 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes lists of pairs as objects, in the order of Java's HashMap."""
+    """The function that writes lists of pairs as objects, each key once with its last value.
+
+    The order is that of Java's HashMap. It raises `BodyError` for None, and adds the key to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         entries = []
@@ -117,7 +126,10 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
-    """The function that writes dicts as objects, from the name of each field, its JSON and its writer."""
+    """The function that writes dicts as objects, from the name of each field, its JSON and its writer.
+
+    It raises `BodyError` for None, and adds the name of the field to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         require_value(value)

@@ -57,7 +57,10 @@ class ColumnReader:
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
-        """Read the column of values, and mark which of them need the fallback; sets `infinite`."""
+        """Read the column of values, and mark which of them need the fallback; sets `infinite`.
+
+        Null and absent values are NULL; what the column has for those that need the fallback is meaningless.
+        """
         spans, text, bare = values.spans, values.form == TEXT, values.form == BARE
         if bare.any():
             bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
@@ -90,7 +93,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Read a struct column of objects, and mark which of them need the fallback; sets `infinite`.
 
-        Objects that are not present are NULL. `first` is that of `ObjectFinder.find`.
+        Objects that are not present, or that `find` leaves to the fallback, are NULL. `first` is that of
+        `ObjectFinder.find`.
         """
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
@@ -139,7 +143,10 @@ class ColumnReader:
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`."""
+        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`.
+
+        Infinite values need the fallback if the type is not nullable.
+        """
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -164,7 +171,7 @@ class ColumnReader:
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
     def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as values of a type that is a string in JSON; return the column, and which need the fallback."""
+        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback."""
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
@@ -181,7 +188,10 @@ class ColumnReader:
                 return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        """Read booleans, and also 0 and 1 as Canal writes them; return which other values need the fallback."""
+        """Read ``true`` and ``false``, with or without quotes, and 0 and 1 if the rules set `as_texts`.
+
+        Return the column, and which values need the fallback: the others that are present.
+        """
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
@@ -192,7 +202,10 @@ class ColumnReader:
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read integers, with or without quotes; return the column, and which values need the fallback."""
+        """Read integers, with or without quotes; return the column, and which values need the fallback.
+
+        For INT and BIGINT, the fraction of a number without quotes is truncated.
+        """
         strings = _slice_strings(buffer, spans, text | bare)
         values, fallback = reading.integers(strings, self.type)
         spelled = ~bare | are_numbers(buffer, spans, strings) if bare.any() else text
@@ -207,7 +220,11 @@ class ColumnReader:
         return values, fallback | (bare & ~spelled)
 
     def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read fractions, with or without quotes; return the column, and which values need the fallback."""
+        """Read FLOAT, DOUBLE and DECIMAL values, with or without quotes; return them, and which need the fallback.
+
+        With the tree reader, a FLOAT without quotes is rounded from a double, and a FLOAT or DOUBLE of zero without
+        quotes needs the fallback.
+        """
         strings = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
             values, fallback = reading.decimals(strings, self.type)
@@ -281,7 +298,7 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Build a list or map column of parts that a reader read; also returns which values need the fallback.
 
-        Lists that are not present are NULL.
+        Lists that are not present are NULL. Infinite values inside are added to `infinite`.
         """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
@@ -320,7 +337,10 @@ def _unescape_strings(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
 
 
 def _is_compact(text: str) -> bool:
-    """Whether an object or array is spelled as the encoder writes it: no blanks, needless escapes or repeated keys."""
+    """Whether orjson spells an object or array in the same way: no blanks, needless escapes or repeated keys.
+
+    False also for escapes by number, for other spellings of numbers (``1e5``), and for what is not JSON.
+    """
     try:
         return "\\u" not in text and orjson.dumps(orjson.loads(text)) == text.encode()
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):

@@ -71,7 +71,8 @@ class JsonDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; null and empty messages produce no row.
 
-        Messages that cannot be read are bad records, or produce no row if parse errors are ignored.
+        Messages that cannot be read are bad records, or produce no row if parse errors are ignored. Values that became
+        NULL because they are infinite are counted in the result, and undeclared members if the decoder counts them.
         """
         decoded = self._decode(messages)
         undeclared = self._take_undeclared()
@@ -90,7 +91,11 @@ class JsonDecoder:
         return counted
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages by columns; the reference decoder reads what needs the fallback, or all if they are few."""
+        """Decode messages by columns, without the counts of undeclared members.
+
+        The reference decoder reads messages that need the fallback. It reads all if there are few objects, or if absent
+        members are errors and members are flattened.
+        """
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -106,7 +111,10 @@ class JsonDecoder:
         return attrs.evolve(fallback_rows.to_decoded(self.type, len(messages)), infinite=self.reference.infinite.take())
 
     def _find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[MessageBuffer, _Objects]:
-        """Copy the messages, or their payloads, to a buffer; return it and the objects in it that contain rows."""
+        """Copy the messages, or the payloads of those with the same frame, to a buffer of the scratch memory.
+
+        Return it, and the objects in it that can be rows. The frame and the shapes of the messages are remembered.
+        """
         framed = self._frames.find(messages, present_messages) if self._payload else None
         if framed is not None:
             frame, present_messages = framed
@@ -126,7 +134,10 @@ class JsonDecoder:
         return buffer, _Objects(payload.spans.pick(inner), owner, owner)
 
     def _find_objects(self, buffer: MessageBuffer, present_messages: Mask) -> _Objects:
-        """The messages that can be objects, and the elements of the messages that are arrays of objects."""
+        """The messages that can be objects, and the elements of those that are arrays of objects.
+
+        Arrays are left out if there are fewer than `min_batch`, and those with other elements always.
+        """
         spans, good = trim_documents(buffer, present_messages)
         indexes = find_enclosed(buffer, spans, good, b"{")
         whole = len(indexes) == len(present_messages)
@@ -147,7 +158,7 @@ class JsonDecoder:
     def _decode_by_columns(
         self, messages: pa.BinaryArray, buffer: MessageBuffer, present_messages: Mask, objects: _Objects
     ) -> tuple[Decoded, int]:
-        """Read objects by columns, and the messages that need the fallback one by one.
+        """Read objects by columns, and the messages that need the fallback or are not among the objects one by one.
 
         Returns:
             The rows, and the number of infinite values that became NULL in the rows read by columns.
@@ -192,7 +203,16 @@ class JsonDecoder:
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages.
+
+        Args:
+            buffer: The buffer; strings of the rows read one by one are written behind its messages.
+            values: The values of each column.
+            columns: The columns; None for one of plain strings, which are taken from the buffer.
+            owner: The message of each row read by columns.
+            is_read: Which rows read by columns are used.
+            fallback_rows: The rows read one by one, and the bad messages.
+        """
         indexes = np.flatnonzero(is_read)
         order = RowOrder(owner[indexes], fallback_rows)
         index = order.index(indexes, len(owner))
@@ -221,7 +241,7 @@ def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataTy
 
 
 def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
-    """The spans of strings as an Arrow array."""
+    """The spans of strings as an Arrow array; values that are not `TEXT` are NULL."""
     present = values.form == TEXT
     return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 

@@ -17,11 +17,14 @@ from kdsl_formats.json.validity import are_json
 
 
 def flatten_members(row: dict[str, Any], whole: Container[str], needed: Container[str] | None = None) -> dict[str, Any]:
-    """The members of an object, with those of objects inside it in place of these, however deep.
+    """The members of an object, with those of objects inside it in place of these, however deep (``a.b.c``).
+
+    An empty object has no members, so it is left out. Of members with the same name that is not needed, the last one is
+    returned.
 
     Args:
         row: The object.
-        whole: The names of members that stay whole.
+        whole: The full names (``a.b``) of objects that stay whole.
         needed: The names that are needed; by default all.
 
     Raises:
@@ -47,7 +50,7 @@ class FlatFinder:
 
     Args:
         names: The names of the columns: members, or paths of members inside objects.
-        whole: The names of members that stay whole.
+        whole: The full names (with `prefix`) of objects that stay whole.
         min_batch: See `ObjectFinder`.
         prefix: The path of the objects, with a dot at its end.
     """
@@ -87,7 +90,10 @@ class FlatFinder:
         self._finder.undeclared = counter
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
-        """Locate each column's value in each object, as `ObjectFinder.find` does."""
+        """Locate each column's value in each object, as `ObjectFinder.find` does.
+
+        A column does not get an object, unless it stays whole: its value is absent then.
+        """
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)
         good = np.ones(count, dtype=bool)

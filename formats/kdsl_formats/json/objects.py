@@ -41,11 +41,14 @@ class ValueSpans:
     first: Indices | None = None
 
     def pick(self, which: Indices | Mask) -> ValueSpans:
-        """Some of the values."""
+        """The values at some indices, or those that a mask selects."""
         return ValueSpans(self.spans.pick(which), self.form[which], None if self.first is None else self.first[which])
 
     def spread(self, indexes: Indices, count: int) -> ValueSpans:
-        """A column of the given length with the values at the given indices, and absent values elsewhere."""
+        """A column of the given length with the values at the given indices, and absent values elsewhere.
+
+        Its `first` is None.
+        """
         start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         form = np.zeros(count, dtype=np.int8)
         start[indexes], end[indexes], form[indexes] = self.spans.start, self.spans.end, self.form
@@ -119,7 +122,10 @@ class ObjectFinder:
         return search.collect(len(self.names))
 
     def are_json(self, buffer: MessageBuffer, objects: Spans, first: Indices, needed: Mask) -> Mask:
-        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON."""
+        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON.
+
+        Shapes are remembered as in `find`. Values that are JSON but unusual may not pass; see `validity.are_json`.
+        """
         indexes = np.flatnonzero(needed)
         everything = len(indexes) == len(needed)
         search = _Search(
@@ -150,7 +156,10 @@ class ObjectFinder:
         return len(search.left) >= enough
 
     def _learn_layout(self, message: bytes) -> ShapeLayout | None:
-        """Learn the shape of one object; None if it is known, cannot repeat, or has a column twice or not as needed."""
+        """Learn the shape of one object, without remembering it.
+
+        None if it is known, unusual (see `learn_shape`), has a column twice, or lacks one although all are needed.
+        """
         shape = learn_shape(message)
         if shape is None or any(known.shape == shape for known in self._layouts):
             return None
@@ -206,7 +215,11 @@ class ObjectFinder:
         return match_count
 
     def _split_objects(self, search: _Search) -> None:
-        """Split the remaining objects into their members, and add those that are plain JSON to the search."""
+        """Split the remaining objects into their members, and add those that are plain JSON to the search.
+
+        Objects with escapes in their keys, with a column twice, or without one that is needed are left. The undeclared
+        members of the added objects are counted if `undeclared` is set.
+        """
         objects = search.objects.pick(search.left)
         count = len(objects)
         small = count * _RARE < len(search.objects) * _SMALL

@@ -91,7 +91,10 @@ class ObjectLevel:
     def _settle_member(
         self, buffer: MessageBuffer, name: str, values: ValueSpans, check: Callable[[str, ValueSpans], Mask]
     ) -> Mask:
-        """Which values of a member pass the check; objects that are flattened pass if all values inside them do."""
+        """Which values of a member pass the check; objects that are flattened pass if all values inside them do.
+
+        If members are flattened, one whose own name has a dot passes only where it is absent.
+        """
         column = self._prefix + name
         if self._flat is None or column in self._flat:
             return check(column, values)
@@ -114,9 +117,10 @@ class ObjectLevel:
         return good
 
     def _learn_names(self) -> bool:
-        """Add the members that the last search met but did not look for, with a new finder for them all.
+        """Add the members that the last search met but did not look for, and create a new finder for them all.
 
-        Returns whether to search again: there are such members, and not too many in all.
+        Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
+        all. If they are too many, the finder stays the same.
         """
         undeclared = self._finder.undeclared
         if not undeclared:
@@ -170,7 +174,7 @@ class TableLane:
     def settle(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
-        """Which objects show nothing that the table does not have.
+        """Which objects certainly show nothing that the table does not have; members that are new here are learned.
 
         Args:
             buffer: The buffer.
@@ -243,7 +247,9 @@ class JsonObserver:
     def _observe_together(
         self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
     ) -> None:
-        """Settle what can be settled without the reference, and clear it in ``left``.
+        """Settle the messages of each table in rounds (`settle_in_rounds`), unless these are few.
+
+        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``.
 
         Args:
             observation: What the batch shows; changed.
@@ -281,7 +287,10 @@ class JsonObserver:
         return lane
 
     def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
-        """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages."""
+        """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages.
+
+        An id is plain if all its members are strings that are not empty and have no escapes.
+        """
         assert self._ids is not None
         if len(indexes) < self._min_batch:
             return []
@@ -335,7 +344,7 @@ def settle_in_rounds(
         group: The messages of the table, ascending.
         settle: Returns which of some messages, given by their indices in `group`, show nothing that a table lacks.
         left: Which messages are neither settled nor seen by the reference; changed.
-        min_batch: As few messages as this are not worth another round.
+        min_batch: Fewer messages than this, or than `FIRST_LOOK`, are not worth another round.
     """
     growth = observation.growth(table)
     places: Indices = np.arange(len(group))

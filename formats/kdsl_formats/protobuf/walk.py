@@ -78,6 +78,8 @@ def walk(
 
 
 class _Walk:
+    """The state of one `walk`."""
+
     def __init__(
         self,
         buffer: MessageBuffer,
@@ -207,7 +209,7 @@ class _Walk:
             self._fallback[which] |= seen[which]
 
     def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
-        """Mark some messages for the fallback; without a mask, all of `which`, which then end here."""
+        """Mark the messages ``which`` (None: all) for the fallback: those in the mask, or all, which then end here."""
         chosen = slice(None) if which is None else which
         if bad is None:
             self._fallback[chosen] = True
