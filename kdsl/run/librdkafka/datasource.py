@@ -67,7 +67,10 @@ class KdslDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source with a session unless it is registered: Spark warns about a repeated name."""
+    """Register the data source with a session unless it is registered; make the session the thread's active one.
+
+    Spark would warn about a repeated name.
+    """
     # A write looks for the source in the JVM thread's active session; a Python thread may have none or another.
     set_active_session(spark)
     register_data_source(spark, FORMAT, KdslDataSource)
