@@ -239,7 +239,8 @@ def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | No
 def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, batch: int) -> None:
     """Check that a half-written batch of an earlier version of kdsl still has the tasks that it had.
 
-    That version packed the remaining records of a batch, so its tasks changed when records had been deleted.
+    That version packed the remaining records of a batch, so its tasks changed when records had been deleted. Nothing is
+    checked without a source of kdsl, or if the batch has offsets of several.
 
     Raises:
         ExactlyOnceError: Records of the batch were deleted.
@@ -265,8 +266,8 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
     """Abort the open transactions of an exactly-once query that continues with another delivery guarantee.
 
-    Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Kafka's
-    errors are ignored: the brokers abort the transactions after their timeout.
+    Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Errors
+    that prevent the abort are ignored: the brokers abort the transactions after their timeout.
 
     Raises:
         CheckpointError: The checkpoint cannot be read.

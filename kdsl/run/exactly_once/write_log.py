@@ -107,7 +107,7 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: It cannot be created, or would delete records.
-            KafkaReadError: The brokers cannot be asked for it.
+            KafkaReadError: The brokers cannot be asked for it, or do not know the new topic in time.
         """
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
@@ -162,9 +162,9 @@ class WriteLog:
             )
 
     def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
-        """Read the topic, and return the done writes among some ids.
+        """Read the whole topic, and return the done writes among some ids, by id; the last record of an id counts.
 
-        No process may write under the prefix at the same time.
+        The topic must exist (`prepare`). No process may write under the prefix at the same time.
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.
