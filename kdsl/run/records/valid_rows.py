@@ -24,8 +24,8 @@ def keep_valid_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that meet the plan's rules and NOT NULL; changes whose pair is left out get other kinds.
 
-    It comes before `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one
-    of its key.
+    Without rules, and unless NULLs are dropped, the batches are passed on unchanged. It comes before
+    `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one of its key.
 
     Args:
         batches: The rows, with the plan's columns.
