@@ -39,7 +39,8 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     Raises:
-        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
+        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or as for
+            `JavaAdmin`.
     """
     refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
     if not refused:
