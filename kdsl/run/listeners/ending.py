@@ -30,7 +30,7 @@ class Endings:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Stop the query, in a thread, if all its sources have reached their ends."""
+        """Stop the query, in a thread, if all its sources are reads of kdsl and have reached their ends."""
         run = progress.query.run_id
         self._progressed.add(run)
         if run in self._ending or not reads or len(reads) < progress.sources or not has_ended(reads):
@@ -70,7 +70,10 @@ def has_reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:
 
 
 def _stop(query: Query, stateful: bool) -> None:
-    """Stop a query that has read everything; one with state first processes what is available. Errors are logged."""
+    """Stop a query that has read everything, unless another run of it has begun; errors are logged.
+
+    One with state first processes what is available.
+    """
     try:
         running = query.session.streams.get(query.id)
         if running is None or str(running.runId) != query.run_id:

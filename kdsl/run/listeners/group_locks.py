@@ -49,7 +49,7 @@ class GroupLocks:
         """Do nothing: the query continues."""
 
     def on_end(self, query: Query) -> None:
-        """Release the groups of the query's reads."""
+        """Release the leases of the query's reads, in threads."""
         for id_ in self._runs.pop(query.run_id, ()):
             lease = self._leases.pop(id_, None)
             if lease is not None:

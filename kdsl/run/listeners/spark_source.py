@@ -55,7 +55,7 @@ _lock = Lock()
 
 
 def guard(read: Read, admin: ClusterAdmin, ids: Mapping[str, str], *, passes_gaps: bool) -> None:
-    """Check the batches of a read from now on; it replaces an earlier check of the same read.
+    """Check the batches of a read from now on; it replaces an earlier check of the same read, but not its count.
 
     Args:
         read: The read.
@@ -167,7 +167,8 @@ class SparkSourceGuard:
     def _check(self, progress: Progress, one: ReadProgress) -> None:
         """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.
 
-        Partitions that a read at its end leaves unread are logged, too.
+        Topics that do not exist now are ignored, and the id of a new one is stored. Partitions that a read at its end
+        leaves unread are logged, too.
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.
