@@ -142,7 +142,7 @@ class Tracker:
         self._reset("")
 
     def _reset(self, run: str) -> None:
-        """Forget the previous run, and begin to follow a new one."""
+        """Forget the numbers of the previous run, except the sink's, and begin to follow a new one."""
         self.run = run
         self.name: str | None = None
         self.ended = False
@@ -155,7 +155,7 @@ class Tracker:
         self._seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
-        """Note what a run of the query writes.
+        """Note what a run of the query writes, and begin to follow the run, as `begin` does.
 
         Args:
             table: The table's name.
@@ -234,7 +234,7 @@ class Tracker:
     def _begin(self, run: str) -> None:
         """Begin to follow a run, unless it is the present or a past one.
 
-        Counts since the query was created are kept.
+        The counts of the previous run are forgotten. The table that it wrote, and its lease, stay until `writes`.
         """
         if run == self.run or run in self._past:
             return
@@ -373,7 +373,7 @@ class Tracker:
                     sink.rate = rows / self._seconds
 
     def snapshot(self) -> QueryMetrics:
-        """Return the present metrics."""
+        """Return the present metrics, with what the sink's file of reports has by now; drops in it are logged."""
         with self._lock:
             now = self._clock()
             self._read_sink(None)
