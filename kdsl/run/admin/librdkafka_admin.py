@@ -293,6 +293,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
+            """Request the offsets once; return the error, None without one, and the offsets."""
             stale = self._refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
@@ -320,6 +321,7 @@ class LibrdkafkaAdmin:
         names = {topic for topic, _ in wanted}
 
         def ask(_: float) -> dict[ClientPartition, Any]:
+            """Request the offsets, and return the result of each partition, or its KafkaError."""
             return self._ask(
                 lambda timeout: self._admin.list_offsets(specs, isolation_level=level, request_timeout=timeout),
                 names,
@@ -327,6 +329,7 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
+            """Return whether no leader denies a partition that the cluster has."""
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -367,6 +370,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(seconds: float) -> dict[K, Any]:
+            """Refresh the view of the topics, and send the request once; return its results, or one retriable error."""
             stale = self._refresh_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # a retriable error

@@ -129,7 +129,8 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 
     Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
 
-    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it.
+    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it. ``adopt``
+    accepts a recorded write as done without a check.
 
     Raises:
         ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be

@@ -162,7 +162,9 @@ def _stage_and_send(
 
 
 def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
-    """Choose the staged files that are not needed after a batch: earlier batches, and abandoned ones of this run.
+    """Choose the staged files that are not needed after a batch.
+
+    These are the files of earlier batches, and what this run has stored of the batch if its rows are elsewhere.
 
     Args:
         names: The names in the folder of staged batches.

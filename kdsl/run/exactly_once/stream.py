@@ -75,7 +75,8 @@ def prepare_stream(
         ResolveError: The transaction timeout is above the brokers' maximum.
         ExactlyOnceError: The prefix is held by another query, or the tokens do not allow it.
         CheckpointError: The checkpoint cannot be read or written.
-        KdslError: Speculation is on, or nothing shows that rows are routed to the same writers again.
+        KdslError: Speculation is on, no topic matches the plan's pattern, or nothing shows that rows are routed to the
+            same writers again.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
@@ -182,7 +183,7 @@ def _acquire_all_ids(
         adopt: Whether to continue although tokens are missing or belong to another query.
 
     Returns:
-        Whether the open batch is half written: a writer has committed its part.
+        Whether the open batch is half written: at least one writer has committed its part.
 
     Raises:
         HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
@@ -341,7 +342,11 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says."""
+    """Start Spark's query for a prepared stream, staged or direct as the plan says.
+
+    Raises:
+        ResolveError: As for `write_staged` and `write_options`.
+    """
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

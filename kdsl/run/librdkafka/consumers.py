@@ -281,10 +281,12 @@ class PooledConsumer:
     def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
         """Create the error for a range whose offset cannot be fetched."""
         reason = f": {error.str()} ({error.name()})" if error is not None else ""
-        return KafkaReadError(
-            f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}; check that the partition has a "
-            "leader, and that its broker can be reached from this machine"
-        )
+        fix = "check that the partition has a leader, and that its broker can be reached from this machine"
+        if error is not None and errors.is_not_allowed(error):
+            fix = "grant READ and DESCRIBE on the topic to this user"
+        elif error is not None and errors.is_unknown_topic(error):
+            fix = "check that the topic still exists and has this partition"
+        return KafkaReadError(f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}; {fix}")
 
     def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
         """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
@@ -319,7 +321,7 @@ def _broker_of(error: KafkaError) -> str:
 
 
 def _close(consumer: PooledConsumer) -> None:
-    """Close a consumer, whatever errors that has."""
+    """Close a consumer; errors are ignored."""
     with suppress(Exception):  # it is discarded anyway, so its error does not matter
         consumer.close()
 

@@ -54,13 +54,13 @@ class KdslDataSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch."""
+        """Return the writer of a batch; a KdslError if the topic shall be overwritten."""
         from kdsl.run.librdkafka.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream."""
+        """Return the writer of a stream; a KdslError for the output mode ``complete``."""
         from kdsl.run.librdkafka.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

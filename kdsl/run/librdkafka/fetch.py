@@ -315,7 +315,10 @@ def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | 
 
 
 def _group_ranges(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Group the ranges that are fetched at a time: each large one alone, then small ones of different partitions."""
+    """Group the ranges that are fetched at a time: each large one alone, then small ones of different partitions.
+
+    A further small range of a partition comes into a later group. Large ranges have more than `JOINT_FETCH_RECORDS`.
+    """
     groups = [[r] for r in ranges if len(r) > JOINT_FETCH_RECORDS]
     rounds: list[list[Range]] = []
     seen: Counter[tuple[str, int]] = Counter()
@@ -380,7 +383,10 @@ def value_bytes(array: pa.Array) -> int:
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector: thousands of message objects that are freed at once are not a reason to run it."""
+    """Pause the garbage collector while the body runs, if it was not paused before.
+
+    Thousands of message objects that are freed at once are not a reason to run it.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -92,6 +92,7 @@ def divide_limit_by_time(
     """
 
     def fits(counts: Mapping[TopicPartition, int]) -> bool:
+        """Return whether counts are within both limits."""
         within = max_records_per_partition is None or all(
             count <= max_records_per_partition for count in counts.values()
         )

@@ -179,11 +179,13 @@ class Producer:
         creation = Deadline(3.0)
 
         def ask(seconds: float) -> int:
+            """Request the metadata once, handle events, and return the error code."""
             code = self._look_up(topic, max(1, int(seconds * 1000)))
             self.poll()
             return code
 
         def is_final(code: int) -> bool:
+            """Return whether an error code is not that of a timeout, or of a topic that may still be created."""
             in_creation = code == KafkaError.LEADER_NOT_AVAILABLE
             in_creation |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
             return code not in _UNANSWERED and (not in_creation or creation.has_passed)

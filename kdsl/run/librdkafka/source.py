@@ -228,6 +228,7 @@ def _read_with_reports(
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
 
     def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Decode a raw batch to rows or chunks of upserts, and count for the reports what was read and left out."""
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
         batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
@@ -339,7 +340,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors)."""
+        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors).
+
+        Raises:
+            KdslError: Spark asks for a limit that kdsl does not have.
+            OffsetFormatError: The checkpoint's offsets are those of another source, or of a newer kdsl.
+        """
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802

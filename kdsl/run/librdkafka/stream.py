@@ -429,7 +429,7 @@ class Stream:
             return dict(added)
 
     def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions were created after the end was computed, and are not read."""
+        """Ask for the partitions, and log which were created after the end was computed, and are not read."""
         warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
 
     def _choose_end(

@@ -61,6 +61,7 @@ def listen(spark: SparkSession) -> None:
     failed: list[Exception] = []
 
     def add() -> None:
+        """Add the listener; store what Spark raises in ``failed``."""
         try:
             spark.streams.addListener(listener)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread

@@ -276,6 +276,7 @@ class RecordDecoder:
             return rows, []
 
         def fail(violation: Violation, wrong: Indices) -> Exception:
+            """Create the error for the records of rows that violate a rule."""
             messages = wrong if rows.messages is None else np.unique(rows.messages[wrong])
             return read_error(self._plan.table, rows.raw, violation, messages)
 

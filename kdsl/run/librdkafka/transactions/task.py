@@ -79,7 +79,7 @@ def write_transactionally(
         settings: The producer's settings with resolved secrets.
         index: The index of the task, which chooses the transactional id.
         batch: The id of the batch.
-        batches: The rows; they are always consumed to their end.
+        batches: The rows; without an error they are consumed to their end, also if they have been written.
         send: Sends rows with a producer and flushes it.
 
     Returns:
