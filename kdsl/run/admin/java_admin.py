@@ -218,7 +218,7 @@ class JavaAdmin:
         """Call a function of Java's client and return its result.
 
         Raises:
-            KafkaReadError: It fails (`_read_error`).
+            KafkaReadError: It raises an exception of Java (`_read_error`).
         """
         try:
             return call()
@@ -257,6 +257,6 @@ class JavaAdmin:
 
 
 def _close(client: Any, jvm: Any) -> None:
-    """Close Java's client within a second, whatever errors it has."""
+    """Close Java's client within a second; errors are ignored."""
     with suppress(Exception):  # the JVM may be gone
         client.close(jvm.java.time.Duration.ofSeconds(1))

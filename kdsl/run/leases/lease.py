@@ -105,7 +105,7 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lease."""
+        """Whether this process holds the lease through this object."""
         return self._membership is not None
 
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
@@ -249,7 +249,7 @@ class _Membership:
         self._thread.join(_LEAVE_TIMEOUT)
 
     def _run(self) -> None:
-        """Poll the consumer until the member leaves, note errors, and check the lease when it may be lost.
+        """Poll the consumer until the member leaves, then close it; note errors, check the lease when it may be lost.
 
         Runs in a thread.
         """

@@ -41,7 +41,10 @@ class Endings:
         Thread(target=_stop, args=(progress.query, stateful), name=f"end of {run}", daemon=True).start()
 
     def on_idle(self, query: Query) -> None:
-        """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then."""
+        """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then.
+
+        On Spark Connect, where the reads of a query cannot be seen then, nothing happens.
+        """
         if query.run_id not in self._progressed and query.run_id not in self._ending and has_unrecorded_ends():
             sources, reads = current_reads(query)
             if reads and len(reads) == sources and has_ended(reads):

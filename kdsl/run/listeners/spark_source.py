@@ -82,6 +82,8 @@ def count_lost_in_batch(
 ) -> Counter[TopicPartition]:
     """Compute how many offsets of a batch were deleted before they were read, at most, by partition.
 
+    Partitions without any are left out.
+
     Args:
         start: Where the batch began.
         end: Where it ended.
@@ -112,7 +114,7 @@ class SparkSourceGuard:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Queue a batch that has ended for the check, which a thread makes."""
+        """Queue a batch that has ended for the check, which a thread makes, if a guarded read has moved in it."""
         for one in reads:
             if one.read.id in _guarded and (one.start is None or one.start.positions != one.end.positions):
                 self._work.put((progress, one))

@@ -157,7 +157,7 @@ def client_metrics(text: str | bytes) -> dict[str, float]:
 
 
 def client_id(prefix: str, purpose: str) -> str:
-    """Return a unique client id: the prefix, the purpose, the machine and the process.
+    """Return a client id that other processes do not have: the prefix, the purpose, the machine and the process.
 
     Args:
         prefix: ``client.id.prefix``, or a prefix made of kdsl and the table's name.

@@ -286,7 +286,7 @@ class Tracker:
             log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
-        """Add a batch to the numbers of a source; only the newest batch changes its rates.
+        """Add a batch to the numbers of a source; only the newest batch changes its rates and its last record.
 
         Args:
             source: The source.
