@@ -296,8 +296,8 @@ def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> Transa
 def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None:
     """Acquire the lease of a plan's prefix, if this process does not hold it, and hold it until a query has ended.
 
-    Meanwhile a thread refreshes the tokens of the query's writes. Waits for a query with the prefix that has just
-    ended.
+    Before, it waits for a query with the prefix that has just ended. Afterwards a thread refreshes the tokens of the
+    query's writes.
 
     Raises:
         ExactlyOnceError: Another process or query holds it.
@@ -392,7 +392,7 @@ def _create_batch_spec(
     """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics.
 
     Raises:
-        ResolveError: The transactions' timeout is above the brokers' maximum, or too short.
+        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
         KdslError: No topic matches the plan's pattern.
     """
     admin = token_admin_of(cluster, plan.table)

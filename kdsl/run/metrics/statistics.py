@@ -17,6 +17,8 @@ INTERVAL = 10_000
 
 @attrs.frozen
 class _Raw:
+    """A metric of a client: what it means, and the function that computes it from librdkafka's statistics."""
+
     doc: str
     value: Callable[[Mapping[str, Any]], float]
 

@@ -62,6 +62,8 @@ class NamedRead:
 
 @attrs.define
 class _Clients:
+    """The newest metrics of clients by client id, each with the time when they came."""
+
     metrics: dict[str, tuple[float, Mapping[str, float]]] = attrs.field(factory=dict)
 
     def update(self, metrics_of: Mapping[str, Mapping[str, float]], at: float) -> None:
@@ -75,6 +77,8 @@ class _Clients:
 
 @attrs.define
 class _Source:
+    """The numbers of one read in the present run; those of two sources with the same read are added up."""
+
     named: NamedRead
     records: int = 0
     bytes: int | None = None
@@ -101,6 +105,8 @@ class _Source:
 
 @attrs.define
 class _Sink:
+    """The numbers of the query's write in the present run."""
+
     table: str
     spool: Spool | None
     lease: str = ""
