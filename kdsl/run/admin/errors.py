@@ -151,18 +151,26 @@ def topic_recreated(
     )
 
 
-def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str], hint: str = "") -> TopicMissingError:
-    """Create the error: topics that a table names do not exist on the cluster."""
+def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str]) -> TopicMissingError:
+    """Create the error: topics that a table names do not exist on the cluster.
+
+    Args:
+        table: The table's name.
+        missing: The topics that do not exist; at least one.
+        existing: The topics that exist, among which the error suggests one if a single one is missing.
+    """
     from kdsl.errors import listing, nearest
 
     names = sorted(missing)
-    hints = nearest(names[0], existing) if len(names) == 1 else hint
-    those = f"topic {names[0]!r}" if len(names) == 1 else f"topics {listing(names)}"
-    return TopicMissingError(f"{table}: the cluster has no {those}{hints}; create it, or correct the table's topic")
+    if len(names) == 1:
+        those, it = f"topic {names[0]!r}{nearest(names[0], existing)}", "it"
+    else:
+        those, it = f"topics {listing(names)}", "them"
+    return TopicMissingError(f"{table}: the cluster has no {those}; create {it}, or correct the table's topic")
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:
-    """Join the first items of a list for a sentence, and say how many more there are."""
+    """Join the first items of a list for a sentence, and say how many more there are; empty without items."""
     every = list(items)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return "; ".join(every[:limit]) + more

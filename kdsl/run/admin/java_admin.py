@@ -39,7 +39,8 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     Raises:
-        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
+        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or as for
+            `JavaAdmin`.
     """
     refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
     if not refused:
@@ -217,7 +218,7 @@ class JavaAdmin:
         """Call a function of Java's client and return its result.
 
         Raises:
-            KafkaReadError: It fails (`_read_error`).
+            KafkaReadError: It raises an exception of Java (`_read_error`).
         """
         try:
             return call()
@@ -256,6 +257,6 @@ class JavaAdmin:
 
 
 def _close(client: Any, jvm: Any) -> None:
-    """Close Java's client within a second, whatever errors it has."""
+    """Close Java's client within a second; errors are ignored."""
     with suppress(Exception):  # the JVM may be gone
         client.close(jvm.java.time.Duration.ofSeconds(1))

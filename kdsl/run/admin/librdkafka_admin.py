@@ -293,6 +293,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
+            """Request the offsets once; return the error, None without one, and the offsets."""
             stale = self._refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
@@ -320,6 +321,7 @@ class LibrdkafkaAdmin:
         names = {topic for topic, _ in wanted}
 
         def ask(_: float) -> dict[ClientPartition, Any]:
+            """Request the offsets, and return the result of each partition, or its KafkaError."""
             return self._ask(
                 lambda timeout: self._admin.list_offsets(specs, isolation_level=level, request_timeout=timeout),
                 names,
@@ -327,6 +329,7 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
+            """Return whether no leader denies a partition that the cluster has."""
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -367,6 +370,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(seconds: float) -> dict[K, Any]:
+            """Refresh the view of the topics, and send the request once; return its results, or one retriable error."""
             stale = self._refresh_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # a retriable error
@@ -394,7 +398,13 @@ class LibrdkafkaAdmin:
             self._view.note_refresh()
 
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
-        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None."""
+        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None.
+
+        The brokers are listed before if an error requires it. Any answer of a broker counts as the first answer.
+
+        Raises:
+            KafkaReadError: As for `_results`.
+        """
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
             results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
@@ -433,15 +443,16 @@ class LibrdkafkaAdmin:
         retriable_error: Callable[[V], KafkaError | None] = lambda _: None,
         timeout: float | None = None,
     ) -> V:
-        """Repeat a request, with longer and longer timeouts, as long as its error is retriable.
+        """Repeat a request, with longer and longer timeouts, as long as its error is retriable, and return its result.
 
         Args:
             ask: Sends the request; its argument is the seconds that it may take.
             retriable_error: The retriable error in a result.
-            timeout: For how many seconds; ``default.api.timeout.ms`` if None.
+            timeout: For how many seconds; ``default.api.timeout.ms`` if None. Until the cluster has answered once,
+                `FIRST_ANSWER` seconds at most.
 
         Raises:
-            UnreachableError: No final answer came in time.
+            UnreachableError: No final answer came in time, or the brokers refuse the login or the connection.
             KafkaReadError: The brokers refuse.
         """
         most = self._timeout if timeout is None else timeout
@@ -497,14 +508,19 @@ class LibrdkafkaAdmin:
         return errors.no_answer(self._table, self.servers, seconds, last.str() if last else None)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Remember an error that the client reports beside answers."""
+        """Store an error that the client reports beside answers as the last one; an error of the login as such, too.
+
+        That all brokers are down is ignored: other errors say why.
+        """
         if errors.is_login_error(error):
             self._login_error = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._last_error = error
 
     def _raise_if_hopeless(self) -> None:
-        """Raise an error if the client has reported one after which waiting does not help.
+        """Raise an error if the client has reported one after which waiting does not help; do nothing after an answer.
+
+        The client's events are handled before.
 
         Raises:
             UnreachableError: The brokers refuse the login or the connection.

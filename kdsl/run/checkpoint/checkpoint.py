@@ -100,12 +100,16 @@ class Checkpoint:
         return planned, done
 
     def batch_digest(self, batch: int) -> str:
-        """Read a batch's entry in the offset log, and return its shortened SHA-256; empty if there is no entry."""
+        """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry."""
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
-        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry."""
+        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry.
+
+        Raises:
+            OffsetFormatError: The offsets were written by a newer kdsl.
+        """
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
 
@@ -146,7 +150,8 @@ def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
     """Parse the offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
 
     Args:
-        entry: The text of the entry. Lines that are not JSON documents, of sources other than Kafka, are left out.
+        entry: The text of the entry. Lines that are not JSON objects are left out; documents of sources other than
+            Kafka are not.
     """
     for line in entry.splitlines()[2:]:
         document = offset_document(line)

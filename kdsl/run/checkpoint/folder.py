@@ -29,7 +29,7 @@ class Folder(Protocol):
         ...
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, completely or not at all."""
+        """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing."""
         ...
 
     def names(self, name: str) -> list[str]:
@@ -37,7 +37,7 @@ class Folder(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with everything in it."""
+        """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
         ...
 
     def path(self, name: str) -> str:
@@ -101,7 +101,7 @@ class ConnectFolder:
         return versions[max(versions)] if versions else None
 
     def write(self, name: str, text: str) -> None:
-        """Replace a document, which is a folder with a folder for each version; the last version counts.
+        """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
         Therefore a complete version exists at any time. An equal text is not written.
         """
@@ -117,7 +117,7 @@ class ConnectFolder:
                 self.remove(f"{name}/{version}")
 
     def _versions(self, name: str) -> dict[int, str]:
-        """The content of a document by version; -1 for the single one that an earlier kdsl wrote."""
+        """Read the content of a document by version; -1 for the single one that an earlier kdsl wrote."""
         texts: dict[int, str] = {}
         for path, content in sorted(self._files(name, "content")):
             version, _, file = path.rpartition(f"/{name}/")[2].rpartition("/")
@@ -126,7 +126,7 @@ class ConnectFolder:
         return texts
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder; empty if the folder does not exist."""
+        """List the names in a folder, without empty files and folders, sorted; empty if the folder does not exist."""
         inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
         return sorted({path.partition("/")[0] for path in inside})
 

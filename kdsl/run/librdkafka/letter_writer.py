@@ -138,7 +138,7 @@ class LetterWriter:
         return set(records.schema.names) >= NEEDS
 
     def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs."""
+        """Read records again, with all fields that a letter needs; KafkaReadError as in `RecordReader`."""
         assert self._read_again is not None
         return self._read_again(records)
 
@@ -149,7 +149,19 @@ class LetterWriter:
         reasons: Sequence[str],
         origins: Sequence[Origin],
     ) -> None:
-        """Queue letters of records that have the fields `NEEDS`, with too large values cut off."""
+        """Queue a letter for each of some records that have the fields `NEEDS`; the first one opens the producer.
+
+        A value that is too large is cut off, and a timestamp that cannot be sent is left out; headers say so.
+
+        Args:
+            records: The rejected records.
+            rejections: Those of the records, in their order; further ones are ignored.
+            reasons: The reason of each rejection.
+            origins: The topic, partition and offset of each.
+
+        Raises:
+            DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
+        """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
         keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
@@ -196,7 +208,11 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _open(self) -> tuple[Producer, int]:
-        """Return the task's producer, created at the first call, and the topic's largest record batch in bytes."""
+        """Return the task's producer, borrowed at the first call, and the topic's largest record batch in bytes.
+
+        Raises:
+            DeadLetterError: The producer cannot be created.
+        """
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
             name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
@@ -216,7 +232,7 @@ class LetterWriter:
         return self._producer, max_bytes
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all letters are acknowledged; DeadLetterError if one is not."""
+        """Wait until all queued letters are acknowledged; DeadLetterError if one is not."""
         try:
             producer.flush()
         except ProducerError as e:
@@ -224,7 +240,13 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _finish(self) -> None:
-        """Wait until all letters are acknowledged, and report their number to the driver; nothing without letters."""
+        """Wait until all letters are acknowledged, and report their number to the driver; do nothing without letters.
+
+        Without an accumulator, or outside of Spark, nothing is reported.
+
+        Raises:
+            DeadLetterError: A letter cannot be written.
+        """
         if self._producer is None:
             return
         self._flush(self._producer)
@@ -356,7 +378,7 @@ def _place_keys(records: pa.RecordBatch) -> pa.Array:
 
 
 def _ranges(records: pa.RecordBatch) -> list[Range]:
-    """The offset ranges that contain some records; near ones share a range."""
+    """The offset ranges that contain some records; records that are at most `_NEAR` offsets apart share a range."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _PLACE), strict=True):
         offsets.setdefault((topic, partition), []).append(offset)

@@ -81,10 +81,11 @@ class Stream:
         """How far the topics could be read when the last batch was planned."""
 
     def initial(self) -> Offsets:
-        """Ask the brokers where a query without checkpoint starts, and where it ends by itself.
+        """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
         Raises:
-            KafkaReadError: A topic or a partition is missing, or has no offset to start or to end at.
+            KafkaReadError: The brokers do not answer, a topic or a partition is missing, or one has no offset to start
+                or to end at.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -100,17 +101,24 @@ class Stream:
         )
 
     def freeze_ends(self) -> None:
-        """Store the present ends of all partitions: no record that is written later is read (``availableNow``)."""
+        """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
+
+        Raises:
+            KafkaReadError: The brokers do not answer, or a topic or a partition is missing.
+        """
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
         When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
-        Spark runs an empty batch, which reports the end.
+        Spark runs an empty batch, which reports the end. Sets `latest`. Logged are skipped gaps, another declared
+        start, topics that the table no longer names, partitions that are not read, and transactions that hold records
+        back.
 
         Raises:
-            KafkaReadError: The offsets are no longer valid.
+            KafkaReadError: The brokers do not answer, the offsets are no longer valid, or a declared end cannot be
+                computed.
             KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
         """
         self._warn_of_changed_start(start)
@@ -168,7 +176,9 @@ class Stream:
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:
-        """Return what a batch reads: the same ranges every time, as long as the records exist.
+        """Return what a batch reads, without empty ranges: the same every time, as long as the records exist.
+
+        A batch that `next` has planned last is not checked again.
 
         Raises:
             KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist. Deleted
@@ -192,7 +202,7 @@ class Stream:
         return tuple(r for r in remaining if len(r) > 0)
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
-        """Warn once if the declared start or end differs from that of the query's first start."""
+        """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
         declared = describe(self._plan.start, self._plan.stop if start.stop else None)
         if not self._start_checked and not start.initial and start.startup != declared:
             log.warning(
@@ -207,7 +217,11 @@ class Stream:
         self._start_checked = True
 
     def ends_held_back(self) -> dict[TopicPartition, int]:
-        """Return the log ends of the partitions that open transactions held back when the last batch was planned."""
+        """Ask for the log's end of each partition in which it is beyond `latest`, as open transactions hold it back.
+
+        Partitions without such records are left out. Empty before the first batch, and unless only committed records
+        are read.
+        """
         if self.latest is None:
             return {}
         return {
@@ -215,7 +229,10 @@ class Stream:
         }
 
     def _warn_of_open_transactions(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions a transaction has held back since the previous check, if `LOG_HELD_AFTER` has passed."""
+        """Log which partitions one transaction has held back since the previous check.
+
+        The first `LOG_HELD_AFTER` seconds after a check nothing is asked or logged.
+        """
         now = time.monotonic()
         if now - self._transactions_checked_at < LOG_HELD_AFTER:
             return
@@ -259,6 +276,8 @@ class Stream:
     def _remove_unnamed(self, start: Offsets) -> Offsets:
         """Return the offsets without the topics and partitions that the table no longer names, and log which those are.
 
+        They are returned unchanged if the table names all of them.
+
         Raises:
             OffsetError: The table names none of the partitions.
         """
@@ -284,7 +303,9 @@ class Stream:
         )
 
     def _check_read(self, offsets: Offsets) -> None:
-        """Check that stored offsets are not those of another read; Spark knows the reads of a query by position.
+        """Check that stored offsets, if there are any, are not those of another read.
+
+        Spark knows the reads of a query by their position.
 
         Raises:
             OffsetError: The table names none of their partitions.
@@ -301,7 +322,7 @@ class Stream:
             )
 
     def _is_named(self, topic: str) -> bool:
-        """Return whether a topic is one of the table's, or matches its pattern."""
+        """Return whether a topic is one of the table's, or matches its pattern; chosen partitions are ignored."""
         topics = self._plan.topics
         if topics.pattern is not None:
             return re.fullmatch(topics.pattern, topic) is not None
@@ -337,7 +358,7 @@ class Stream:
         return ends
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
-        """Return the table's topics if it is time to look for new ones, otherwise nothing.
+        """Return the table's topics if it is time to look for new ones, otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
         stream with discovery looks once more when its end is ``reached``.
@@ -367,6 +388,8 @@ class Stream:
     ) -> Begin:
         """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
+        Only partitions whose end differs from the position in ``unread`` are checked.
+
         Raises:
             OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
         """
@@ -381,7 +404,10 @@ class Stream:
         return Begin({**current.positions, **begin.offsets}, begin.lost)
 
     def _find_new_partitions(self, current: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-        """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15)."""
+        """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
+
+        None for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
+        """
         if current.stop and self._plan.discovery is None:
             return {}
         new = [partition for partition in self._subscription.partitions(topics) if partition not in current.positions]
@@ -392,7 +418,7 @@ class Stream:
     def _find_stops(self, added: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
-        If an end cannot be computed, none of them is read, which is logged: each ends where it begins.
+        If an end cannot be computed (OffsetError), none of them is read, which is logged: each ends where it begins.
         """
         if not added:
             return {}
@@ -403,7 +429,7 @@ class Stream:
             return dict(added)
 
     def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions were created after the end was computed, and are not read."""
+        """Ask for the partitions, and log which were created after the end was computed, and are not read."""
         warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
 
     def _choose_end(
@@ -415,7 +441,8 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
 
-        It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one.
+        It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one, or the
+        query is ``availableNow``.
         """
         target = self._frozen_ends
         if target is not None:
@@ -444,7 +471,7 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Return how many records of each partition are read, so that none is far ahead of what remains in the others.
 
-        Partitions without a backlog are idle and are not considered.
+        Partitions without a backlog are idle and not considered. Partitions that are not read are left out.
         """
         watermark = self._plan.watermark
         assert watermark is not None
@@ -471,7 +498,9 @@ class Stream:
         return counts
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
-        """Check that the topics of the stored offsets still exist, with their ids.
+        """Check that the topics of the stored offsets still exist, with their ids; without an id any topic is right.
+
+        The brokers are asked for those that are missing in ``topics``.
 
         Raises:
             TopicMissingError: A topic does not exist any more.

@@ -66,9 +66,9 @@ def reason_not_to_commit(read: Read) -> str | None:
 
 
 def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
-    """Log a warning, once in a process, about commits that a batch read asks for and that do not happen.
+    """Log a warning, once for each read of a process, if a batch read asks for commits (``enable.auto.commit``).
 
-    Spark does not report which records of a batch were used in the end.
+    They do not happen: Spark does not report which records of a batch were used in the end.
     """
     id_ = read_id(plan, cluster)
     if cluster.kdsl_settings.auto_commit and id_ not in _batches:
@@ -97,7 +97,7 @@ class Commits:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Hand the new positions of each read to the worker that commits them.
+        """Hand the new positions of each read to the worker that commits them; log once why a read commits nothing.
 
         No position moves ahead of a slower read.
         """
@@ -160,7 +160,8 @@ class Worker:
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions.
 
-        They replace older pending ones, and no committed offset moves back.
+        They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
+        committed.
         """
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
@@ -172,7 +173,7 @@ class Worker:
             self._wake()
 
     def end(self, run_id: str) -> None:
-        """Schedule the last commit of a run that has ended: at once, with one attempt."""
+        """Schedule the last commit of a run that has ended, if positions are pending: at once, with one attempt."""
         with self._changed:
             run = self._runs.get(run_id)
             if run is not None:
@@ -233,7 +234,10 @@ class Worker:
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
-        """Store the outcome of a commit, schedule the next one, and log the first failure and the recovery."""
+        """Store the outcome of a commit, schedule the next one, and log failures and the recovery.
+
+        Failures that follow another one are logged as DEBUG, the others as warnings.
+        """
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error
         self._last = time.monotonic()

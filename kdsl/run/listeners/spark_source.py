@@ -55,7 +55,7 @@ _lock = Lock()
 
 
 def guard(read: Read, admin: ClusterAdmin, ids: Mapping[str, str], *, passes_gaps: bool) -> None:
-    """Check the batches of a read from now on; it replaces an earlier check of the same read.
+    """Check the batches of a read from now on; it replaces an earlier check of the same read, but not its count.
 
     Args:
         read: The read.
@@ -81,6 +81,8 @@ def count_lost_in_batch(
     rows: int,
 ) -> Counter[TopicPartition]:
     """Compute how many offsets of a batch were deleted before they were read, at most, by partition.
+
+    Partitions without any are left out.
 
     Args:
         start: Where the batch began.
@@ -112,7 +114,7 @@ class SparkSourceGuard:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Queue a batch that has ended for the check, which a thread makes."""
+        """Queue a batch that has ended for the check, which a thread makes, if a guarded read has moved in it."""
         for one in reads:
             if one.read.id in _guarded and (one.start is None or one.start.positions != one.end.positions):
                 self._work.put((progress, one))
@@ -167,7 +169,8 @@ class SparkSourceGuard:
     def _check(self, progress: Progress, one: ReadProgress) -> None:
         """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.
 
-        Partitions that a read at its end leaves unread are logged, too.
+        Topics that do not exist now are ignored, and the id of a new one is stored. Partitions that a read at its end
+        leaves unread are logged, too.
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.

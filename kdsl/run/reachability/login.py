@@ -65,7 +65,8 @@ def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None
     """Explain why the brokers refuse a client, and what to write instead; None if that is unknown.
 
     Args:
-        servers: ``bootstrap.servers``; the first one is examined, which takes two seconds at most.
+        servers: ``bootstrap.servers``. Unless the error explains it, the first one's port is examined; each connection
+            and each answer may take two seconds.
         settings: librdkafka's settings, as `public_settings` returns them.
         error: The client's last error.
     """
@@ -102,7 +103,7 @@ def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
 
 
 def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error: str) -> str | None:
-    """Explain why a port does not fit the security protocol; None if it does."""
+    """Explain why a port does not fit the security protocol and certificates; None if nothing shows that."""
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls and not port.tls:
         other = "SASL_PLAINTEXT" if port.sasl or wants_login else "PLAINTEXT"

@@ -32,12 +32,14 @@ def exactly_once_error(spec: TransactionSpec, id_: str, batch: int | None, error
 
 def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
     """Return what a failed transaction means, and what to do."""
+    again = "the batch is written again when the query is restarted"
+    if spec.writer.kind == "batch":
+        again = "the write can be repeated"
     if error.code in FENCED:
         return (
             f"another attempt of the same task, or another job with the prefix {spec.prefix!r}, has taken the "
             f"transactional id {id_!r}; or the transaction took longer than transaction.timeout.ms ({spec.timeout_ms} "
-            "ms), and the brokers ended it; nothing of it is visible, and the batch is written again when the query "
-            "is restarted"
+            f"ms), and the brokers ended it; nothing of it is visible, and {again}"
         )
     if error.code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return (
@@ -49,6 +51,5 @@ def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
         return f"grant {rights} to this user"
     return (
         f"check that the brokers are up and accept transactions (transaction.state.log.replication.factor must not "
-        f"exceed the number of brokers); nothing of the transaction {id_!r} is visible, and the batch is written again "
-        "when the query is restarted"
+        f"exceed the number of brokers); nothing of the transaction {id_!r} is visible, and {again}"
     )
