@@ -52,7 +52,7 @@ class Connection:
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
-        """Run a SQL statement in the connection's transaction.
+        """Run a SQL statement, in the connection's transaction if one is open.
 
         Args:
             statement: The statement.
@@ -139,7 +139,7 @@ class Connection:
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table if it exists."""
+        """Drop a table if it can be queried."""
         if self.exists(table):
             self.run(f"DROP TABLE {table}")
 
@@ -198,6 +198,8 @@ class Connection:
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
+
+        After an error, also one of Java, the transaction is rolled back.
 
         Args:
             statements: The statements.
