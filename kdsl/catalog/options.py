@@ -128,7 +128,7 @@ class CatalogOptions(Options):
             yield Problem("catalog-registry", message, fix, option="schema-registry.url")
 
     def about_inference(self) -> dict[str, str]:
-        """The options of which the declaration of an inferred table consists, by their keys; defaults are left out.
+        """The options that what is inferred depends on, by their keys; defaults are left out.
 
         How many records are read, and for how long, does not count.
         """

@@ -13,7 +13,7 @@ def make_folder(path: Path) -> Path:
     """Create a folder and its parents if they do not exist, and return it.
 
     Raises:
-        LocalKafkaError: The folder cannot be written to.
+        LocalKafkaError: It cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -45,7 +45,10 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process, of any language, holds a lock on a file; False if there is no such file."""
+    """Whether another process, of any language, holds a lock on a file; False if there is no such file.
+
+    A file that this user may not open counts as locked.
+    """
     import fcntl
 
     try:

@@ -97,10 +97,12 @@ class Realm:
             raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """Create a keytab with principals (without the realm), once per first principal, and return its path.
+        """Add principals (without the realm) with random keys, write their keytab, and return its path.
+
+        If there is a keytab of the first principal already, its path is returned, and nothing is done.
 
         Raises:
-            LocalKafkaError: Kerberos creates no keytab.
+            LocalKafkaError: Kerberos' program fails, or creates no keytab.
         """
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():
