@@ -18,7 +18,7 @@ HIDDEN = "…"
 """What stands in place of a value."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_STEP = re.compile(r"[.\[\]'\"\d]+")
+_STEP = re.compile(r"\[\d+\]|[.\[\]'\"]+")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,.]*(?:[eE][-+]?\d+)?")
 _PATH = re.compile(r"\b(?:field|column|member) ['\"]([^'\".\[]+)")
 _SHORTEST_NUMBER = 3
@@ -88,8 +88,9 @@ def cut(text: str, size: int) -> str:
 
 
 def _is_known(text: str, names: Collection[str]) -> bool:
-    """Whether a quoted string is a name, or consists of names, digits, dots, brackets and quotes only, as paths do."""
-    return text in names or all(step in names for step in _STEP.split(text) if step)
+    """Whether a quoted string is a name, a path of names and indices in brackets, or only punctuation of paths."""
+    steps = [step for step in _STEP.split(text) if step]
+    return text in names or (all(step in names for step in steps) and (bool(steps) or not re.search(r"\d", text)))
 
 
 def _hide_numbers(text: str, data: bytes) -> str:
