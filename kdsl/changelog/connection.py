@@ -181,7 +181,10 @@ class Connection:
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
 
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
-        """Read a writer's last batch; None if there is none. The arguments are those of `last_number`."""
+        """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
+
+        The arguments are those of `last_number`.
+        """
         number = self.last_number(batches, writer, target)
         if number is None:
             return None

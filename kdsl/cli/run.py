@@ -145,7 +145,6 @@ def _plan_script(
         TargetError: The file cannot be read.
         ResolveError: The script has errors; all of them are reported.
         CheckpointError: The stored columns cannot be read.
-        KafkaReadError: Columns are to be inferred, and the brokers cannot be reached.
     """
     from kdsl.catalog.stored import Inference, read_stored
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script

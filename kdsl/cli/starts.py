@@ -65,7 +65,7 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
 
 
 def _parse_start(text: str) -> Startup:
-    """Parse a start.
+    """Parse a start: a mode, offsets by partition, milliseconds since 1970, or a time with its zone.
 
     Raises:
         BadParameter: The string is not a start.

@@ -225,6 +225,7 @@ def replay(
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        ResolveError: The client settings have errors.
     """
     chosen, sending = selection or Selection(), target or cluster
     if needs_jvm(sending):

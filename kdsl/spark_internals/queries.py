@@ -49,7 +49,7 @@ class RunningQuery:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is in a batch; True when it has ended."""
+        """Whether it is in a batch for which there are data; True when it has ended."""
         try:
             status = self._active.get(self._uuid).status()
             return bool(status.isTriggerActive() and status.isDataAvailable())

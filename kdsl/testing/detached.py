@@ -253,8 +253,11 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
     """Start a registry that outlives this process, and add it to the record of a running Kafka.
 
-    If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. LocalKafkaError if
-    the registry does not start.
+    If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. One that has died is
+    replaced.
+
+    Raises:
+        LocalKafkaError: The registry does not start.
     """
     if known.registry is not None:
         if known.registry.running:

@@ -122,7 +122,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The bootstrap servers: all brokers, as ``127.0.0.1:port,…``.
+        """The bootstrap servers: all brokers, as ``127.0.0.1:port,…``, with the ports of the first kind of login.
 
         Raises:
             LocalKafkaError: It is not started.

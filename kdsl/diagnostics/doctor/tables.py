@@ -184,7 +184,10 @@ def _check_durability(
 
 
 def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes."""
+    """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes.
+
+    Of a topic of upserts the retention is reported in any case (`_check_retention`).
+    """
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
         message = "the topic is compacted, but the table writes no message key, and the broker refuses such records"
@@ -230,7 +233,10 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner."""
+    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner.
+
+    Without such settings the delivery guarantee is reported.
+    """
     check = "producer"
     before = check, plan.delivery
     findings = []

@@ -154,12 +154,12 @@ class Committed:
         return self.earlier + sum(count for number, count in self.batches if number < batch)
 
     def to_text(self) -> str:
-        """As text for a setting."""
+        """Return them as JSON, for a setting."""
         return orjson.dumps([self.earlier, self.batches, self.reasons]).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Committed:
-        """From the result of `to_text`."""
+        """Create them from the result of `to_text`."""
         earlier, batches, reasons = orjson.loads(text)
         return cls(earlier, tuple((number, count) for number, count in batches), tuple(reasons))
 
