@@ -393,7 +393,8 @@ class _Staging:
     def free_unique_values(self) -> list[str]:
         """Write statements that remove unique values which rows of the batch may swap, after `fill`.
 
-        There are none for other databases than Postgres, and for columns of the key.
+        Postgres is asked for its unique columns. There are none for other databases, for columns of the key, and for
+        types without a known unused value.
         """
         if product(_unwrap(self._target.url)) != "postgresql":
             return []

@@ -229,7 +229,11 @@ def replay(
     """
     chosen, sending = selection or Selection(), target or cluster
     if needs_jvm(sending):
-        raise DeadLetterError("a replay writes with librdkafka, which cannot log in to this cluster (Kerberos)")
+        raise DeadLetterError(
+            f"a replay writes with librdkafka, which cannot log in to {sending.bootstrap_servers}: only Java's clients "
+            "can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read the letters "
+            "with Table.dead_letters() and write them with Spark"
+        )
     group = group or default_group(topic, to, chosen)
     admin = open_admin(cluster, topic)
     places = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]

@@ -19,8 +19,8 @@ def make_folder(path: Path) -> Path:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LocalKafkaError(
-            f"The folder {path} cannot be created ({error.strerror}); set the environment variable KDSL_CACHE to a "
-            "folder that this user can write to"
+            f"The folder {path} cannot be created ({error.strerror}); name one that this user can write to: for data "
+            "with data_dir=, for kdsl's cache in the environment variable KDSL_CACHE"
         ) from error
     return path
 

@@ -340,7 +340,9 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
         except (ValueError, KeyError, TypeError) as e:
             raise DeadLetterError(f"{path} cannot be read: {e}; remove or restore it") from e
         if version != VERSION:
-            raise DeadLetterError(f"{path} has version {version}, and this kdsl reads version {VERSION}")
+            raise DeadLetterError(
+                f"{path} has version {version}, and this kdsl reads version {VERSION}; use the kdsl that wrote it"
+            )
     stored: dict[str, dict[int, int]] = {}
     for batch in sorted(documents):
         for read, count in documents[batch]["counts"].items():

@@ -34,7 +34,7 @@ def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> 
 
     Raises:
         SystemPropertyError: Executors, or the server of a Connect session, were started without a property, or the
-            driver has another value already.
+            driver's JVM has another krb5.conf already.
     """
     # A krb5.conf at a URL is fetched here, and then has a path.
     wanted = java_settings(cluster.settings(), "consumer", resolve, ThisMachine()).system

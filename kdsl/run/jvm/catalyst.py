@@ -143,7 +143,13 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
         if name not in required:
             return value
         return sf.coalesce(
-            value, sf.raise_error(sf.lit(f"write {plan.table}: {name!r} is NULL, but declared NOT NULL"))
+            value,
+            sf.raise_error(
+                sf.lit(
+                    f"write {plan.table}: {name!r} is NULL, but declared NOT NULL; give it a value, or declare it "
+                    "nullable"
+                )
+            ),
         )
 
     for field, part, raw in (("key", plan.key, "__raw_key__"), ("value", plan.value, "__raw_value__")):
