@@ -90,7 +90,11 @@ class Connection:
         return prepared
 
     def columns(self, table: str) -> dict[str, str]:
-        """Ask the database for the names of a table's columns, with the driver's names of their types."""
+        """Ask the database for the names of a table's columns, with the driver's names of their types.
+
+        Raises:
+            JavaError: The table does not exist, or cannot be read.
+        """
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
             metadata = prepared.executeQuery().getMetaData()

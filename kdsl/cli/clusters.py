@@ -117,8 +117,8 @@ def cluster_from_options(
 
     Raises:
         ResolveError: The document has no such cluster, or is invalid.
-        typer.BadParameter: A property has another form, the document cannot be read, or there are settings but no
-            brokers.
+        typer.BadParameter: A property has another form, the document cannot be read, a cluster is named without a
+            document, or there are settings without brokers or without a registry.
     """
     settings = parse_pairs(properties, "--property")
     registry_settings = parse_pairs(registry_properties, "--registry-property")

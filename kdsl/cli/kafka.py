@@ -54,7 +54,7 @@ def start(
     registry_port: Annotated[int | None, typer.Option(help="The port of the schema registry, else a free one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start Kafka and leave it running; do nothing if it is running already.
+    """Start Kafka and leave it running; if it runs already with these settings, only add missing topics or a registry.
 
     The first start on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
     """

@@ -159,8 +159,9 @@ def write_stream(
     """Start a query that appends the rows of a stream to the topics, at least once or exactly once.
 
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
-    exactly-once query skips the parts of it that are committed. The plan is stored in the checkpoint; if the last run
-    was exactly-once and this one is not, transactions that it left open are aborted.
+    exactly-once query skips the parts of it that are committed, and stages its batches if its output mode is
+    ``update``. The plan is stored in the checkpoint; if the last run was exactly-once and this one is not, transactions
+    that it left open are aborted.
 
     The session changes as by `write`, and its listener is registered. Warnings are logged if the plan differs from that
     of the last run, or if the query aggregates change data whose events may be repeated.

@@ -303,7 +303,7 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
     On the way, the file with its cluster is written, and the services for its login move to processes of their own.
 
     Raises:
-        LocalKafkaError: A broker does not run.
+        LocalKafkaError: A broker does not run, or a service does not start in its own process.
     """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):

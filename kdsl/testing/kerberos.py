@@ -55,13 +55,13 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Create the realm and start its KDC.
+        """Create the realm, unless the folder has it already, and start its KDC on a free port.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.
 
         Raises:
-            LocalKafkaError: A program is missing, or the KDC does not start.
+            LocalKafkaError: A program is missing or fails, or the KDC does not start.
         """
         missing = missing_programs()
         if missing:

@@ -231,7 +231,7 @@ class SparkCluster(LocalService):
             worker: Which one, from 1.
 
         Raises:
-            SparkClusterError: It runs already, ended again, or took too long.
+            SparkClusterError: There is no such worker, or it runs already, ended again, or took too long.
         """
         if worker not in self._processes or self._processes[worker].running:
             raise SparkClusterError(
