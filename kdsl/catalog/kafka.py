@@ -115,7 +115,8 @@ class KafkaCatalog:
         Args:
             name: The topic.
             checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there,
-                and a restart has them again, whatever the topic's newest records show by then.
+                and a restart has them again, whatever the topic's newest records show by then. What this catalog has
+                inferred without a checkpoint does not count.
             spark: The session, with which the folder is read and written.
             adopt: Infer the columns anew, and replace those that the checkpoint has.
 
@@ -139,7 +140,7 @@ class KafkaCatalog:
         return table
 
     def refresh(self, name: str) -> Table:
-        """The table of a topic, inferred anew from its newest records or its latest schemas.
+        """The table of a topic, inferred anew from its newest records or its latest schemas, not from a checkpoint.
 
         Raises:
             KdslError: As for `table`.
@@ -154,9 +155,11 @@ class KafkaCatalog:
     def definition(self, name: str, inference: Inference) -> TableDef:
         """The definition of a topic's table, without client properties and the address of the registry.
 
+        The columns are inferred from the brokers or the registry, and added to `inference`, if that does not have them.
+
         Args:
             name: The topic.
-            inference: What was inferred before, and is stored.
+            inference: What was inferred before, or is stored with a checkpoint.
 
         Raises:
             KdslError: As for `table`.
@@ -181,8 +184,8 @@ class KafkaCatalog:
     def _infer(self, topic: str) -> TopicSchema:
         """Infer the columns of a topic from its subjects in the registry, or else from its newest records.
 
-        The key's subject is used only if the value's is; a key without a subject is inferred from records. If the
-        catalog's format is one without registered schemas, such as json, no subject is used.
+        The key's subject is used only if the value's is; a key without a subject is inferred from records, which are
+        read in any case. If the catalog's format is one without registered schemas, such as json, no subject is used.
 
         Raises:
             KdslError: As for `table`.
@@ -227,7 +230,8 @@ class KafkaCatalog:
 
         Raises:
             InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
-                format.
+                format; or the schema does not describe columns.
+            RegistryError: The registry does not answer, or denies access.
         """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
@@ -258,6 +262,9 @@ class KafkaCatalog:
         """The key's columns by its subject, and the subject in words.
 
         None where there is none, or its schema has no columns or is one of change data.
+
+        Raises:
+            RegistryError: The registry does not answer, or denies access.
         """
         if self.cluster.registry is None:
             return None
@@ -276,7 +283,7 @@ class KafkaCatalog:
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:
-        """Create a format with those options of the catalog that it has."""
+        """Create a format with those options of the catalog about timestamps and inference that it has."""
         options = self.options.valid()
         wanted = {
             "timestamp-format.standard": options.timestamp_format,

@@ -56,12 +56,14 @@ class Inference:
         self.inferred: dict[str, StoredSchema] = {}
 
     def schema(self, name: str, declared: Mapping[str, str], infer: Callable[[], TopicSchema]) -> TopicSchema:
-        """What is stored of a table, or what is inferred now.
+        """What was inferred of a table for this declaration, what is stored, or else what is inferred now.
+
+        The result is added to `inferred`.
 
         Args:
             name: The table's name.
             declared: What its declaration says about the inference.
-            infer: Looks at the topic.
+            infer: Looks at the topic; its errors are raised here.
 
         Raises:
             CheckpointError: It is stored, and was inferred for another declaration.
@@ -82,7 +84,7 @@ class Inference:
         return result.schema
 
     def forget(self, name: str) -> None:
-        """Infer a table anew the next time."""
+        """Forget what was inferred of a table, or is stored, so that `schema` infers it anew."""
         self.inferred.pop(name, None)
         self._stored.pop(name, None)
 
@@ -99,7 +101,7 @@ def read_stored(folder: Folder) -> dict[str, StoredSchema]:
     """What a checkpoint has; empty where nothing was inferred for it.
 
     Raises:
-        CheckpointError: The file cannot be read, or was written by a newer kdsl.
+        CheckpointError: The file cannot be read, or was written by a kdsl with another version of it.
     """
     location = folder.path(FILE)
     with explain_failure(location, "read"):

@@ -52,7 +52,7 @@ class Connection:
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
-        """Run a SQL statement in the connection's transaction.
+        """Run a SQL statement, in the connection's transaction if one is open.
 
         Args:
             statement: The statement.
@@ -90,7 +90,11 @@ class Connection:
         return prepared
 
     def columns(self, table: str) -> dict[str, str]:
-        """Ask the database for the names of a table's columns, with the driver's names of their types."""
+        """Ask the database for the names of a table's columns, with the driver's names of their types.
+
+        Raises:
+            JavaError: The table does not exist, or cannot be read.
+        """
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
             metadata = prepared.executeQuery().getMetaData()
@@ -139,7 +143,7 @@ class Connection:
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table if it exists."""
+        """Drop a table if it can be queried."""
         if self.exists(table):
             self.run(f"DROP TABLE {table}")
 
@@ -181,7 +185,10 @@ class Connection:
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
 
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
-        """Read a writer's last batch; None if there is none. The arguments are those of `last_number`."""
+        """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
+
+        The arguments are those of `last_number`.
+        """
         number = self.last_number(batches, writer, target)
         if number is None:
             return None
@@ -198,6 +205,8 @@ class Connection:
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
+
+        After an error, also one of Java, the transaction is rolled back.
 
         Args:
             statements: The statements.

@@ -144,6 +144,7 @@ def _plan_script(
     Raises:
         TargetError: The file cannot be read.
         ResolveError: The script has errors; all of them are reported.
+        CheckpointError: The stored columns cannot be read.
     """
     from kdsl.catalog.stored import Inference, read_stored
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
@@ -193,9 +194,11 @@ def _print_report(job: Job, query: StreamingQuery) -> None:
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """Get the running session, or create one on ``$SPARK_MASTER`` or the master in ``conf``.
+    """Get the running session, or create one on the master in ``conf`` or ``$SPARK_MASTER``.
 
-    Without a master it runs on this machine and listens on the loopback address only.
+    Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
+    a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
+    What this process writes to standard error meanwhile is hidden.
     """
     from pyspark.sql import SparkSession
 

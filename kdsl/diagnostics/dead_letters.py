@@ -140,7 +140,10 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
 
 
 def count_letters(letters: Iterable[DeadLetter]) -> dict[tuple[str, str, str], int]:
-    """Count records by table, side and reason, the most frequent first; letters of the same record count once."""
+    """Count records by table, side and reason, the most frequent first.
+
+    Of letters of the same record only the last one counts.
+    """
     distinct = {letter.id: (letter.table, letter.side, letter.reason) for letter in letters}
     return dict(Counter(distinct.values()).most_common())
 
@@ -214,7 +217,7 @@ def replay(
         max_attempts: Records that were rejected as often are left.
         force: For a table by key, also send records without a key, and those whose key has a later record in the
             original topic.
-        dry_run: Send and commit nothing.
+        dry_run: Send and commit nothing; ``change`` is called all the same.
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
 
@@ -222,10 +225,15 @@ def replay(
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        ResolveError: The client settings have errors.
     """
     chosen, sending = selection or Selection(), target or cluster
     if needs_jvm(sending):
-        raise DeadLetterError("a replay writes with librdkafka, which cannot log in to this cluster (Kerberos)")
+        raise DeadLetterError(
+            f"a replay writes with librdkafka, which cannot log in to {sending.bootstrap_servers}: only Java's clients "
+            "can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read the letters "
+            "with Table.dead_letters() and write them with Spark"
+        )
     group = group or default_group(topic, to, chosen)
     admin = open_admin(cluster, topic)
     places = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
@@ -349,7 +357,10 @@ def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
         with borrow_producer(settings, "replay") as producer:
             for topic, of_topic in by_topic.items():
                 if code := producer.look_up(topic, 30, creating=False):
-                    raise DeadLetterError(f"cannot write to the topic {topic!r} (error {code}); does it exist?")
+                    raise DeadLetterError(
+                        f"cannot write to the topic {topic!r} (error {code} of librdkafka): it does not exist, or this "
+                        "user may not write to it; create it, grant WRITE and DESCRIBE, or name another topic"
+                    )
                 rows = np.arange(len(of_topic), dtype=np.int64)
                 producer.send(topic, _records(of_topic, to == ORIGINAL), rows)
             producer.flush()
@@ -410,7 +421,7 @@ def _count_partitions(cluster: Cluster, topic: str) -> int:
 def _read(
     cluster: Cluster, topic: str, needs: Iterable[str] = NEEDS, first: Mapping[int, int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a topic up to its present end, as raw record batches.
+    """The records of a topic up to its present end, as raw record batches; errors as for `read_letters`.
 
     Args:
         cluster: The cluster.
@@ -444,6 +455,7 @@ def _parse_letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]
     """
 
     def number(name: str, default: int) -> int:
+        """Return the integer in a header; the default if it is missing or not an integer."""
         text = header_text(headers, name)
         return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else default
 

@@ -85,7 +85,7 @@ class Comparison:
 def compare(
     source: Side, target: Side, *, by: Identity | Sequence[str] = "record", header: str | None = None
 ) -> Comparison:
-    """Compare the records that two topics hold now.
+    """Read and compare the records that two topics hold now, without those that the tables' header filters leave out.
 
     Args:
         source: The topic that was read.
@@ -106,7 +106,8 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
     """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
     Raises:
-        VerifyError: The table does not have a column that identifies records.
+        VerifyError: The table does not have a column that identifies records, or records do not have one row each.
+        RecordError: A record cannot be read; only where columns identify it.
     """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
@@ -152,6 +153,7 @@ def _hash_records(
 
     Raises:
         VerifyError: A record has no row or several, so columns cannot identify it.
+        RecordError: A record cannot be decoded.
     """
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))

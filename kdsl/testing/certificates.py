@@ -128,10 +128,11 @@ class Certificates:
 
     @cached_property
     def _users(self) -> dict[str, Pair]:
+        """The users' certificates that were created, by name."""
         return {}
 
     def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
-        """Write a store with a user's key and chain, once, and return its path.
+        """Write a store with a user's key and chain, once for each type, and return its path.
 
         JKS and PKCS12 have the password, PEM has none. LocalKafkaError if JKS is wanted and keytool is missing or
         fails.

@@ -53,7 +53,10 @@ class RangeReader:
         self._options.pop("kafka.group.id", None)  # a reader for people must not join the job's group
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Read the records of some ranges, those of each partition in the order of their offsets."""
+        """Read the records of ranges of different partitions, those of each partition in the order of their offsets.
+
+        `_TOGETHER` offsets at a time are read by a Spark job, which fails if records of a range no longer exist.
+        """
         for group in _groups(ranges):
             begins: dict[str, dict[str, int]] = {}
             ends: dict[str, dict[str, int]] = {}
