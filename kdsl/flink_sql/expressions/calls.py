@@ -108,10 +108,10 @@ class Arguments:
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:
-        """Return the value of a constant string argument.
+        """Return the value of a constant string or number that is an argument.
 
         Raises:
-            UntranslatableError: It is not a constant.
+            UntranslatableError: It is not a constant (``what`` names it in the message).
         """
         constant = self.values[index].constant
         if constant is None:

@@ -131,7 +131,7 @@ class ExpressionTranslator:
         """Translate a column, and members of it.
 
         Raises:
-            UntranslatableError: There is no such column or member.
+            UntranslatableError: There is no such column or member, or the scope knows several such columns.
         """
         match = self.scope.column(parts)
         if match is None:
@@ -165,7 +165,7 @@ class ExpressionTranslator:
         """Translate a constant.
 
         Raises:
-            UntranslatableError: It is not a valid date, time or timestamp.
+            UntranslatableError: It is not a date, time or timestamp of the right form, or has more than 38 digits.
         """
         text = node.text
         match node.kind:
@@ -294,7 +294,8 @@ class ExpressionTranslator:
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
         """Return the SQL of two values in types that can be compared by ``what``; numbers get their common type.
 
-        Constant strings become dates or times if the other value is one.
+        Constant strings become dates or times if the other value is one. NULL without a type can be compared with
+        anything.
 
         Raises:
             UntranslatableError: There are no such types.
@@ -517,6 +518,7 @@ class ExpressionTranslator:
 
         Raises:
             UntranslatableError: There is no common type.
+            NoCastError: A value cannot be cast to it.
         """
         try:
             kind = common_type(v.type for v in values)

@@ -88,7 +88,7 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_once = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Divide the numbers of a batch into as many even ranges as there are tasks."""
+        """Divide the numbers of a batch into even ranges, at most as many as there are tasks; none if it is empty."""
         first, last = int(start["rows"]), int(end["rows"])
         each = max(1, -(-(last - first) // self._tasks))
         return [Range(at, min(at + each, last)) for at in range(first, last, each)]
