@@ -361,7 +361,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _compile_in(self, node: n.In) -> Compiled:
-        """Compile ``[NOT] IN`` with a list of values."""
+        """Compile ``[NOT] IN`` with a list of values, or refuse as `_compile_comparable`."""
         result = self._compile_in_constants(node)
         if result is None:
             each = [self.comparison(node, "=", node.operand, value) for value in node.values]
@@ -371,7 +371,10 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _compile_in_constants(self, node: n.In) -> Compiled | None:
-        """Compile ``IN`` with a set of constants, without ``NOT``; None if the values must be compared one by one."""
+        """Compile ``IN`` with a set of constants, without ``NOT``, or refuse as `_compile_comparable`.
+
+        None if the values must be compared one by one: not all are constants of the operand's type, or it is a float.
+        """
         pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
         kinds = {str(arrow_type(one.type)) for pair in pairs for one in pair if one.type is not None}

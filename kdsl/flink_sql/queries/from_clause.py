@@ -113,7 +113,7 @@ class FromClause:
         return None
 
     def join_condition(self, node: n.Join) -> n.Node | None:
-        """Return the condition of a join; for an inner join combined with the condition after WHERE."""
+        """Return the condition of a join (None if there is none); for an inner join with the one after WHERE."""
         return _join_conditions(node.on, self.where) if node.kind in ("INNER", "CROSS") else node.on
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:

@@ -310,9 +310,9 @@ class ScriptCatalogs:
         """A table with the columns that its declaration leaves out, which are inferred and added to ``inference``.
 
         Returns:
-            The table itself if it leaves none out, or could not be read completely. None if the columns are not known: the cluster is not asked, or the declaration or the inference has
-            problems, which are recorded. Except for mistakes in the declaration, the table's name is then in
-            ``unchecked``.
+            The table itself if it leaves none out, or could not be read completely. None if the columns are not known:
+            the cluster is not asked, or the declaration or the inference has problems, which are recorded. Except for
+            mistakes in the declaration, the table's name is then in ``unchecked``.
         """
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):

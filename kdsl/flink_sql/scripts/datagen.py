@@ -195,8 +195,8 @@ class _RowGenerator:
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit.
 
-        Fractions of the bounds are cut. Of a range of more than 2**63 - 1 numbers, unless that of BIGINT, only the lower
-        ones are generated.
+        Fractions of the bounds are cut. Of a range of more than 2**63 - 1 numbers, unless it is that of BIGINT, only
+        the lower ones are generated.
         """
         bits = _BITS[type(kind)]
         low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
