@@ -83,11 +83,11 @@ class Raw(Format):
                 )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which has one column, whatever the use."""
         return RawDecoder(row.fields[0], self._wire_options())
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, which has one column, whatever the use."""
         return RawEncoder(row.fields[0], self._wire_options())
 
     def _wire_options(self) -> _WireOptions:
@@ -197,7 +197,10 @@ class RawEncoder:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows, whatever their kinds; strings that the charset lacks become null messages and bad records."""
+        """Encode rows, whatever their kinds, with the line delimiter after each value.
+
+        NULL becomes a null message. A string with a character that the charset lacks does, too, and is a bad record.
+        """
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
@@ -213,7 +216,7 @@ class RawEncoder:
         return Encoded(messages, bad)
 
     def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
-        """Encode strings with the charset; strings that it does not have become null messages and bad records."""
+        """Encode strings with the charset; one with a character that it lacks is a null message and a bad record."""
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
         messages: list[bytes | None] = []

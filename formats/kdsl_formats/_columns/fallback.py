@@ -30,7 +30,10 @@ class FallbackRows:
 
     @classmethod
     def read(cls, messages: pa.BinaryArray, which: Indices, rows_of: Callable[[bytes], Iterable[Any]]) -> FallbackRows:
-        """Read some messages, none of them null; a `ValueError` of `rows_of` makes a message bad, with its text."""
+        """Read some messages, none of them null, one by one.
+
+        A `ValueError` of `rows_of` makes a message bad, with its text; so does a `RecursionError` (nested too deeply).
+        """
         rows: list[Any] = []
         owner: list[int] = []
         bad: list[BadRecord] = []
@@ -69,7 +72,7 @@ class RowOrder:
         self.owner = self.insert(owner, fallback_rows.owner)
 
     def insert(self, values: Indices, added: Iterable[int]) -> Indices:
-        """Insert numbers of the rows read one by one among those of the rows read by columns."""
+        """Insert numbers of the rows read one by one, one for each, among those of the rows read by columns."""
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
     def index(self, positions: Indices, count: int) -> Indices:

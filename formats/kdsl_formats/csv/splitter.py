@@ -76,7 +76,10 @@ class Splitter:
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split_messages(self, messages: pa.BinaryArray) -> Cells:
-        """Locate the values of the plain messages; all others are left out."""
+        """Locate the values of the plain messages; all others are left out.
+
+        The characters to search for are chosen for these messages, and stored in the splitter.
+        """
         index = np.flatnonzero(np.asarray(messages.is_valid()))
         stand_ins = self._choose_stand_ins(messages) if self._wide else {}
         if stand_ins is None:
