@@ -25,7 +25,7 @@ BYTES = (t.Binary, t.VarBinary)
 
 
 def _check_charset(name: str) -> str | None:
-    """What is wrong with a charset's name; None if it is valid."""
+    """How to correct the name of a charset; None if it is valid."""
     return None if charset(name) else unknown_charset(name)
 
 
@@ -127,7 +127,8 @@ class RawDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages: a null one is NULL, and one of the wrong size is bad.
 
-        With a line delimiter each part is a row, except an empty last one; a bad part makes its message bad.
+        With a line delimiter each part is a row, except an empty last one, so that a null or empty message has no row;
+        a bad part makes its message bad.
         """
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
@@ -166,7 +167,7 @@ class RawDecoder:
         return array, wrong if wrong.any() else None
 
     def _convert_strings(self, messages: pa.Array) -> pa.StringArray:
-        """Decode bytes with the charset."""
+        """Decode bytes with the charset; an array of strings is returned as it is."""
         if pa.types.is_string(messages.type):
             return messages
         if self.wire.holds_text(content(messages)):
@@ -178,7 +179,10 @@ class RawDecoder:
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
     def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The parts of all messages, without empty last ones, and the message of each part."""
+        """The parts of all messages, without empty last ones, and the message of each part.
+
+        Strings in another charset than UTF-8 are decoded before.
+        """
         if isinstance(self.kind, STRINGS) and not self.wire.utf8:
             parts = pc.split_pattern(self._convert_strings(messages), delimiter)
         else:

@@ -334,7 +334,10 @@ class ChangeObserver:
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
-        """Which of some changes with one statement about their table show nothing that the table does not have."""
+        """Which of some changes with one statement about their table show nothing that the table does not have.
+
+        The lane of the statement learns the members that it did not know.
+        """
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True

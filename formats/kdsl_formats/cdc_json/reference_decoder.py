@@ -224,7 +224,9 @@ class ReferenceChangeDecoder:
         return change.get(dialect.ddl) is True and operation not in (*dialect.inserts, dialect.update, dialect.delete)
 
     def single_element(self, document: Any) -> Any:
-        """Return the document, or the only element of an array, which Flink accepts where it reads whole messages.
+        """Return the document, or of an array its only element, which Flink accepts where it reads whole messages.
+
+        That is for dialects with before- and after-images; others get the array itself.
 
         Raises:
             FieldError: The array has no or several elements.

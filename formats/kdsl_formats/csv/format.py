@@ -35,14 +35,14 @@ def unescape(text: str) -> str:
 
 
 def _check_character(value: str | None) -> str | None:
-    """What is wrong with an option that must be one character; None if it is valid."""
+    """How to correct an option that must be one character; None if it is valid, or None."""
     if value is None or (len(value) == 1 and value <= "\uffff"):
         return None
     return "write exactly one character"
 
 
 def _check_delimiter(value: str) -> str | None:
-    """What is wrong with the field delimiter; None if it is valid."""
+    """How to correct the field delimiter, one character or Java escape, but no line break; None if it is valid."""
     character = unescape(value)
     if len(character) != 1 or character > "\uffff":
         return "write exactly one character, literally or as a Java escape (\\t, \\u0001)"

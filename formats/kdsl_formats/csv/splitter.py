@@ -99,7 +99,11 @@ class Splitter:
         return Cells(data, index[rows], start, end, quote, stand_ins)
 
     def _find_irregular(self, messages: pa.BinaryArray) -> Mask:
-        """Which messages could disturb the search in their neighbours, or begin with something other than a row."""
+        """Which messages the splitter must not search: they could disturb their neighbours, or begin without a row.
+
+        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with a
+        byte order mark, a comment or blanks.
+        """
         data = content(messages)
         start, end = bounds(messages)
         fallback: Mask = start == end

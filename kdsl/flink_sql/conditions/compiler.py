@@ -148,7 +148,7 @@ def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> Type
 def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataType]) -> Iterable[UntranslatableError]:
     """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended.
 
-    None if the condition cannot be read.
+    Nothing is yielded if the condition cannot be read.
     """
     try:
         every = list(n.names(read_expression(first.text)))

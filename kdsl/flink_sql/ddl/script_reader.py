@@ -388,8 +388,8 @@ class _ScriptReader(StatementReader):
     def read_statement_set(self, first: Token) -> StatementSet:
         """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
 
-        An INSERT with a mistake is recorded as a problem and skipped; so is a set without any INSERT, which is
-        returned.
+        An INSERT with a mistake is recorded as a problem and skipped. A set without any INSERT is recorded, too, and
+        returned nevertheless.
 
         Raises:
             StatementError: It contains anything else, or does not end.

@@ -134,9 +134,9 @@ def template_function(
 ) -> Function:
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
-    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result, which by default may be NULL
-    if an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least``
-    is the smallest number of arguments, by default that of the kinds.
+    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result; ``nullable`` is whether that
+    may be NULL, by default if an argument may be. ``kinds`` are as for `Arguments.require_kinds`, and a last ``…``
+    allows up to 99 arguments. ``least`` is the smallest number of arguments, by default that of the kinds.
     """
 
     def translate(call: Arguments) -> TypedSql:

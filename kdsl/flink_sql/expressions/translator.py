@@ -272,7 +272,7 @@ class ExpressionTranslator:
         """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic.
 
         Raises:
-            UntranslatableError: The values have types that the operator does not take.
+            UntranslatableError: The values have types that the operator does not take, or cannot be translated.
         """
         operator = node.operator
         left, right = self(node.left), self(node.right)
@@ -414,7 +414,10 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``IN`` a list or a query; values that cannot be compared raise UntranslatableError."""
+        """Translate ``IN`` a list or a query; raise UntranslatableError for values of other types, or for a query.
+
+        `translate_in_query` decides about queries.
+        """
         value = self(node.operand)
         if node.query is not None:
             return self.translate_in_query(node, value)
@@ -473,7 +476,7 @@ class ExpressionTranslator:
         """Translate ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN``, ``DISTINCT FROM`` and ``JSON``.
 
         Raises:
-            UntranslatableError: The values have types for which it is not defined.
+            UntranslatableError: The values have types for which it is not defined, or cannot be translated.
         """
         value = self(node.operand)
         negation = "NOT " if node.negated else ""
@@ -495,7 +498,8 @@ class ExpressionTranslator:
         """Translate ``CASE``.
 
         Raises:
-            UntranslatableError: A condition is not BOOLEAN or cannot be compared, or the values have no common type.
+            UntranslatableError: A condition is not BOOLEAN or cannot be compared, the values have no common type, or a
+                part cannot be translated.
         """
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
@@ -537,7 +541,8 @@ class ExpressionTranslator:
         """Translate ``x[i]``, which is NULL if an array or map has no such element.
 
         Raises:
-            UntranslatableError: The value has no elements, or the index is of a wrong type or a constant below 1.
+            UntranslatableError: The value has no elements, the index is of a wrong type or a constant below 1, or
+                either cannot be translated.
         """
         value, index = self(node.operand), self(node.index)
         match value.type:
@@ -556,7 +561,8 @@ class ExpressionTranslator:
         """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``.
 
         Raises:
-            UntranslatableError: It is empty, has no common type of elements, or a ROW contains a NULL without a type.
+            UntranslatableError: It is empty (except a ROW), has no common type of elements or one that cannot be
+                translated, or a ROW contains a NULL without a type.
         """
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
@@ -590,7 +596,8 @@ class ExpressionTranslator:
         """Translate a function call.
 
         Raises:
-            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments.
+            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments; translators of queries
+                translate aggregates.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:

@@ -296,7 +296,10 @@ class FromClause:
         return solvable
 
     def is_stream(self, node: n.Node) -> bool:
-        """Whether a part of FROM reads a table, perhaps in a nested query; constant queries of WITH do not."""
+        """Whether a part of FROM reads a table, perhaps in a nested query.
+
+        The name of a constant query of WITH does not count as a table, unless it is in a nested query or a join.
+        """
         match node:
             case n.Table(name=name):
                 return not (len(name) == 1 and name[0] in self.constant)

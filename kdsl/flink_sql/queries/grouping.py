@@ -81,10 +81,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return super().__call__(node)
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column.
+        """Translate a column, and members of it.
 
         Raises:
-            UntranslatableError: No table, or several tables, have a column of that name.
+            UntranslatableError: No table, or several tables, have a column of that name, or it has no such member.
         """
         try:
             return super().translate_name(node, parts)
@@ -247,7 +247,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it.
 
         Raises:
-            UntranslatableError: It has arguments that are not keys of the groups.
+            UntranslatableError: It has arguments that are not keys of the groups, or GROUPING has several.
         """
         if len(values) != 1 and name == "GROUPING":
             self.fail(node, node.name, "GROUPING takes one column", "write GROUPING_ID(a, b)")

@@ -78,7 +78,7 @@ def translate_query(
         names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
 
     Raises:
-        UntranslatableError: It is not a query, uses unknown names, or has no equivalent in Spark.
+        UntranslatableError: It is not a query, uses unknown names, has no equivalent in Spark, or is nested too deeply.
     """
     tree = read_query(text)
     facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree))

@@ -71,7 +71,8 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
         """Return the number at which the next batch ends: all rows if the table has an end, else those due at the rate.
 
-        For ``availableNow`` without an end, it is the rows of one second after the first call's start.
+        The rate counts from the first call. For ``availableNow`` without an end, it is the rows of one second after the
+        first call's start. The limit is ignored.
         """
         done = int(start["rows"])
         if self._rows is not None:

@@ -349,7 +349,10 @@ class _Planner:
                 self.unread_names.add(name)
 
     def plan_table(self, declared: DeclaredTable) -> ScriptTable:
-        """Plan a declared table: a topic, or a connector of scripts, whose problems are recorded."""
+        """Plan a declared table; if its connector is only for scripts, its problems are recorded.
+
+        Those of a topic's table are recorded where it is read or written (`check_topic`).
+        """
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))

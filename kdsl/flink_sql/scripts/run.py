@@ -276,7 +276,10 @@ class _ScriptRun:
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks."""
+        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
+
+        For a stream, the source `counter_source` is registered with the session.
+        """
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)

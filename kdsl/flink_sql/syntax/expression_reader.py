@@ -540,7 +540,7 @@ class ExpressionReader(Cursor):
             of a default), as far as they are written.
 
         Raises:
-            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument a mistake.
+            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument or the type a mistake.
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
@@ -611,6 +611,6 @@ def read_expression(text: str) -> n.Node:
     """Read a scalar expression into a syntax tree.
 
     Raises:
-        UntranslatableError: The text is not an expression.
+        UntranslatableError: The text is not an expression, or is nested too deeply.
     """
     return ExpressionReader(text).read_all()

@@ -413,6 +413,6 @@ def read_query(text: str) -> n.Node:
     """Read a query into a syntax tree, whose root is a `Finished`.
 
     Raises:
-        UntranslatableError: The text is not a query, or has anything but a semicolon after it.
+        UntranslatableError: The text is not a query, is nested too deeply, or has anything but a semicolon after it.
     """
     return QueryReader(text).read_all()
