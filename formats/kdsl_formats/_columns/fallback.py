@@ -111,6 +111,8 @@ def write_fallback_rows(
 ) -> Encoded:
     """Write the rows that need the fallback one by one, and merge their messages with the others.
 
+    A row that cannot be written is a null message and a bad record.
+
     Args:
         rows: The rows.
         messages: The messages written by columns; None if all rows need the fallback.

@@ -72,7 +72,7 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """The function that splits strings at the array delimiter, and reads a column of arrays."""
+        """The function that splits strings at the array delimiter into a column of arrays; blank ones are empty."""
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:

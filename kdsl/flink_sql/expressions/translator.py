@@ -137,7 +137,8 @@ class ExpressionTranslator:
         if match is None:
             names = list(self.scope.names())
             shown = ".".join(parts)
-            fix = f"use one of {', '.join(map(repr, names))}" if names else "there is no table with columns"
+            listed = ", ".join(map(repr, names))
+            fix = f"use one of {listed}" if names else "write a constant, or name a table after FROM"
             self.fail(node, parts[0], f"there is no column {shown!r}{nearest(shown, names)}", fix)
         value, rest = match
         for member in rest:
@@ -328,7 +329,7 @@ class ExpressionTranslator:
         )
 
     def widen(self, value: TypedSql, kind: t.DataType) -> str:
-        """Write the SQL of a number in a wider type."""
+        """Write the SQL of a number in a wider type, without a cast if Spark's type is the same."""
         assert value.type is not None
         return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
 
@@ -414,9 +415,10 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``IN`` a list or a query; raise UntranslatableError for values of other types, or for a query.
+        """Translate ``IN`` a list, or a query by `translate_in_query`.
 
-        `translate_in_query` decides about queries.
+        Raises:
+            UntranslatableError: Values cannot be translated or compared, or as for `translate_in_query`.
         """
         value = self(node.operand)
         if node.query is not None:
@@ -647,7 +649,8 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
         The Spark SQL, with the type that Flink gives the expression: the type of a computed column.
 
     Raises:
-        UntranslatableError: It is not an expression, uses unknown names, or has no equivalent in Spark.
+        UntranslatableError: It is not an expression, uses unknown names, has no equivalent in Spark, or is nested too
+            deeply.
     """
     node = read_expression(text)
     try:

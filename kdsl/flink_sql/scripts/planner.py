@@ -213,7 +213,7 @@ class _Planner:
     # names
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means: one of the script or of a catalog, which is then planned; None if there is none.
+        """The table that a name means: one of the script, or of a catalog as by `find_in_catalogs`; None if none.
 
         Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
         catalog, then any table of the script.
@@ -314,7 +314,7 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; to drop one of a catalog, which is a topic, is recorded as a problem."""
+        """Drop a table of the script; a missing one, or one of a catalog, which is a topic, is recorded as a problem."""
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
             self.catalog.drop(statement)
@@ -525,7 +525,7 @@ class _Planner:
         return True
 
     def with_options(self, declared: DeclaredTable, options: Sequence[Option]) -> ScriptTable:
-        """Plan a declared table with options added or replaced; problems are recorded."""
+        """Plan a declared table with options added or replaced; problems are recorded as by `plan_table`."""
         changed = {o.key for o in options}
         unchanged = [o for o in declared.statement.options if o.key not in changed]
         return self.plan_table(
