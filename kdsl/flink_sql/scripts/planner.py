@@ -314,7 +314,7 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; a missing one, or one of a catalog, which is a topic, is recorded as a problem."""
+        """Drop a table of the script; a missing one, or one of a catalog (a topic), is recorded as a problem."""
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
             self.catalog.drop(statement)
