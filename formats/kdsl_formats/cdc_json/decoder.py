@@ -77,6 +77,9 @@ class ChangeDecoder:
         """Decode an array of messages; null and empty ones produce no rows, unreadable ones are bad records.
 
         If parse errors are ignored, an unreadable message produces the rows before the error instead.
+
+        The result also counts infinite values and undeclared columns, names the messages that empty the table if it
+        applies them, and has NULL for placeholders.
         """
         self._truncates = ()
         decoded = self._decode(messages)
@@ -130,6 +133,7 @@ class ChangeDecoder:
         """Read the selected messages with the reference decoder: each row is a tuple of its kind, values and metadata.
 
         If the table applies truncates, messages that empty it have no row; their indices replace those in `_truncates`.
+        The counts of the reference decoder go on.
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:

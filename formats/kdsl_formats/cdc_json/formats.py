@@ -43,7 +43,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return decoder
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, whatever the use."""
         return ChangeEncoder(self.dialect, row, self.writing_rules())
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -98,7 +98,10 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report maps whose keys are not strings (rule F-4), and a schema in messages that are written (CL-7)."""
+        """Report maps whose keys are not strings (rule F-4), and for writes a schema in messages (CL-7).
+
+        Columns that lose digits in the connector's form of values are warnings for writes.
+        """
         yield from super().check(row, direction)
         if direction == "write" and self.schema_include is True:
             yield Problem(
@@ -108,7 +111,11 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type; inferred columns are read by the schemas in messages, if they have them."""
+        """A decoder for rows of this type.
+
+        Inferred columns are read by the schemas in messages, if they have them; for other columns such schemas are
+        checked against the connector's form of values, if one is set.
+        """
         if not (self.schema_include and self.inferred_columns):
             return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
@@ -187,7 +194,10 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report map keys other than strings (F-4), invalid patterns (F-13), and options that the strategy ignores."""
+        """Report map keys other than strings (F-4); for reads also invalid patterns (F-13) and options without effect.
+
+        The latter, which only the strategy MYSQL_TYPE uses, are warnings.
+        """
         yield from super().check(row, direction)
         if direction == "write":
             return

@@ -113,7 +113,10 @@ class ChangeObserver:
         self._heads: dict[bytes, SchemaTypes] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
+
+        Null and empty messages are ignored. Schemas and types that messages say are remembered for later batches.
+        """
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch:
@@ -125,7 +128,10 @@ class ChangeObserver:
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
-        """Settle messages that hold their schema, those of each schema together, and clear them in ``left``."""
+        """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
+
+        A few new schemas are learned in each batch; messages with more of them remain.
+        """
         rest = left.copy()
         for head in tuple(self._heads):
             if rest.any():
@@ -162,7 +168,10 @@ class ChangeObserver:
     def _observe_payloads(
         self, observation: Observation, messages: pa.BinaryArray, left: Mask, rest: Mask, head: bytes
     ) -> None:
-        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``."""
+        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``.
+
+        Too few messages that end plainly are not settled.
+        """
         same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
         rest &= ~same
         start, end = bounds(messages)
@@ -325,7 +334,10 @@ class ChangeObserver:
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
-        """Which of some changes with one statement about their table show nothing that the table does not have."""
+        """Which of some changes with one statement about their table show nothing that the table does not have.
+
+        The lane of the statement learns the members that it did not know.
+        """
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True
@@ -338,7 +350,11 @@ class ChangeObserver:
         return result
 
     def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
-        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""
+        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out.
+
+        Raises:
+            UnicodeDecodeError: A part is not UTF-8.
+        """
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 

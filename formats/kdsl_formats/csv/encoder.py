@@ -107,7 +107,7 @@ class _Quoter:
                 self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
 
     def quote_strings(self, strings: pa.StringArray) -> pa.StringArray:
-        """Add quotes to the strings that might need them."""
+        """Add quotes to the strings that might need them, and double quotes and escape characters inside them."""
         needed = self._find_needed(strings)
         if not needed.any():
             return strings

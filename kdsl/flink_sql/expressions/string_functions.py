@@ -41,7 +41,7 @@ def _trim(call: Arguments) -> TypedSql:
 
 
 def _pad(call: Arguments) -> TypedSql:
-    """Translate ``LPAD`` and ``RPAD``, which are NULL for a negative length or an empty pad.
+    """Translate ``LPAD`` and ``RPAD``: NULL for a negative length, and for an empty pad unless the length is 0.
 
     Raises:
         UntranslatableError: There are not a string, an integer and a string.

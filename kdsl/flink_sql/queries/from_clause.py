@@ -43,7 +43,11 @@ class FromClause:
 
     @abstractmethod
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query that may use the tables of ``outer`` to SQL; also return its columns."""
+        """Translate a query that may use the tables of ``outer`` to SQL; also return its columns.
+
+        Raises:
+            UntranslatableError: It has a mistake, or no equivalent in Spark.
+        """
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
         """Raise an UntranslatableError for a part of the query: its name, the reason, and the fix."""
@@ -81,7 +85,7 @@ class FromClause:
         """Note in ``by_instant`` which tables a join of streams reads with an instant as event time.
 
         They are those of joins whose sides are tables with at most one wall-clock event time each, and whose condition
-        bounds these times by each other.
+        bounds these times by each other. None are noted unless the query is a stream without windows.
         """
         if not isinstance(node, n.Join) or not self.facts.streaming or self.facts.has_windows:
             return
@@ -98,7 +102,7 @@ class FromClause:
     def find_plain_tables(self, node: n.Node) -> tuple[tuple[int, Relation], ...] | None:
         """List the tables of one side of a join with their positions in the query.
 
-        None if it contains a query, a window, or a table that does not exist.
+        None if it contains a query, a window, an UNNEST, or a table that does not exist.
         """
         match node:
             case n.Table(name=name, alias=alias) if name[-1] not in self.named and name[-1] in self.tables:
@@ -109,14 +113,17 @@ class FromClause:
         return None
 
     def join_condition(self, node: n.Join) -> n.Node | None:
-        """Return the condition of a join; for an inner join combined with the condition after WHERE."""
+        """Return the condition of a join (None if there is none); for an inner join with the one after WHERE."""
         return _join_conditions(node.on, self.where) if node.kind in ("INNER", "CROSS") else node.on
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
 
+        The tables, hints, windows and joins are recorded in ``facts``.
+
         Raises:
-            UntranslatableError: A table does not exist, or cannot be used like this; or FROM begins with UNNEST.
+            UntranslatableError: A table does not exist, or cannot be used like this; a query or condition among them
+                cannot be translated; or FROM begins with UNNEST.
         """
         match node:
             case n.Table(name=name, alias=alias):
@@ -148,7 +155,7 @@ class FromClause:
         return f"{name}__{zlib.crc32(node.hint.encode()):08x}" if node.hint else name
 
     def table_columns(self, node: n.Table, name: tuple[str, ...]) -> t.Row:
-        """Look up the columns of a table or of a query of ``WITH``, and record that it is read.
+        """Look up the columns of a table or of a query of ``WITH``; record that a table is read, and its hint.
 
         Raises:
             UntranslatableError: There is no such table, or a query has a hint.
@@ -220,7 +227,8 @@ class FromClause:
         The columns of ``USING`` and ``NATURAL`` become a first table without a name.
 
         Raises:
-            UntranslatableError: Tables have the same name, or Spark has no such join.
+            UntranslatableError: Tables have the same name, Spark has no such join, or a table or the condition cannot
+                be translated.
         """
         left_text, left = self.translate_tables(node.left, outer)
         if isinstance(node.right, n.Unnest):
@@ -289,7 +297,10 @@ class FromClause:
         return solvable
 
     def is_stream(self, node: n.Node) -> bool:
-        """Whether a part of FROM reads a table, perhaps in a nested query; constant queries of WITH do not."""
+        """Whether a part of FROM reads a table, perhaps in a nested query.
+
+        The name of a constant query of WITH does not count as a table, unless it is in a nested query or a join.
+        """
         match node:
             case n.Table(name=name):
                 return not (len(name) == 1 and name[0] in self.constant)
@@ -337,8 +348,8 @@ class FromClause:
         """Translate the join of a table (``text``, ``left``) with the elements of one of its columns.
 
         Raises:
-            UntranslatableError: It is another join than CROSS or LEFT JOIN … ON TRUE, the column is not an ARRAY or
-                MAP, or the number of names differs.
+            UntranslatableError: It is another join than CROSS or INNER JOIN, or LEFT JOIN, without a condition or ON
+                TRUE; the column is not an ARRAY or MAP, or the number of names differs.
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):

@@ -235,7 +235,7 @@ class ScriptCatalogs:
         return catalog in OWN_CATALOGS
 
     def path(self, name: Name) -> tuple[str, str, str] | None:
-        """The catalog, database and table that a name means; None unless that is a catalog of ``CREATE CATALOG``.
+        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made them.
 
         A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
         checked.
@@ -260,6 +260,8 @@ class ScriptCatalogs:
     def find(self, name: Name) -> DeclaredTable | None:
         """The table that a name means in a Kafka catalog, with inferred columns; the result is cached by the full name.
 
+        What is inferred from the cluster or the registry is added to ``inference``.
+
         Returns:
             None if the name means a table of the script, the table does not exist (a problem only for names of three
             parts), or its columns are unknown: then the name is in ``unchecked``, with a problem if inference failed.
@@ -273,7 +275,10 @@ class ScriptCatalogs:
         return self._tables[key]
 
     def _infer(self, path: tuple[str, str, str], name: Name) -> DeclaredTable | None:
-        """Infer the table of a path; None, as described for `find`, if that fails or the cluster is not asked."""
+        """Infer the table of a path, or take it from ``inference``; None as described for `find`.
+
+        The inferred columns are added to ``inference``, and what fails to ``problems`` and ``unchecked``.
+        """
         catalog = self.catalogs[path[0]]
         if catalog.kafka is None or self.inference is None:
             self.unchecked.append(name)
@@ -302,12 +307,12 @@ class ScriptCatalogs:
             self.unchecked.append(name)
 
     def infer(self, table: DeclaredTable) -> DeclaredTable | None:
-        """A table with the columns that its declaration leaves out; the table itself if it leaves none out.
+        """A table with the columns that its declaration leaves out, which are inferred and added to ``inference``.
 
         Returns:
-            None if the columns are not known: the cluster is not asked, or the declaration or the inference has
-            problems, which are recorded. Except for mistakes in the declaration, the table's name is then in
-            ``unchecked``.
+            The table itself if it leaves none out, or could not be read completely. None if the columns are not known:
+            the cluster is not asked, or the declaration or the inference has problems, which are recorded. Except for
+            mistakes in the declaration, the table's name is then in ``unchecked``.
         """
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):

@@ -59,8 +59,8 @@ class Insert:
 def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
     """Assign a folder to each INSERT: its folder of earlier runs, or a new one.
 
-    An INSERT keeps its folder if its digest is the same, or if it is the only changed one with this sink and these
-    topics.
+    An INSERT keeps its folder if its digest is the same. A changed one keeps the folder of its name, or else the only
+    folder left, if that is of the same sink and topics.
 
     Args:
         inserts: The INSERTs by the names of their jobs, which have their present numbers.

@@ -159,7 +159,7 @@ class _RowGenerator:
         raise AssertionError(kind)
 
     def element_sqls(self, path: str, kind: t.DataType, options: DatagenField) -> list[str]:
-        """Return the SQL of each element of a collection: ``length`` of them, by default 3."""
+        """Return the SQL of each element of a collection: ``length`` of them, by default 3; problems are recorded."""
         return [self.value_sql(path, kind) for _ in range(options.length or _ELEMENTS)]
 
     def map_sql(self, kind: t.DataType, keys: list[str], values: list[str]) -> str:
@@ -174,7 +174,8 @@ class _RowGenerator:
     ) -> tuple[Decimal, Decimal]:
         """Return ``min`` and ``max`` of a field, by default ``least`` and ``most``; wrong ones are problems.
 
-        A bound that is not a number becomes 0, an infinite one the default; if min is above max, both become max.
+        A bound that is not a number becomes 0; an infinite one or NaN becomes the default, without a problem; if min is
+        above max, both become max.
         """
         limits = []
         for key, text, default in (("min", options.minimum, least), ("max", options.maximum, most)):
@@ -192,7 +193,11 @@ class _RowGenerator:
         return limits[0], limits[1]
 
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit."""
+        """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit.
+
+        Fractions of the bounds are cut. Of a range of more than 2**63 - 1 numbers, unless it is that of BIGINT, only
+        the lower ones are generated.
+        """
         bits = _BITS[type(kind)]
         low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
         least, most = int(low), int(high)
@@ -213,7 +218,10 @@ class _RowGenerator:
         )
 
     def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a random FLOAT, DOUBLE or DECIMAL; by default FLOAT and DOUBLE are positive."""
+        """Return the SQL of a random FLOAT, DOUBLE or DECIMAL from ``min`` to ``max``; wrong bounds are recorded.
+
+        By default a DECIMAL is any number of its type, and FLOAT and DOUBLE are positive.
+        """
         most = "3.4e38" if isinstance(kind, t.Float) else "1.79e308"
         least = "1.17549435e-38" if isinstance(kind, t.Float) else "2.2250738585072014e-308"
         if isinstance(kind, t.Decimal):

@@ -82,7 +82,9 @@ class RunOptions:
 def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None = None) -> None:
     """Run the jobs of a script in order. Streams run until they end, or until they are stopped.
 
-    The next job waits for a batch, and with ``once`` for a stream; otherwise streams run in parallel, as in Flink.
+    The next job waits for a batch; with ``once`` or ``SET 'table.dml-sync'`` the next statement also waits for streams.
+    Otherwise streams run in parallel, as in Flink. The tables and views that a job reads become temporary views of the
+    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary.
 
     Args:
         plan: The plan.
@@ -92,7 +94,9 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         ScriptError: A job failed. The others are stopped.
-        KdslError: A table cannot be read or written, or the session is not in ANSI mode.
+        KdslError: A table cannot be read or written, the session is not in ANSI mode, windows would begin at other
+            times than in Flink (`_ScriptRun.check_windows`), or the script was planned for another checkpoint.
+        CheckpointError: A folder of checkpoints cannot be used, or belongs to another statement.
     """
     check_spark(spark)
     if (spark.conf.get("spark.sql.ansi.enabled") or "true").lower() != "true":
@@ -118,8 +122,12 @@ class _ScriptRun:
     def run(self) -> None:
         """Start all jobs and show all listings in order, and wait for the streams; those still running are stopped.
 
+        What was inferred, and the choice of checkpoint folders, is stored first. After ``stopping`` is set, no job
+        starts.
+
         Raises:
             ScriptError: A stream failed.
+            KdslError: As for `run_script`.
         """
         self.store_inferred()
         try:
@@ -138,7 +146,11 @@ class _ScriptRun:
             self.stop_streams()
 
     def store_inferred(self) -> None:
-        """Store what was inferred in each checkpoint folder that streams use."""
+        """Store what was inferred, if anything, in each checkpoint folder that streams use.
+
+        Raises:
+            CheckpointError: It cannot be stored.
+        """
         locations = {self.options.checkpoint or job.settings.folder for job in self.plan.jobs if job.streaming}
         for location in locations if self.plan.inferred else ():
             if location is not None:
@@ -150,7 +162,13 @@ class _ScriptRun:
             show_listing(one, self.options)
 
     def start_job(self, job: Job) -> None:
-        """Create the views of a job, and start its stream, or write its batch to the end."""
+        """Create the views of a job, and start its stream, or write its batch to the end; report either.
+
+        A stream is added to ``running``.
+
+        Raises:
+            KdslError: A table cannot be read or written, or as for `check_windows`.
+        """
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
             df = self.job_rows(job)
@@ -164,7 +182,11 @@ class _ScriptRun:
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
-        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own."""
+        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own.
+
+        Raises:
+            KdslError: As for `check_windows`.
+        """
         settings = job.settings
         ours: dict[str, str] = {}
         if settings.zone:
@@ -203,7 +225,13 @@ class _ScriptRun:
             )
 
     def assign_checkpoints(self) -> None:
-        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`."""
+        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`.
+
+        Jobs without a folder for checkpoints get none here.
+
+        Raises:
+            CheckpointError: As for `open_folders`.
+        """
         by_base: dict[str, list[Job]] = {}
         for job in self.plan.jobs:
             base = self.options.checkpoint or job.settings.folder
@@ -215,7 +243,11 @@ class _ScriptRun:
     # reading
 
     def create_views(self, job: Job, *, streaming: bool) -> None:
-        """Create or replace Spark's temporary views of the tables and views that a job reads."""
+        """Create or replace Spark's temporary views of the tables and views that a job reads.
+
+        Raises:
+            KdslError: A table cannot be read.
+        """
         for name, table in job.tables.items():
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
@@ -235,20 +267,27 @@ class _ScriptRun:
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 
     def create_instant_views(self, query: Translated) -> None:
-        """Create Spark's views that a query reads instead of tables with an instant as event time."""
+        """Create or replace the temporary views that a query reads instead of tables, with an instant as event time."""
         for view in query.instants:
             df = with_instants(self.spark.table(quote_name(view.source)), view.column)
             df.createOrReplaceTempView(quote_name(view.view))
 
     def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Read a topic, or generate the rows of a table."""
+        """Read a topic, from the position in ``options.starts`` if it has one, or generate the rows of a table.
+
+        Raises:
+            KdslError: The topic cannot be read.
+        """
         if table.topic is not None:
             read = table.topic.read_stream if streaming else table.topic.read
             return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks."""
+        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
+
+        For a stream, the source `counter_source` is registered with the session.
+        """
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)
@@ -270,7 +309,10 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """Create the rows of a job with the columns of its sink, matched by position."""
+        """Create the rows of a job with the columns of its sink, matched by position and cast to their types.
+
+        Spark's views of instants that the query needs are created, too.
+        """
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
         if not job.query.changelog:
@@ -289,7 +331,11 @@ class _ScriptRun:
     # writing
 
     def write_batch(self, job: Job, df: DataFrame) -> None:
-        """Write the rows of a batch to its sink, or show them if it has none."""
+        """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
+
+        Raises:
+            KdslError: The topic cannot be written.
+        """
         sink = job.sink
         if sink is None:
             self.show_rows(df, job)
@@ -308,7 +354,11 @@ class _ScriptRun:
             _write_lines(changelog_lines(df), "", sys.stdout)
 
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
-        """Start the stream of a job with its checkpoint and trigger, and return Spark's query."""
+        """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
+
+        Raises:
+            KdslError: The topic cannot be written.
+        """
         sink = job.sink
         trigger = self.choose_trigger(job)
         folder = self.checkpoint_folder(job)
@@ -363,7 +413,7 @@ class _ScriptRun:
         """Wait until all running streams end, or until ``stopping`` is set; report each that ends.
 
         Raises:
-            ScriptError: A stream failed.
+            ScriptError: A stream failed. The others still run.
         """
         while self.running and not self.options.stopping.is_set():
             for job, query in list(self.running):
@@ -379,7 +429,7 @@ class _ScriptRun:
                 self.options.stopping.wait(0.1)
 
     def stop_streams(self) -> None:
-        """Stop the streams that still run, each after its current batch."""
+        """Stop the streams that still run, and report them; a batch that is being written is cancelled."""
         for job, query in self.running:
             if query.isActive:
                 query.stop()

@@ -50,7 +50,10 @@ def _job_lines(job: Job) -> Iterator[str]:
 
 
 def _describe_table(table: ScriptTable) -> str:
-    """Describe a table in one line: its name, its connector, and its topics or the number of generated rows."""
+    """Describe a table in one line: its name, its connector, and its topics or the number of generated rows.
+
+    The transport is named if it is ``jvm``.
+    """
     if table.topic is None:
         rows = table.generated
         ends = "" if rows is None else f", {'no end' if rows.rows is None else f'{rows.rows} rows'}"

@@ -71,7 +71,7 @@ class ExpressionReader(Cursor):
         return tree
 
     def read_root(self) -> n.Node:
-        """Read the outermost part of the text: here an expression."""
+        """Read the outermost part of the text, here an expression; raise UntranslatableError as `read_expression`."""
         return self.read_expression()
 
     # tokens
@@ -116,7 +116,7 @@ class ExpressionReader(Cursor):
         return self.fail("expected a name", fix=fix)
 
     def read_list(self, read: Callable[[], Any]) -> tuple[Any, ...]:
-        """Read one or more times what ``read`` reads, with commas between, and return the results."""
+        """Call ``read`` one or more times, with commas between, and return the results; raise what ``read`` raises."""
         items = [read()]
         while self.accept(","):
             items.append(read())
@@ -168,7 +168,7 @@ class ExpressionReader(Cursor):
         """Read what follows IS.
 
         Raises:
-            UntranslatableError: Something else does.
+            UntranslatableError: Something else does, or the value after DISTINCT FROM has a mistake.
         """
         at = self.take().start
         negated = self.accept("NOT")
@@ -252,7 +252,7 @@ class ExpressionReader(Cursor):
         """Read a number, a string, bytes, a word with what belongs to it, or an expression or query in brackets.
 
         Raises:
-            UntranslatableError: Something else comes next.
+            UntranslatableError: Something else comes next, or it has a mistake.
         """
         token = self.token
         at = token.start
@@ -324,7 +324,8 @@ class ExpressionReader(Cursor):
         """Read an INTERVAL.
 
         Raises:
-            UntranslatableError: The value or the units are missing or wrong.
+            UntranslatableError: The value is not in quotes, or the units are missing or wrong. The value itself is not
+                checked.
         """
         at = self.take().start
         sign = "-" if self.accept("-") else ""
@@ -349,7 +350,7 @@ class ExpressionReader(Cursor):
         """Read a unit of time, also in the plural and with a precision, which is ignored.
 
         Raises:
-            UntranslatableError: It is not one of the valid units.
+            UntranslatableError: It is not one of the valid units, or the precision has no end.
         """
         token = self.token
         word = token.upper
@@ -369,7 +370,7 @@ class ExpressionReader(Cursor):
         """Read a CASE expression.
 
         Raises:
-            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing.
+            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing, or an expression has a mistake.
         """
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
@@ -388,7 +389,7 @@ class ExpressionReader(Cursor):
         """Read ARRAY[…] or MAP[…].
 
         Raises:
-            UntranslatableError: A key of a map has no value.
+            UntranslatableError: A key of a map has no value, ``]`` is missing, or an expression has a mistake.
         """
         token = self.take()
         self.expect("[")
@@ -401,7 +402,9 @@ class ExpressionReader(Cursor):
     # calls
 
     def _read_call(self, name: str, at: int) -> n.Node:
-        """Read the call of a function after its name; some functions have arguments with words between them.
+        """Read the call of a function after its name, with FILTER and OVER if they follow.
+
+        Some functions have arguments with words between them. CAST and ROW become nodes of their own, not calls.
 
         Raises:
             UntranslatableError: The call has a mistake, or a clause that cannot be translated.
@@ -537,7 +540,7 @@ class ExpressionReader(Cursor):
             of a default), as far as they are written.
 
         Raises:
-            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument a mistake.
+            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument or the type a mistake.
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
@@ -587,7 +590,10 @@ class ExpressionReader(Cursor):
         return n.Over(partition, order, self.text[start:stop], at=at)
 
     def read_order_key(self) -> n.Order:
-        """Read a key of ``ORDER BY``; raise UntranslatableError for a mistake."""
+        """Read a key of ``ORDER BY``; raise UntranslatableError for a mistake.
+
+        The word after NULLS is taken as it is, not checked.
+        """
         at = self.token.start
         value = self.read_expression()
         descending = self.accept("DESC")
@@ -605,6 +611,6 @@ def read_expression(text: str) -> n.Node:
     """Read a scalar expression into a syntax tree.
 
     Raises:
-        UntranslatableError: The text is not an expression.
+        UntranslatableError: The text is not an expression, or is nested too deeply.
     """
     return ExpressionReader(text).read_all()

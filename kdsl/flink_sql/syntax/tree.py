@@ -34,7 +34,10 @@ def deepest_node(root: Node) -> Node:
 
 
 def walk(root: object) -> Iterator[Node]:
-    """Yield all nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
+    """Yield the nodes of a tree, each before its children; without recursion, which would overflow for a deep tree.
+
+    What is in the ``words`` of a call, such as the DEFAULT of JSON_VALUE, is left out.
+    """
     waiting = [root]
     while waiting:
         node = waiting.pop()
@@ -72,12 +75,12 @@ def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any
 
 
 def names(root: object) -> Iterator[Name]:
-    """Yield all column names in a node or a tuple of nodes."""
+    """Yield the column names in a node or a tuple of nodes, each time that they are used; see `walk`."""
     return (node for node in walk(root) if isinstance(node, Name))
 
 
 def contains(root: object, *kinds: type[Node]) -> bool:
-    """Whether a tree contains a node of one of some kinds."""
+    """Whether a tree, with its root, contains a node of one of some kinds; see `walk`."""
     return any(isinstance(node, kinds) for node in walk(root))
 
 

@@ -225,6 +225,11 @@ class TestText:
             ("a -- a remark\n + 1 /* and one more */", "(`a` + 1)"),
             ("'a' 'b'", "'ab'"),
             ("IF(o, 'a''b', '\\')", "if(`o`, 'a\\'b', '\\\\')"),
+            ("REPLACE('{1}', '{2}', '{*}')", "replace('{1}', '{2}', '{*}')"),
+            (
+                "OVERLAY('{*}' PLACING s FROM 1)",
+                "(CASE WHEN 1 NOT BETWEEN 1 AND char_length('{*}') THEN '{*}' ELSE overlay('{*}', `s`, 1) END)",
+            ),
         ],
     )
     def test_of_some(self, sql: str, text: str) -> None:
