@@ -128,7 +128,10 @@ class KafkaRecordDeserializationSchema:
         )
 
     def with_event_time(self, column: str) -> KafkaRecordDeserializationSchema:
-        """Return this schema, with the record's timestamp as a metadata column if that is the event time.
+        """Return this schema, with the record's timestamp as the metadata column ``timestamp`` if that is event time.
+
+        It is returned unchanged if the event time is another column, if a function makes the rows, or if there is a
+        column ``timestamp`` already.
 
         Args:
             column: The column of event time.
