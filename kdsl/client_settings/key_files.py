@@ -71,7 +71,7 @@ def explain_unreachable(location: str) -> str | None:
 
 
 def find_file(location: str) -> str:
-    """Find a key file on this machine, or fetch it, and return its path.
+    """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
     Args:
         location: A path or a URL.

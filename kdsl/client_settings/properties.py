@@ -79,7 +79,7 @@ class Properties(Mapping[str, str | Secret]):
         return Properties(references), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Properties:
-        """Return the properties with the literal secrets that `split` separated."""
+        """Return the properties with the literal secrets that `split` separated; missing ones stay references."""
         keys = {_GIVEN.format(prefix + k): prefix + k for k in self._values}
         return Properties(
             {
@@ -89,7 +89,11 @@ class Properties(Mapping[str, str | Secret]):
         )
 
     def merge(self, other: Mapping[str, Value]) -> Properties:
-        """Return these properties, overridden by others."""
+        """Return these properties, overridden by others.
+
+        Raises:
+            ResolveError: Values of the others are not strings, numbers or booleans.
+        """
         return Properties({**self._values, **Properties(other)})
 
 

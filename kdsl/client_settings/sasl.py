@@ -190,7 +190,11 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones."""
+    """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones.
+
+    A callback handler or login module that does not fit is recorded as a problem. Nothing else is translated if the
+    JAAS configuration is an unresolved reference, or if librdkafka's own properties already configure the tokens.
+    """
     handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (
         "OAuthBearerLoginCallbackHandler",
@@ -316,7 +320,8 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
     """Translate the client's id, secret and scope, from their settings or from the options of the login module.
 
-    If they are ``needed``, a missing id or secret is recorded as an error.
+    If they are ``needed``, a missing id or secret is recorded as an error. The module's extensions are translated, too,
+    except with commas in their values, an error; for options that librdkafka does not have a warning is recorded.
     """
     for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
         target = _RENAMED.get(name, name)

@@ -69,7 +69,9 @@ class LibrdkafkaSettings:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
-        """Merge defaults, preferences and the user's settings to those with which a client is created.
+        """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
+
+        Each overrides those before it. The size of messages is limited to that of a fetch if the latter is small.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
@@ -192,7 +194,8 @@ def _translate_fetch(draft: SettingsDraft) -> None:
 def _translate_idempotence(draft: SettingsDraft) -> None:
     """Apply Java's rules for acks and retries that do not allow idempotence.
 
-    They switch it off; if it was set to true, they are recorded as errors.
+    They switch it off, with a warning; if it was set to true, they are recorded as errors. More than 5 requests in
+    flight with idempotence are an error, too. Without idempotence the default is one request in flight.
     """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)
