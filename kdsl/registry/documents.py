@@ -98,7 +98,10 @@ def version_and_id(document: Any) -> tuple[int, int]:
 
 
 def refusal_of(document: Any) -> str:
-    """Parse why a schema is not compatible with a subject, at most 500 characters; empty if it is compatible."""
+    """Parse why a schema is not compatible with a subject, at most 500 characters; errors as in `schema_of`.
+
+    Empty if it is compatible.
+    """
     if document["is_compatible"]:
         return ""
     return "; ".join(map(str, document.get("messages") or ()))[:500] or "it is not compatible with the latest version"

@@ -85,7 +85,10 @@ def find_secrets_in_addresses(text: str) -> list[tuple[int, int]]:
 
 
 def contains_secret(key: str, text: str) -> bool:
-    """Whether the value of a setting, or an address in it, contains a secret itself, not a reference to one."""
+    """Whether the value of a setting, or an address in it, contains a secret itself, not a reference to one.
+
+    A JAAS configuration that cannot be parsed counts as a secret, and so do bootstrap servers with an ``@``.
+    """
     if _is_servers(key):
         return "@" in text
     if not is_secret(key):
