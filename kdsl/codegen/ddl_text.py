@@ -19,7 +19,7 @@ from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
-    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL.
+    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL, after comments on what it does not contain.
 
     Raises:
         ResolveError: The table has problems.
@@ -29,7 +29,10 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does."""
+    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does.
+
+    The notes are also comments in the script.
+    """
     statements, all_notes = [], list[str]()
     for table in tables:
         statement, notes = _write_statement(table)

@@ -40,7 +40,9 @@ class InlineSchema:
 
 
 def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
-    """Read the table that the schemas inside messages describe; None if a message has none.
+    """Read the table that the schemas inside messages describe.
+
+    None if a message has other members than schema and payload, all schemas are null, or the last one has no columns.
 
     Args:
         objects: The messages; the schema of the last one is used.
@@ -148,7 +150,10 @@ def _are_times(values: Sequence[Any], unit: int) -> bool:
 
 
 def _are_days(column: str, values: Sequence[Any]) -> bool:
-    """Whether all values may be days since 1970, or infinity, and the column's name suggests a date."""
+    """Whether all values may be days since 1970, or infinity, and the column's name suggests a date.
+
+    At least one value must be more than a year from 1970.
+    """
     if not _OF_DAYS.search(column) or not values or any(type(v) is not int for v in values):
         return False
     finite = [v for v in values if not -(1 << 31) <= v < FIRST_DAY]

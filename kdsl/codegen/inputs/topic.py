@@ -83,6 +83,8 @@ def topic_draft(
         CodegenError: The topic is empty, its values do not have the named format, or records that should be upserts
             have no key.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        RegistryError: The registry does not answer, or does not have the schema of a named format.
+        ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
     """
     messages = _read_raw(topic, cluster, records)
     if not messages:
@@ -154,10 +156,11 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, and return the bytes of their ``key`` and ``value``.
+    """Read the last records, and return the bytes of their ``key`` and ``value``, None for a missing one.
 
     Raises:
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        ResolveError: No topic can have this name, or the settings of the cluster have errors.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -194,7 +197,7 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from bytes that name no schema; see `infer_side`.
 
-    Without ``kind``, messages that are not all JSON objects are ``raw``.
+    Without ``kind``, messages that are not all JSON objects are ``raw``. JSON's ``null`` among objects is a tombstone.
 
     Raises:
         CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8.
