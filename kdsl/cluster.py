@@ -225,7 +225,7 @@ class Cluster:
 
     @cached_property
     def kdsl_settings(self) -> KdslSettings:
-        """The settings that kdsl keeps for itself, with references unresolved; read once for each object."""
+        """The settings that kdsl keeps for itself, read once for each object; a reference counts as not set."""
         return kdsl_settings(self.settings())
 
     def split_literals(self) -> tuple[Self, dict[str, str]]:
@@ -267,11 +267,11 @@ class Cluster:
         return self._create_config(consumer_settings, sizes, machine)
 
     def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
-        """The settings for a ``confluent_kafka.Producer``; see `consumer`."""
+        """The settings for a ``confluent_kafka.Producer``; see `consumer`, also for errors."""
         return self._create_config(producer_settings, sizes, machine)
 
     def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
-        """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`."""
+        """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`, also for errors."""
         return self._create_config(admin_settings, sizes, machine)
 
     def java(self, client: Client) -> JavaSettings:

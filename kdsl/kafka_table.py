@@ -131,6 +131,9 @@ class KafkaTable(metaclass=_TableClass):
         """Return what the class declares, with the problems of the declaration; see `kdsl.resolve`.
 
         It is computed once, unless the columns have problems.
+
+        Raises:
+            TypeError: The class is `KafkaTable` or `UpsertTable` itself, which declares no table.
         """
         definition: TableDef | None = vars(cls).get(_DEFINITION)
         if definition is None:
@@ -141,7 +144,11 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def as_table(cls) -> Table:
-        """Return the table that the class declares as a `Table`, which also has its plans and its cluster."""
+        """Return the table that the class declares as a `Table`, which also has its plans and its cluster.
+
+        Raises:
+            TypeError: As for `definition`.
+        """
         return Table(cls.definition())
 
     schema = operation(Table.schema)
@@ -189,6 +196,7 @@ class KafkaTable(metaclass=_TableClass):
         Raises:
             ResolveError: The declaration of the columns is invalid.
             RowError: Columns are missing, unknown, repeated, or of other types; the message lists all of them.
+            ValueError: A value is not one of the enum that annotates its column.
         """
         from kdsl.run.dataframes.rows import collect
 

@@ -129,7 +129,8 @@ class Table:
     ) -> DataFrame:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
 
-        The records are read when an action runs. Warnings about the table are logged, each once in a process.
+        The records are read when an action runs. Warnings about the table are logged, each once in a process. The
+        session gets kdsl's data source.
 
         Args:
             spark: The session.
@@ -140,10 +141,10 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
-            KdslError: A wanted column does not exist, kdsl does not support the session, or the topic of the dead
-                letters does not exist. At the latest when Spark plans the read: the brokers cannot be reached, a topic
-                is missing, or a start offset does not exist. A record that cannot be read fails the Spark job with a
-                RecordError that names topic, partition and offset, unless the table declares dead letters.
+            KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
+                written. At the latest when Spark plans the read: the brokers cannot be reached, a topic is missing, or
+                a start offset does not exist. A record that cannot be read fails the Spark job with a RecordError that
+                names topic, partition and offset, unless the table declares dead letters.
         """
         from kdsl.run.read import read
 
@@ -161,7 +162,8 @@ class Table:
     ) -> DataFrame:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
-        Warnings about the table are logged, each once in a process.
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, and a listener
+        that commits offsets and reports metrics.
 
         Args:
             spark: The session.
@@ -172,8 +174,9 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
-            KdslError: A wanted column does not exist, kdsl does not support the session, or the topic of the dead
-                letters does not exist. What is wrong with the topics fails the query.
+            KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
+                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, or a
+                start offset does not exist.
         """
         from kdsl.run.read import read_stream
 
@@ -224,6 +227,7 @@ class Table:
         """Start a query that appends a streaming DataFrame to the topic, at least once or as the table declares.
 
         The plan of the write is stored in the checkpoint. Warnings about the table are logged, each once in a process.
+        The session gets kdsl's data source, and a listener that reports metrics.
 
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.

@@ -98,7 +98,7 @@ class Properties(Mapping[str, str | Secret]):
 
 
 def check_property_type(key: str, value: object) -> Iterator[Problem]:
-    """Report a value of a property whose type is not valid."""
+    """Yield a problem for a value of a property that is neither a string, a number, a boolean nor a `Secret`."""
     if not isinstance(value, str | int | float | bool | Secret):
         yield Problem(
             "client-property-type",

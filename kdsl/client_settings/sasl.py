@@ -123,7 +123,7 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _refuse_handler(draft: SettingsDraft) -> None:
-    """Report a callback handler, which names a Java class."""
+    """Record an error if a callback handler is set, because it names a Java class."""
     name = "sasl.login.callback.handler.class"
     if name in draft.java:
         draft.add_error(
@@ -218,7 +218,11 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them.
+
+    A provider that is not a function's name, that is set beside an identity provider, or that cannot be served is
+    recorded as a problem. Without a machine (while planning) nothing is served.
+    """
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",
@@ -249,7 +253,10 @@ def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str]
 
 
 def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
-    """Translate unsigned tokens, for tests: librdkafka creates them as Java's default handler does."""
+    """Translate unsigned tokens, for tests: librdkafka creates them as Java's default handler does.
+
+    Options that librdkafka does not have, and a missing principal, are recorded as errors.
+    """
     names = {
         "unsecuredLoginStringClaim_sub": "principal",
         "unsecuredLoginPrincipalClaimName": "principalClaimName",
@@ -284,7 +291,10 @@ def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
-    """Translate a login with tokens of an identity provider; report what librdkafka does not have."""
+    """Translate a login with tokens of an identity provider; report a missing URL, and what librdkafka does not have.
+
+    Credentials are reported as in `_translate_credentials`.
+    """
     url = draft.value(_URL)
     if url is None:
         draft.add_error(

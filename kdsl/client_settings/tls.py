@@ -144,7 +144,10 @@ def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str])
 
 
 def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft."""
+    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft.
+
+    Without a machine (while planning) a Java store is not read, and nothing is set for it.
+    """
     text = "ssl.truststore.certificates"
     location = _check_location(draft, "truststore", [text])
     if text in draft.java:
@@ -161,7 +164,11 @@ def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None
 
 
 def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft."""
+    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft.
+
+    Without a machine (while planning) a Java store is not read, and nothing is set for it. With one, a chain of several
+    certificates is moved to a file.
+    """
     key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location = _check_location(draft, "keystore", [key, chain])
     if (key in draft.java) != (chain in draft.java):

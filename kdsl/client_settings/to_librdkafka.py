@@ -135,7 +135,10 @@ def _translate(
 
 
 def _translate_rows(draft: SettingsDraft) -> None:
-    """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses."""
+    """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses.
+
+    For a setting that the user did not set, the default is Java's if librdkafka has another.
+    """
     letter = draft.client[0]
     for row in settings_of(draft.client):
         text = draft.java.get(row.name)
@@ -251,7 +254,10 @@ def _translate_delivery(draft: SettingsDraft) -> None:
 
 
 def _translate_compression(draft: SettingsDraft) -> None:
-    """Translate the compression level of the codec; report one that is out of range."""
+    """Translate the compression level of the codec; report one that is out of Java's range.
+
+    One outside librdkafka's range is limited, with a warning.
+    """
     codec = draft.value("compression.type") or "none"
     name, span = f"compression.{codec}.level", {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}.get(codec)
     text = draft.java.get(name)

@@ -264,7 +264,10 @@ class Annotations:
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
     def _build_leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Return the annotation of a type without parts, and import its name; as in `parts` with the type or None."""
+        """Return the annotation of a type without parts, and import its name.
+
+        Also return the type without NULL if it cannot be derived from the annotation, else None.
+        """
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")

@@ -164,7 +164,10 @@ def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
 
 
 def _write_interval(length: timedelta) -> str:
-    """Write a duration as an INTERVAL, in the longest unit that it is a multiple of."""
+    """Write a duration as an INTERVAL in the longest unit that needs no fraction and at most two digits.
+
+    If there is none, it is in seconds with as many digits as needed.
+    """
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

@@ -212,6 +212,9 @@ def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
     """Return a format, or the format of a name with its default options.
 
     If it is neither, a problem is added to ``problems``, and the result is `Raw`.
+
+    Raises:
+        KdslError: Two packages register the same format.
     """
     if isinstance(argument, Format):
         return argument

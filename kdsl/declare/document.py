@@ -24,8 +24,8 @@ def load_definitions(path: str | Path) -> list[TableDef]:
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
     Raises:
-        ResolveError: The document is not YAML, or has another structure; every error with its path and line. Mistakes
-            in a table itself are reported when it is resolved.
+        ResolveError: The document is not UTF-8 or not YAML, or has another structure; every error with its path and
+            line. Mistakes in a table itself are reported when it is resolved.
         OSError: The file cannot be read.
     """
     return read_tables(read_text(path, "document", "yaml"), file=str(path))

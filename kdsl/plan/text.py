@@ -48,7 +48,7 @@ def _is_a(base: type) -> Any:
 
 
 def _write_format(value: Format) -> dict[str, Any]:
-    """Write a format as its identifier and options."""
+    """Write a format as its identifier and those options that differ from their defaults."""
     return {"format": value.identifier, "options": value.to_strings()}
 
 

@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def moved_to(self) -> str | None:
-        """The scheme, host and path of a redirection's target; None if the answer is not a redirection."""
+        """The scheme, host and path of a redirection's target, or ``no address``; None without a redirection."""
         location = self.headers.get("Location")
         if location is None or not httpx.codes.is_redirect(self.status):
             return None
@@ -146,7 +146,7 @@ def error_of(answer: Answer) -> dict[str, Any]:
 
 
 def error_details(answer: Answer) -> str:
-    """The error of the registry in brackets, for a message; empty if there is none."""
+    """The error of the registry in brackets, for a message, with credentials hidden; empty if there is none."""
     document = error_of(answer)
     message = hide_secrets(
         " ".join(str(document.get("message") or document.get("detail") or "").split()), answer.secrets

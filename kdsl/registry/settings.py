@@ -454,9 +454,10 @@ class _Reader:
         )
 
     def _store(self, which: Which) -> Store | None:
-        """Read a key store or truststore; None if its location is not set.
+        """Read a key store or truststore, by default with the type that its file name shows; None without a location.
 
-        Recorded as problems: a password without a location, and a location that no machine can read.
+        Recorded as problems: a password without a location, and a location that no machine can read, which is returned
+        nevertheless.
         """
         name = f"ssl.{which}.location"
         location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")

@@ -87,7 +87,8 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def check_normalization(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, normalization that cannot work, and its options in tables without it (CL-3).
 
-    It needs change data, a primary key that identifies rows, and for ``truncate = 'apply'`` all rows of a single topic.
+    It needs change data, a primary key that identifies rows of the source, and for ``truncate = 'apply'`` a single
+    topic and all rows in state. Upsert tables, and a value format that could not be read, are not checked.
     """
     if table.upserts is not None or direction != "read" or "value" in table.unread:
         return

@@ -122,7 +122,7 @@ def _is_servers(key: str) -> bool:
 
 
 def redact_addresses(text: str) -> str:
-    """Replace the passwords in a string that may contain URLs, so that it can be printed."""
+    """Replace the passwords and secret parameters in a string that may contain URLs, so that it can be printed."""
     parts, end = [], 0
     for start, stop in find_secrets_in_addresses(text):
         if stop > end:

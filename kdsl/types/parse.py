@@ -189,8 +189,10 @@ class TypeReader:
     def _read_type(self, level: int, *, nullability: bool = True) -> t.DataType:
         """Read a type, its nullability, and ARRAY or MULTISET after it; ``level`` is how deep it is nested, from 1.
 
+        Without ``nullability`` a NULL or NOT NULL after it, and after its ARRAYs, is not read.
+
         Raises:
-            TypeSyntaxError: There is no such type, or it is nested too deeply.
+            TypeSyntaxError: There is no such type, it has a mistake, or it is nested too deeply.
         """
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()

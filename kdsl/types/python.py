@@ -261,7 +261,11 @@ class _AnnotationReader:
             )
 
     def _evaluate_hint(self, annotation: Any) -> Any:
-        """Evaluate an annotation if it is a string, in the module of the innermost class; see `evaluate_annotation`."""
+        """Evaluate an annotation if it is a string, in the module of the innermost class.
+
+        Raises:
+            AnnotationError: As for `evaluate_annotation`.
+        """
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
@@ -367,7 +371,7 @@ class _AnnotationReader:
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
-        """Derive the type of a member.
+        """Derive the type of a member of a class; one that is NotRequired is nullable.
 
         Raises:
             AnnotationError: It has no annotation, or one that is not a column type; the message names the member.

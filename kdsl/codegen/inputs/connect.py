@@ -143,7 +143,7 @@ def _within(values: Sequence[Any], least: int, most: int) -> bool:
 
 
 def _are_times(values: Sequence[Any], unit: int) -> bool:
-    """Whether all values are times of the years 2000 to 2100 in a unit (in nanoseconds), or one means infinity."""
+    """Whether there are values, and all are times of 2000 to 2100 in a unit (in nanoseconds), or one means infinity."""
     if any(value in infinite_of(unit) for value in values):
         return True
     return _within(values, _FIRST * _SECOND // unit, _LAST * _SECOND // unit)

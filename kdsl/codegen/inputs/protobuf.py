@@ -142,7 +142,7 @@ def _describe_oneofs(descriptor: Any) -> Iterator[str]:
 
 
 def _collect_hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and comments of the messages and enums inside a message (its descriptor), by path."""
+    """Yield the names, comments and values of the messages and enums inside a message (its descriptor), by path."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):

@@ -148,7 +148,7 @@ def _are_upserts(
 
 
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for example to this user."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -285,6 +285,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
 
     Raises:
         CodegenError: No body contains a message of the schema.
+        SchemaError: The schema is not a Protobuf schema.
     """
     from kdsl_formats.protobuf.confluent_frame import split_indexes
     from kdsl_formats.protobuf.registered import message_names
@@ -315,7 +316,10 @@ def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> Inferre
 
 
 def _infer_csv(lines: Sequence[str]) -> InferredSide:
-    """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values."""
+    """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values.
+
+    If none does, each line is one value. The columns are numbered, which is noted.
+    """
     for delimiter in (",", ";", "\t", "|"):
         rows = [next(csv.reader(io.StringIO(line), delimiter=delimiter), []) for line in lines]
         if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:

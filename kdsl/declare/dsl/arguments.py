@@ -164,6 +164,7 @@ def _read_format(side: str, value: Any) -> Format | None:
 
     Raises:
         _StatementError: It is not a format, or there is none with this name.
+        KdslError: Two packages register the same format.
     """
     if value is None or isinstance(value, Format):
         return value
