@@ -384,7 +384,7 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """Write the source of a default of the type at a path.
+        """Write the source of a default of the type at a path, and import the names in it.
 
         Raises:
             CodegenError: The value has no literal, or is not a symbol of its enumeration.
