@@ -123,6 +123,7 @@ def test_names_of_any_kind_are_read_and_written(names: tuple[str, str]) -> None:
     ids=lambda value: value[:12].hex() if isinstance(value, bytes) else str(value),
 )
 def test_an_unreadable_message_is_reported_and_the_others_are_read(message: bytes, count: int) -> None:
+    count = min(count, max(20, 1_000_000 // len(message)))  # 60 messages are read by columns, too
     messages = pa.array([GOOD, message, GOOD] * count, pa.binary())
     decoded = Json().decoder(ROW).decode(messages)
     assert [b.index for b in decoded.bad] == list(range(1, 3 * count, 3))
