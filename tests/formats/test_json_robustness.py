@@ -174,7 +174,7 @@ def test_a_missing_field_is_named() -> None:
     assert [b.reason for b in decoded.bad] == ["field 'a': is missing", "field 'r.b': is missing"] * MANY
 
 
-@pytest.mark.parametrize("depth", [10, 600, 998])
+@pytest.mark.parametrize("depth", [10, pytest.param(600, marks=pytest.mark.reliability), 998])
 def test_deep_values_that_the_reference_reads_are_read(depth: int) -> None:
     value = "[" * depth + "1" + "]" * depth
     message = f'{{"name":{value},"u":{value}}}'.encode()
