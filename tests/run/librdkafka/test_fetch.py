@@ -22,7 +22,6 @@ from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.mock_cluster import FETCH, MockCluster
 from tests.outages import wait_for_connection, wait_for_request
-from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import fetch, fetch_raw, part, read_plan, sort_strings
 
 PATIENCE = 300.0
@@ -227,8 +226,7 @@ class TestFailures:
         with pytest.raises(OffsetError, match=f"topic {topic}, partition 0 no longer has the offset 10"):
             fetch(read_plan(topic), cluster, [Range(topic, 0, 10, 12)])
 
-    def test_a_missing_topic_is_named(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-        do_not_wait_for_topics(monkeypatch)
+    def test_a_missing_topic_is_named(self, cluster: Cluster) -> None:
         with pytest.raises(TopicMissingError, match="topic no-such-topic, partition 0, offsets 0 to 5"):
             fetch(read_plan("no-such-topic"), cluster, [Range("no-such-topic", 0, 0, 5)])
 
