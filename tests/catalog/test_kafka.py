@@ -27,6 +27,7 @@ from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.json import Json
 from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.raw import Raw
+from tests.formats.test_observe_cases import SHAPES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,12 +87,15 @@ def test_a_table_has_its_position_and_the_columns_of_key_and_value(
 def test_the_newest_records_of_every_partition_are_looked_at(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic(partitions=4)
     old = [Record('{"old": 1}', partition=p) for p in range(4)]
-    kdsl_kafka.produce(topic, *old, *(Record(f'{{"p{p}": {i}}}', partition=p) for p in range(4) for i in range(5)))
+    both = ["1", '"x"', "2.5", "true"]
+    new = [Record(f'{{"both": {both[p]}, "p{p}": {i}}}', partition=p) for p in range(4) for i in range(5)]
+    kdsl_kafka.produce(topic, *old, *new)
     catalog = KafkaCatalog("c", Cluster(kdsl_kafka.bootstrap_servers), format="json", sample=5, value_prefix="")
 
     table = catalog.table(topic)
 
-    assert {name for name, _ in columns(table)[3:]} == {"p0", "p1", "p2", "p3"}
+    assert {name for name, _ in columns(table)[3:]} == {"both", "p0", "p1", "p2", "p3"}
+    assert dict(columns(table))["both"] == t.STRING
     assert table.definition.inferred is not None
     assert table.definition.inferred.source == "the newest 20 records of 4 partitions"
 
@@ -123,6 +127,8 @@ def test_a_key_that_is_not_json_is_bytes(
     assert table.definition.inferred.notes == ("1 of 2 keys are not json, so that one column has the bytes of the key",)
     rows = [tuple(row) for row in table.read(spark).orderBy("offset").select("key_col", "value_a").collect()]
     assert rows == [(b"\xff\x00", 1), (b'{"id": 1}', 2), (None, 3)]
+    named = KafkaCatalog("c", shop.cluster, format="json", key_column="raw")
+    assert columns(named.table(topic))[3] == ("key_raw", t.BYTES)
 
 
 def test_a_compacted_topic_is_an_upsert_table(
@@ -171,6 +177,31 @@ def test_nested_columns_and_strings(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopi
     assert tuple(flat.read(spark).select("`a.b`", "`a.c.d`", "e").collect()[0]) == (1, "[1,2]", 1.5)
     assert columns(strings)[3:] == [("a", t.STRING), ("e", t.STRING)]
     assert tuple(strings.read(spark).select("a", "e").collect()[0]) == ('{"b":1,"c":{"d":[1,2]}}', "1.50")
+
+
+def test_a_topic_of_twenty_shapes_reads_as_the_same_table_declared_by_hand(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession
+) -> None:
+    topic = kdsl_topic(partitions=2)
+    documents = [{"id": i, **values, "nothing": None} for i, (_, values) in enumerate(SHAPES * 5)]
+    kdsl_kafka.produce(topic, *(Record(json.dumps(d), partition=i % 2) for i, d in enumerate(documents)))
+    by_hand = ["id BIGINT", *(f"{name} {kind}" for kind, values in SHAPES for name in values)]
+    declared = kdsl.sql(
+        f"CREATE TABLE t (`partition` INT METADATA, `offset` BIGINT METADATA, {', '.join(by_hand)}) "
+        f"WITH ('connector' = 'kafka', 'topic' = '{topic}', 'scan.startup.mode' = 'earliest-offset', "
+        "'value.format' = 'json')"
+    )
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    inferred = KafkaCatalog("c", cluster, format="json", value_prefix="").table(topic)
+
+    names = [f.name for f in declared.schema()]
+    assert sorted(name for name, _ in columns(inferred)) == sorted([*names, "timestamp"])
+    types = {name: kind.as_nullable() for name, kind in columns(inferred)}
+    assert {c.name: c.type.as_nullable() for c in declared.definition.columns}.items() <= types.items()
+    rows = inferred.read(spark).select(names).orderBy("id").collect()
+    assert rows == declared.read(spark, cluster).orderBy("id").collect()
+    assert len(rows) == 100
 
 
 def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
