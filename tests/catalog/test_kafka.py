@@ -11,7 +11,15 @@ import attrs
 import pytest
 
 import kdsl
-from kdsl import Cluster, InferenceError, JsonSchemaConfluent, KafkaCatalog, ResolveError, TopicMissingError
+from kdsl import (
+    Cluster,
+    InferenceError,
+    JsonSchemaConfluent,
+    KafkaCatalog,
+    ResolveError,
+    TopicMissingError,
+    infer_columns,
+)
 from kdsl.catalog.kafka import define_table
 from kdsl.catalog.options import OF_CLUSTER, CatalogKeywords, CatalogOptions
 from kdsl.catalog.stored import FILE, Inference, StoredSchema
@@ -361,6 +369,35 @@ def test_a_restart_has_the_columns_of_the_checkpoint(
     adopted = again.table(topic, checkpoint=checkpoint, spark=spark, adopt=True)
     assert columns(adopted)[3:] == [("value_a", t.BigInt()), ("value_b", t.STRING)]
     assert columns(again.table(topic, checkpoint=checkpoint, spark=spark)) == columns(adopted)
+
+
+def test_a_declared_table_that_leaves_columns_out(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, checkpoint, cluster = kdsl_topic(partitions=2), str(tmp_path), Cluster(kdsl_kafka.bootstrap_servers)
+    kdsl_kafka.produce(topic, Record('{"a": 1, "id": 5}', partition=1))
+    declaration = (
+        "CREATE TABLE t (id INT, `offset` BIGINT METADATA VIRTUAL) WITH ('connector' = 'kafka', 'topic' = "
+        f"'{topic}', 'scan.startup.mode' = 'earliest-offset', 'format' = '{{}}')"
+    )
+    declared = kdsl.sql(declaration.format("json"))
+
+    table = infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)
+    kdsl_kafka.produce(topic, Record('{"a": "x", "b": true, "id": 6}', partition=0))
+
+    expected = [("id", t.Int()), ("offset", t.BigInt()), ("a", t.BigInt())]
+    assert columns(table) == expected
+    assert [tuple(row) for row in table.read(spark, cluster).where("id = 5").collect()] == [(5, 0, 1)]
+    assert columns(infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)) == expected
+    wider = [*expected[:2], ("a", t.STRING), ("b", t.Boolean())]
+    assert sorted(columns(infer_columns(declared, cluster)), key=str) == sorted(wider, key=str)
+    adopted = infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark, adopt=True)
+    assert columns(infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)) == columns(adopted)
+    assert ("b", t.Boolean()) in columns(adopted)
+    with pytest.raises(TypeError, match="needs spark="):
+        infer_columns(declared, cluster, checkpoint=checkpoint)
+    with pytest.raises(InferenceError, match=r"t: columns cannot be inferred from .*; declare the columns"):
+        infer_columns(kdsl.sql(declaration.format("csv")), cluster)
 
 
 def test_a_checkpoint_of_other_options_is_refused(

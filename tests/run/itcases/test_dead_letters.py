@@ -32,6 +32,7 @@ from tests.registry.front import Front
 from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET, answer_schemas
 from tests.run.listeners.queries import until
 from tests.run.test_upsert import one_transport
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -440,6 +441,45 @@ class TestLimit:
         with pytest.raises(StreamingQueryException, match=r"21 records .*the limit of dead letters is 20"):
             run(20).awaitTermination()
         assert read_stored_counts(tmp_path / "checkpoint") <= 21
+
+    @pytest.mark.parametrize("mode", ["direct", "staged"])
+    def test_an_exactly_once_copy_loses_no_letter_and_repeats_no_row(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        mode: str,
+    ) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        topic, letters, out = kdsl_topic(partitions=2), kdsl_topic("dead"), kdsl_topic("out")
+        produce_for_two_tasks(kdsl_kafka, topic, 4)
+        target = declare(
+            out,
+            None,
+            sink__delivery_guarantee="exactly-once",
+            sink__transactional_id_prefix=f"{out}-tx",
+            sink__exactly_once__mode=mode,
+        )
+
+        def run(limit: int) -> StreamingQuery:
+            rows = declare(topic, letters, scan__dead_letter__max_count=str(limit)).read_stream(spark, cluster)
+            return target.write_stream(
+                rows, cluster, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True}
+            )
+
+        with pytest.raises(StreamingQueryException, match="4 records could not be read, and the limit of dead letters"):
+            run(3).awaitTermination()
+        settle(kdsl_kafka, out)
+        assert mode == "direct" or not kdsl_kafka.read(out)
+        run(4).awaitTermination()
+
+        settle(kdsl_kafka, out)
+        assert len(kdsl_kafka.read(out)) == 2 * TASK_RECORDS
+        assert len({letter.id for letter in read_sorted_letters(cluster, letters)}) == 4
+        assert read_stored_counts(tmp_path / "checkpoint") == 4
 
     def test_another_sink_stops_before_its_next_batch(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
