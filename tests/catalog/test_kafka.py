@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ from kdsl.table import Table
 from kdsl.testing import LocalKafka, LocalRegistry, Record
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t
+from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.json import Json
 from kdsl_formats.protobuf import ProtobufConfluent
@@ -187,8 +189,15 @@ def test_nested_columns_and_strings(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopi
     assert tuple(strings.read(spark).select("a", "e").collect()[0]) == ('{"b":1,"c":{"d":[1,2]}}', "1.50")
 
 
+@pytest.fixture
+def spark_with_time(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set(TIME_TYPE_SETTING, "true")
+    yield spark
+    spark.conf.unset(TIME_TYPE_SETTING)
+
+
 def test_a_topic_of_twenty_shapes_reads_as_the_same_table_declared_by_hand(
-    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark_with_time: SparkSession
 ) -> None:
     topic = kdsl_topic(partitions=2)
     documents = [{"id": i, **values, "nothing": None} for i, (_, values) in enumerate(SHAPES * 5)]
@@ -207,8 +216,8 @@ def test_a_topic_of_twenty_shapes_reads_as_the_same_table_declared_by_hand(
     assert sorted(name for name, _ in columns(inferred)) == sorted([*names, "timestamp"])
     types = {name: kind.as_nullable() for name, kind in columns(inferred)}
     assert {c.name: c.type.as_nullable() for c in declared.definition.columns}.items() <= types.items()
-    rows = inferred.read(spark).select(names).orderBy("id").collect()
-    assert rows == declared.read(spark, cluster).orderBy("id").collect()
+    rows = inferred.read(spark_with_time).select(names).orderBy("id").collect()
+    assert rows == declared.read(spark_with_time, cluster).orderBy("id").collect()
     assert len(rows) == 100
 
 
