@@ -136,6 +136,8 @@ def test_messages_that_a_canal_filter_leaves_out_are_not_bad() -> None:
     assert observed.ids == (("crm_1", "users"),)
     assert observed.tables.to_pylist() == [0, None, None, None]
     assert list(reasons(observed)) == [3]
+    digits = observe(CanalJson(database_include=r"crm_\d"), [{**insert, "database": "crm_\u0663"}])
+    assert (digits.ids, digits.bad) == ((), ()), "Java's \\d has only the ASCII digits"
 
 
 POISON: dict[str, bytes] = {
