@@ -210,7 +210,9 @@ class Poison:
 
     def format_with(self, registry: str) -> Format:
         """The format, with the URL of a registry if it needs one."""
-        return attrs.evolve(self.format, url=registry) if isinstance(self.format, RegistryFormat) else self.format
+        if not isinstance(self.format, RegistryFormat):
+            return self.format
+        return type(self.format).from_strings({**self.format.to_strings(), "url": registry})
 
 
 POISON: Mapping[str, Poison] = {
