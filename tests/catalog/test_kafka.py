@@ -392,11 +392,11 @@ def test_a_declared_table_that_leaves_columns_out(
     declared = kdsl.sql(declaration.format("json"))
 
     table = infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)
-    kdsl_kafka.produce(topic, Record('{"a": "x", "b": true, "id": 6}', partition=0))
 
     expected = [("id", t.Int()), ("offset", t.BigInt()), ("a", t.BigInt())]
     assert columns(table) == expected
-    assert [tuple(row) for row in table.read(spark, cluster).where("id = 5").collect()] == [(5, 0, 1)]
+    assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(5, 0, 1)]
+    kdsl_kafka.produce(topic, Record('{"a": "x", "b": true, "id": 6}', partition=0))
     assert columns(infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)) == expected
     wider = [*expected[:2], ("a", t.STRING), ("b", t.Boolean())]
     assert sorted(columns(infer_columns(declared, cluster)), key=str) == sorted(wider, key=str)

@@ -499,9 +499,9 @@ MYSQL_TYPES = {
     [("SQL_TYPE", "sqlType", JDBC_TYPES), ("MYSQL_TYPE", "mysqlType", MYSQL_TYPES)],
 )
 def test_every_type_that_canal_says(strategy: Any, member: str, types_by_name: dict[str, tuple[Any, ...]]) -> None:
-    said = {f"c{i}": one for i, one in enumerate(one for some in types_by_name.values() for one in some)}
+    declared = {f"c{i}": one for i, one in enumerate(one for some in types_by_name.values() for one in some)}
     expected = [name for name, some in types_by_name.items() for _ in some]
-    document = {**CANAL, "data": [dict.fromkeys(said)], "pkNames": None, member: said}
+    document = {**CANAL, "data": [dict.fromkeys(declared)], "pkNames": None, member: declared}
 
     observed = observe(CanalJson(infer_strategy=strategy), [document])
 

@@ -158,12 +158,12 @@ def _frame(number: int) -> bytes:
     return b"\0" + number.to_bytes(4, "big")
 
 
-def _framed(number: int, bodies: Mapping[str, bytes], *, empty: bool = True) -> Mapping[str, bytes]:
+def _add_frames(number: int, bodies: Mapping[str, bytes], *, empty: bool = True) -> Mapping[str, bytes]:
     """Bad frames, and bodies behind the id of their schema: twenty in all.
 
     Args:
         number: The id.
-        bodies: Twenty bodies, of which the first ones are used.
+        bodies: Twenty bodies; the first ones are used.
         empty: Whether an empty message is bad.
     """
     frames = {name: frame for name, frame in _FRAMES.items() if frame or empty}
@@ -252,18 +252,18 @@ POISON: Mapping[str, Poison] = {
     ),
     "json-schema-confluent": Poison(
         JsonSchemaConfluent(),
-        _framed(_JSON_SCHEMA, {**_BROKEN, **_ROWS}),
+        _add_frames(_JSON_SCHEMA, {**_BROKEN, **_ROWS}),
         lambda i: _frame(_JSON_SCHEMA) + b'{"id":%d,"day":"2024-01-01","name":"a"}' % i,
     ),
     "avro": Poison(Avro(), _cut(_AVRO_ROW, 20), lambda i: _avro_row(i)),
     "avro-confluent": Poison(
         AvroConfluent(),
-        _framed(_AVRO_SCHEMA, _cut(_AVRO_ROW, 20)),
+        _add_frames(_AVRO_SCHEMA, _cut(_AVRO_ROW, 20)),
         lambda i: _frame(_AVRO_SCHEMA) + _avro_row(i),
     ),
     "debezium-avro-confluent": Poison(
         DebeziumAvroConfluent(),
-        _framed(_ENVELOPE, _cut(b"\0\2" + _AVRO_ROW, 20), empty=False),
+        _add_frames(_ENVELOPE, _cut(b"\0\2" + _AVRO_ROW, 20), empty=False),
         lambda i: _frame(_ENVELOPE) + b"\0\2" + _avro_row(i) + b"\2c",
     ),
     "protobuf": Poison(
@@ -275,7 +275,7 @@ POISON: Mapping[str, Poison] = {
     ),
     "protobuf-confluent": Poison(
         ProtobufConfluent(message_class_name="Order", proto_text=_PROTO),
-        _framed(_PROTO_SCHEMA, {name: b"\0" + body for name, body in _PROTOBUF.items()}),
+        _add_frames(_PROTO_SCHEMA, {name: b"\0" + body for name, body in _PROTOBUF.items()}),
         lambda i: _frame(_PROTO_SCHEMA) + b"\0" + _protobuf_row(i),
         _NAMED,
         _NAMED_ROW,
