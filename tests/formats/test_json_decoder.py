@@ -157,6 +157,24 @@ def test_a_long_unused_key_does_not_lead_past_the_last_message() -> None:
     check(t.row(a=t.Int()), ReadingRules(), [*messages, b'{"a":1}'], 48)
 
 
+def test_many_columns_of_one_type_are_read_as_each_of_them() -> None:
+    kinds = [t.BigInt(), t.Double(), t.Date(), t.STRING, t.Decimal(10, 2)]
+    values = ["7", '"8"', "null", "2.5", "x", '"2024-02-29"', '"2024-02-30"', "-0", "true", "99999999999999999999"]
+    row = t.Row(tuple(t.Field(f"c{i}", kinds[i % 5 if i < 100 else 0]) for i in range(500)))
+    plain = [
+        "{{{}}}".format(",".join(f'"c{i}":{(i * j) % 100}' for i in range(500) if i % (j + 2))).encode()
+        for j in range(60)
+    ]
+    assert b'"c3":0,' in plain[0]
+    assert b'"c499":0}' in plain[0]
+    messages: list[bytes | None] = [*plain]
+    for value in values:
+        messages.append(plain[0].replace(b'"c3":0', b'"c3":%b' % value.encode()))
+        messages.append(plain[0].replace(b'"c499":0', b'"c499":%b' % value.encode()))
+    check(row, ReadingRules(ignore_parse_errors=True), messages, 48)
+    check(row, ReadingRules(), messages, 48)
+
+
 @given(st.lists(st.from_regex(r"[0-9-]?[0-9/:.eE+-]{0,19}", fullmatch=True), min_size=1), st.integers(1, 3))
 def test_unused_numbers_must_be_valid(numbers: list[str], min_batch: int) -> None:
     messages: list[bytes | None] = [f'{{"a":{i},"z":{n}}}'.encode() for i, n in enumerate(numbers)]

@@ -169,7 +169,7 @@ class ReferenceChangeDecoder:
         if not message:
             return changes_read
         try:
-            for kind, row, metadata in self.read_document(parse(message)):
+            for kind, row, metadata in self.read_document(parse(message, alone=self.rules.inferred)):
                 changes_read.kinds.append(kind)
                 changes_read.rows.append(row)
                 changes_read.metadata = metadata

@@ -158,13 +158,14 @@ class JsonDecoder:
         remaining = present_messages.copy()
         remaining[objects.messages] = False
         remaining[objects.owner[members.fallback]] = True
-        columns: list[pa.Array | None] = []
-        for values, reader in zip(members.columns, self.reader.inner, strict=True):
-            array = None
-            if not _are_plain_strings(buffer, values, reader.kind):
-                array, fallback = reader.read(buffer, values)
-                remaining[owner[fallback]] = True
-            columns.append(array)
+        columns: list[pa.Array | None] = [None] * len(members.columns)
+        needed = [
+            None if _are_plain_strings(buffer, values, reader.kind) else values
+            for values, reader in zip(members.columns, self.reader.inner, strict=True)
+        ]
+        for i, array, fallback in self.reader.read_columns(buffer, needed):
+            columns[i] = array
+            remaining[owner[fallback]] = True
         if objects.owner is objects.messages and len(owner) == len(messages) and not remaining.any():
             array = [
                 _slice_strings(buffer.data, v) if c is None else c
