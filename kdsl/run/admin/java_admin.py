@@ -129,10 +129,7 @@ class JavaAdmin:
             return {}
         options = self._clients.admin.ListConsumerGroupOffsetsOptions()
         options = options.topicPartitions(self.java_list([self._java_partition(p) for p in wanted]))
-        future = self.client.listConsumerGroupOffsets(group, options).partitionsToOffsetAndMetadata()
-        offsets = self.result(future, f"the offsets of the group {group!r}")
-        by_partition = {partition: offsets.get(self._java_partition(partition)) for partition in wanted}
-        return {partition: int(one.offset()) for partition, one in by_partition.items() if one is not None}
+        return self._group_offsets(group, options)
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see."""
@@ -141,7 +138,19 @@ class JavaAdmin:
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """All offsets that a consumer group has committed; empty if there is no such group."""
-        future = self.client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        return self._group_offsets(group)
+
+    def _group_offsets(self, group: str, *options: Any) -> dict[TopicPartition, int]:
+        """Ask the brokers for the offsets of a group; empty if there is no such group.
+
+        Args:
+            group: The group.
+            options: Java's options, which choose partitions; nothing for all of them.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
+        future = self.client.listConsumerGroupOffsets(group, *options).partitionsToOffsetAndMetadata()
         try:
             offsets = self.result(future, f"the offsets of the group {group!r}")
         except GroupMissingError:
