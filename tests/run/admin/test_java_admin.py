@@ -6,6 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.java_admin import JavaAdmin
 from kdsl.spark_internals.errors import JavaError
 
@@ -38,3 +39,18 @@ def test_a_group_that_does_not_exist_has_no_offsets(admin: JavaAdmin) -> None:
 
     assert admin.committed("nobody", PLACES) == {}
     assert admin.group_offsets("nobody") == {}
+
+
+def test_a_refused_operation_is_named_with_the_missing_rights(admin: JavaAdmin) -> None:
+    offsets = admin.client.listConsumerGroupOffsets.return_value.partitionsToOffsetAndMetadata.return_value
+    offsets.get.side_effect = java_error("GroupAuthorizationException")
+    commit = admin.client.alterConsumerGroupOffsets.return_value.all.return_value
+    commit.get.side_effect = java_error("TopicAuthorizationException")
+
+    with pytest.raises(NotAllowedError, match="Orders: this user may not read the offsets of the group 'g'") as read:
+        admin.committed("g", PLACES)
+    with pytest.raises(NotAllowedError, match="this user may not commit the offsets of the group 'g'") as committed:
+        admin.commit("g", {("orders", 0): 7})
+
+    assert "grant READ and DESCRIBE on the consumer group to it" in str(read.value)
+    assert "grant READ and DESCRIBE on the topic to it" in str(committed.value)
