@@ -11,7 +11,7 @@ import attrs
 from kdsl.catalog.topic_schema import TopicSchema
 from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import Folder, explain_failure
+from kdsl.run.checkpoint.folder import Folder
 
 FILE = f"{FOLDER}/inferred.json"
 VERSION = 1
@@ -102,8 +102,7 @@ def read_stored(folder: Folder) -> dict[str, StoredSchema]:
         CheckpointError: The file cannot be read, or was written by a newer kdsl.
     """
     location = folder.path(FILE)
-    with explain_failure(location, "read"):
-        text = folder.read(FILE)
+    text = folder.read(FILE)
     if text is None:
         return {}
     try:
@@ -133,5 +132,4 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     if tables == before:
         return
     document = {"version": VERSION, "tables": {name: one.document() for name, one in tables.items()}}
-    with explain_failure(folder.path(FILE), "written"):
-        folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
