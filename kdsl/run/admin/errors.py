@@ -131,10 +131,10 @@ def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
 
 def not_allowed(table: str, what: str, error: KafkaError, action: Action = "read") -> NotAllowedError:
     """Create the error: this user may not read or commit something, as the brokers say."""
-    return refused(table, what, error.str(), _NOT_ALLOWED.get(error.code(), "it"), action)
+    return no_permission(table, what, error.str(), _NOT_ALLOWED.get(error.code(), "it"), action)
 
 
-def refused(table: str, what: str, reason: str, kind: str, action: Action = "read") -> NotAllowedError:
+def no_permission(table: str, what: str, reason: str, kind: str, action: Action = "read") -> NotAllowedError:
     """Create the error: this user may not read or commit something.
 
     Args:
@@ -149,8 +149,8 @@ def refused(table: str, what: str, reason: str, kind: str, action: Action = "rea
     )
 
 
-def failed(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
-    """Create the error: the brokers refuse for another reason; the arguments are those of `refused`."""
+def not_possible(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
+    """Create the error: the brokers refuse for another reason; arguments as for `no_permission`."""
     done = "read from" if action == "read" else "committed to"
     return KafkaReadError(f"{table}: {what} cannot be {done} {servers}: {reason}")
 

@@ -264,8 +264,8 @@ class JavaAdmin:
         if "Timeout" in kind:
             return errors.unreachable(self._table, self.servers, seconds, None)
         if kind.endswith("AuthorizationException"):
-            return errors.refused(self._table, what, text, _REFUSED.get(kind, "it"), action)
-        return errors.failed(self._table, what, self.servers, f"{text} ({kind})", action)
+            return errors.no_permission(self._table, what, text, _REFUSED.get(kind, "it"), action)
+        return errors.not_possible(self._table, what, self.servers, f"{text} ({kind})", action)
 
 
 def _close(client: Any, jvm: Any) -> None:

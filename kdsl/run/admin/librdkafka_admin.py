@@ -561,7 +561,7 @@ class LibrdkafkaAdmin:
             return errors.not_allowed(self._table, what, error, action)
         if errors.is_login_error(error):
             return errors.login_refused(self._table, self.servers, error.str())
-        return errors.failed(self._table, what, self.servers, f"{error.str()} ({error.name()})", action)
+        return errors.not_possible(self._table, what, self.servers, f"{error.str()} ({error.name()})", action)
 
 
 def _retriable_error(results: Mapping[Any, Any]) -> KafkaError | None:

@@ -269,13 +269,13 @@ class TestStream:
         transactional(topic, "b", "c", "d", commit=None)  # 2 3 4
         over = Cluster(kdsl_kafka.bootstrap_servers, properties=COMMITTED)
 
-        def held_back(plan: ReadPlan) -> dict[tuple[str, int], int]:
+        def find_held_back(plan: ReadPlan) -> dict[tuple[str, int], int]:
             stream = Stream(plan, over, finds_held_back=True)
             stream.next(stream.initial(), Limits())
             return stream.ends_held_back
 
-        assert held_back(plan) == {(topic, 0): 4}
-        assert held_back(until_1) == {}
+        assert find_held_back(plan) == {(topic, 0): 4}
+        assert find_held_back(until_1) == {}
 
     def test_a_range_that_was_deleted_completely_ends_and_is_counted(
         self,
