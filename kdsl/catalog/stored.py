@@ -12,7 +12,7 @@ import attrs
 from kdsl.catalog.topic_schema import TopicSchema
 from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import Folder, explain_failure, open_folder
+from kdsl.run.checkpoint.folder import Folder, open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -108,8 +108,7 @@ def read_stored(folder: Folder) -> dict[str, StoredSchema]:
         CheckpointError: The file cannot be read, or was written by a kdsl with another version of it.
     """
     location = folder.path(FILE)
-    with explain_failure(location, "read"):
-        text = folder.read(FILE)
+    text = folder.read(FILE)
     if text is None:
         return {}
     try:
@@ -139,8 +138,7 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     if tables == before:
         return
     document = {"version": VERSION, "tables": {name: one.document() for name, one in tables.items()}}
-    with explain_failure(folder.path(FILE), "written"):
-        folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
 
 
 @contextmanager
