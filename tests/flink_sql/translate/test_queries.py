@@ -140,7 +140,9 @@ class TestCallsWithinClauses:
     def test_a_table_within_a_default_is_renamed(self) -> None:
         text = "SELECT JSON_VALUE(v, 'lax $.a' DEFAULT (SELECT MAX(w) FROM shop.b) ON EMPTY) AS one FROM a"
 
-        assert "FROM `b` AS `b`" in translate_query(text, TABLES, names={("shop", "b"): "b"}).text
+        tables = {**TABLES, "shop.b": TABLES["b"]}
+
+        assert "FROM `shop.b` AS `b`" in translate_query(text, tables, names={("shop", "b"): "shop.b"}).text
 
 
 class TestGroupings:
