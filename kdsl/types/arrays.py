@@ -33,4 +33,5 @@ def compare_values(left: pa.Array, right: pa.Array) -> Mask:
     equal = pc.fill_null(pc.equal(left, right), False)
     if pa.types.is_floating(left.type):
         equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
-    return pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
+    same: Mask = pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
+    return same

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from kdsl.testing import certificates
-from kdsl.testing.certificates import Certificates
+from kdsl.testing.certificates import Certificates, Pair
 
 
 def test_a_user_has_one_certificate_which_is_signed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     signed: list[str] = []
-    make_pair = certificates.make_pair
-    monkeypatch.setattr(
-        certificates,
-        "make_pair",
-        lambda name, *args, **options: (signed.append(name), make_pair(name, *args, **options))[1],
-    )
+    sign = certificates.make_pair
+
+    def make_pair(name: str, *arguments: Any, **options: Any) -> Pair:
+        signed.append(name)
+        return sign(name, *arguments, **options)
+
+    monkeypatch.setattr(certificates, "make_pair", make_pair)
     store = Certificates(tmp_path / "keys")
 
     first, again, other = store.user("ann"), store.user("ann"), store.user("bob")

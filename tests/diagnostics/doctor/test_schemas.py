@@ -12,6 +12,7 @@ import pytest
 from kdsl import AvroConfluent, Col, KafkaTable, ProtobufConfluent
 from kdsl.cluster import Cluster, Registry
 from kdsl.diagnostics.doctor.schemas import check_schemas
+from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry
@@ -194,7 +195,9 @@ class TestRegistries:
         with Front(answers) as front:
             where = cluster(front.url)
             tables = [orders(f"broken-{topic}"), orders(topic)]
-            plans = [t.read_plan(cluster=where) if direction == "read" else t.write_plan(where) for t in tables]
+            plans: list[ReadPlan | WritePlan] = [
+                table.read_plan(cluster=where) if direction == "read" else table.write_plan(where) for table in tables
+            ]
             findings = list(check_schemas(where, plans))
 
         last = "warning" if direction == "read" else "ok"
