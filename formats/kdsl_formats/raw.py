@@ -36,8 +36,9 @@ class Raw(Format):
     BOOLEAN is one byte, where zero is false. A null message is NULL, and NULL is written as a null message; with a line
     delimiter a null or empty message produces no row.
 
-    Bytes that are invalid in the charset become U+FFFD. A character that the charset lacks is an error on writing; a
-    message of the wrong size is an error on reading. Lengths are not enforced.
+    Bytes that are invalid in the charset become U+FFFD. A character that the charset lacks is an error on writing, and
+    in the line delimiter an error of the declaration; a message of the wrong size is an error on reading. Lengths are
+    not enforced.
     """
 
     identifier = "raw"
@@ -63,7 +64,7 @@ class Raw(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report several columns, and types that the format does not support (rules F-8 and F-9).
+        """Report several columns, types that the format does not support (rules F-8, F-9), and an impossible delimiter.
 
         `problems` checks the values of the options (F-10).
         """
@@ -80,6 +81,16 @@ class Raw(Format):
                     f"the format 'raw' does not support the type {field.type}",
                     "use STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT or DOUBLE",
                     Where(column=field.name),
+                )
+        java_charset = charset(str(self.charset))
+        if java_charset is not None and self.line_delimiter is not None:
+            try:
+                java_charset.bare(str(self.line_delimiter))
+            except ValueError as e:
+                yield Problem(
+                    "raw-delimiter",
+                    f"the format 'raw' has the line delimiter {self.line_delimiter!r}, but {e}",
+                    "choose another line delimiter, or a charset that has its characters",
                 )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:

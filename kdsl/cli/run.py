@@ -53,7 +53,12 @@ def run(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows of a SELECT as JSON, one per line.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plans; start neither Spark nor Kafka clients.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the plans, and run nothing. Only where columns are inferred is the cluster asked for them, and "
+            "Spark started to read those stored with a checkpoint.",
+        ),
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -95,9 +100,11 @@ def run(
     for warning in plan.warnings:
         print_problem(warning)
     if dry_run:
+        from kdsl.flink_sql.scripts.checkpoint_folders import expected_folders
         from kdsl.flink_sql.scripts.show import show_script
 
-        out.print(show_script(plan), markup=False, highlight=False, soft_wrap=True)
+        folders = expected_folders(plan.jobs, checkpoint)
+        out.print(show_script(plan, folders), markup=False, highlight=False, soft_wrap=True)
         return
     if not plan.jobs:
         for one in plan.listings:

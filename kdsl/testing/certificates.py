@@ -124,7 +124,9 @@ class Certificates:
 
     def user(self, name: str) -> Pair:
         """Return the certificate of a user, whose common name is the user's; it is created once."""
-        return self._users.setdefault(name, make_pair(name, self.middle))
+        if name not in self._users:
+            self._users[name] = make_pair(name, self.middle)
+        return self._users[name]
 
     @cached_property
     def _users(self) -> dict[str, Pair]:

@@ -110,7 +110,7 @@ def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding
 
 
 def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
-    """Check the schema of a table against its subject in the registry; RegistryError if there is no answer."""
+    """Check the schema of a table against its subject in the registry; RegistryUnreachableError without an answer."""
     chosen, row = use.format, use.part.row
     try:
         named = chosen.subject is None and chosen.names_subject_after("record")
@@ -132,8 +132,18 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
         return error(check, str(e), "correct the schema")
     except RegistryRefusedError as e:
         return error(check, str(e), "let this user read the subject")
+    except RegistryUnreachableError:
+        raise
+    except KdslError as e:
+        return error(check, str(e), "check the schemas of this subject, and what answers in place of the registry")
+
     version_text = f"the latest schema (version {latest.version}, id {latest.id})"
-    reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+    try:
+        reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+    except RegistryUnreachableError:
+        raise
+    except KdslError as e:  # such as a schema that it refers to and that is missing
+        reason = str(e)
     if reason:
         verb = "cannot be read into the rows" if use.direction == "read" else "does not fit the rows"
         return error(check, f"{version_text} {verb} of {use.plan.table}: {reason}", "change the columns, or the schema")

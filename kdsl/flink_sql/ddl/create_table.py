@@ -99,17 +99,19 @@ class _CreateTableReader:
     def read_columns(self, parts: _TableElements, opened: Token) -> None:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
-        An element with a mistake is recorded as a problem and skipped.
+        An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
+        skipped.
 
         Raises:
-            StatementError: The closing bracket cannot be found (the error is fatal), or an element that was read is
-                followed by neither a comma nor the bracket.
+            StatementError: The closing bracket cannot be found; the error is fatal.
         """
         r = self.reader
         while True:
             self.check_bracket(opened)
             try:
                 self.read_element(parts)
+                if not (r.at(",") or r.at(")")):
+                    r.fail_unexpected([",", ")"], fatal=r.at("WITH") or r.at_end)
             except StatementError as e:
                 r.problems.append(e.problem)
                 r.skipped = True
@@ -124,17 +126,8 @@ class _CreateTableReader:
                     r.take()
                     return
                 continue
-            if r.accept(")"):
-                return
-            self.fail_after_element(parts)
-
-    def fail_after_element(self, parts: _TableElements) -> None:
-        """Raise a StatementError: neither a comma nor the closing bracket follows an element."""
-        last = parts.columns[-1] if parts.columns else None
-        more: list[str] = []
-        if isinstance(last, MetadataColumn):
-            more = ["FROM", "VIRTUAL"]
-        self.reader.fail_unexpected([",", ")", *more], fatal=self.reader.at("WITH") or self.reader.at_end)
+            r.expect(")")
+            return
 
     def check_bracket(self, opened: Token) -> None:
         """Raise an error if a clause, such as ``WITH (``, begins where a column is expected.

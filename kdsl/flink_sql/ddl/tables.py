@@ -222,18 +222,18 @@ class Catalog:
         columns = tuple(c for c in base.statement.columns if not (isinstance(c, PhysicalColumn) and c.name in own))
         return attrs.evolve(base, statement=attrs.evolve(base.statement, columns=columns))
 
-    def drop(self, statement: Drop) -> None:
+    def drop_table(self, name: Name, *, if_exists: bool) -> None:
         """Remove a table; a missing one is recorded as a problem of the catalog.
 
-        It is not with ``IF EXISTS``, nor for ``DROP VIEW`` or a table whose statement could not be read.
+        It is not with ``if_exists``, nor for a table whose statement could not be read.
         """
-        table = self.find(statement.name)
+        table = self.find(name)
         if table is not None:
             self.tables.remove(table)
-        elif statement.kind == "TABLE" and not statement.if_exists and statement.name.last not in self.unread_names:
+        elif not if_exists and name.last not in self.unread_names:
             names = [table.name for table in self.tables]
-            message = f"there is no table {str(statement.name)!r} to drop{nearest(statement.name.last, names)}"
-            self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", statement.name.where))
+            message = f"there is no table {str(name)!r} to drop{nearest(name.last, names)}"
+            self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", name.where))
 
 
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
@@ -254,7 +254,7 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
             if table is not None and not any(table is known for known in tables):
                 tables.append(table)
         elif isinstance(statement, Drop) and statement.kind == "TABLE":
-            catalog.drop(statement)
+            catalog.drop_table(statement.name, if_exists=statement.if_exists)
     return tables, catalog.problems
 
 

@@ -297,16 +297,8 @@ class FromClause:
         return solvable
 
     def is_stream(self, node: n.Node) -> bool:
-        """Whether a part of FROM reads a table, perhaps in a nested query.
-
-        The name of a constant query of WITH does not count as a table, unless it is in a nested query or a join.
-        """
-        match node:
-            case n.Table(name=name):
-                return not (len(name) == 1 and name[0] in self.constant)
-            case n.Derived(query=inner):
-                return n.contains(inner, n.Table, n.Windowed)
-        return n.contains(node, n.Table, n.Windowed)
+        """Whether a part of FROM, or a query, reads a table. The name of a constant query of WITH is not a table."""
+        return _reads_table(node, frozenset(self.constant))
 
     def merge_columns(
         self, node: n.Join, left: tuple[Relation, ...], right: tuple[Relation, ...]
@@ -388,6 +380,18 @@ class FromClause:
             function = "posexplode"
         view = f"LATERAL VIEW {word}{function}({value.text}) {quote_name(alias)} AS {', '.join(map(quote_name, names))}"
         return f"{text} {view}", (*left, unnested)
+
+
+def _reads_table(node: object, constant: frozenset[str]) -> bool:
+    """Whether a part of a query reads a table; ``constant`` are the names of the queries around it that read none."""
+    match node:
+        case n.Table(name=name):
+            return len(name) > 1 or name[0] not in constant
+        case n.Finished(named=named):
+            for name, _, query in named:
+                constant = constant - {name} if _reads_table(query, constant) else constant | {name}
+            return _reads_table((node.body, node.order, node.limit, node.offset), constant)
+    return any(_reads_table(part, constant) for part in n.parts_of(node))
 
 
 def _only_relations(tables: tuple[tuple[int, Relation], ...]) -> tuple[Relation, ...]:

@@ -435,11 +435,9 @@ def has_time_windows(tree: n.Node) -> bool:
 
 def _function_calls(node: object) -> Iterator[n.Call]:
     """Yield all function calls in a syntax tree or a tuple of trees, except those in nested queries."""
-    if isinstance(node, tuple):
-        for one in node:
-            yield from _function_calls(one)
-    elif isinstance(node, n.Node) and not isinstance(node, n.Nested):
-        if isinstance(node, n.Call):
-            yield node
-        for a in attrs.fields(type(node)):
-            yield from _function_calls(getattr(node, a.name))
+    if isinstance(node, n.Nested):
+        return
+    if isinstance(node, n.Call):
+        yield node
+    for part in n.parts_of(node):
+        yield from _function_calls(part)

@@ -107,7 +107,7 @@ class _QueryTranslator(FromClause):
             UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """
         assert isinstance(node, n.Finished)
-        before = dict(self.named)
+        before = dict(self.named), set(self.constant)
         named = []
         for name, columns, inner in node.named:
             text, row = self.translate_query(inner, Relations())
@@ -127,7 +127,7 @@ class _QueryTranslator(FromClause):
         if node.offset is not None:
             self.facts.add_note("offset", "OFFSET", node.offset.at)
             text += f" OFFSET {self.read_row_count(node.offset)}"
-        self.named = before
+        self.named, self.constant = before
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def read_row_count(self, node: n.Node) -> int:

@@ -195,8 +195,7 @@ class _RowGenerator:
     def random_integer(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the SQL of a random integer from ``min`` to ``max``; ``NULL``, and a problem, if they do not fit.
 
-        Fractions of the bounds are cut. Of a range of more than 2**63 - 1 numbers, unless it is that of BIGINT, only
-        the lower ones are generated.
+        Fractions of the bounds are cut. All numbers of the range are equally probable, with a deviation below 2**-32.
         """
         bits = _BITS[type(kind)]
         low, high = self.read_bounds(path, kind, options, str(-(2 ** (bits - 1))), str(2 ** (bits - 1) - 1))
@@ -210,12 +209,12 @@ class _RowGenerator:
         span = most - least + 1
         if span <= 2**52:
             return f"({_bigint_literal(least)} + CAST(floor(rand() * {span}D) AS BIGINT))"
-        bits_of_row = f"xxhash64({NUMBER}, rand())"
-        return (
-            bits_of_row
-            if span == 2**64
-            else f"({_bigint_literal(least)} + pmod({bits_of_row}, {_bigint_literal(min(span, 2**63 - 1))}))"
-        )
+        random_bits = f"xxhash64({NUMBER}, rand())"
+        if span == 2**64:
+            return random_bits
+        # more bits than the range needs, so that their remainder favours none of its numbers
+        wide = f"({random_bits} * {2**32}BD + floor(rand() * {2**32}D))"
+        return f"CAST({least}BD + pmod({wide}, {span}BD) AS BIGINT)"
 
     def random_fraction(self, path: str, kind: t.DataType, options: DatagenField) -> str:
         """Return the SQL of a random FLOAT, DOUBLE or DECIMAL from ``min`` to ``max``; wrong bounds are recorded.

@@ -317,7 +317,7 @@ class _Planner:
         """Drop a table of the script; a missing one, or one of a catalog (a topic), is recorded as a problem."""
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
-            self.catalog.drop(statement)
+            self.catalog.drop_table(statement.name, if_exists=statement.if_exists)
             return
         message = f"{'.'.join(path)} is a topic, which a script does not delete"
         self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)

@@ -21,7 +21,7 @@ from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError
 from kdsl.flink_sql.queries.scopes import Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
-from kdsl.flink_sql.scripts.checkpoint_folders import open_folders
+from kdsl.flink_sql.scripts.checkpoint_folders import jobs_by_base, open_folders
 from kdsl.flink_sql.scripts.datagen import NUMBER
 from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
@@ -232,12 +232,7 @@ class _ScriptRun:
         Raises:
             CheckpointError: As for `open_folders`.
         """
-        by_base: dict[str, list[Job]] = {}
-        for job in self.plan.jobs:
-            base = self.options.checkpoint or job.settings.folder
-            if base is not None and job.streaming:
-                by_base.setdefault(base.rstrip("/"), []).append(job)
-        for base, jobs in by_base.items():
+        for base, jobs in jobs_by_base(self.plan.jobs, self.options.checkpoint).items():
             self.folders |= open_folders(self.spark, base, jobs)
 
     # reading

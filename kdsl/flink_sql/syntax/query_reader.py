@@ -81,9 +81,7 @@ class QueryReader(ExpressionReader):
         left = self._read_intersection()
         while self.token.upper in ("UNION", "EXCEPT", "MINUS"):
             token = self.take()
-            every = self.accept("ALL")
-            if not every:
-                self.accept("DISTINCT")
+            every = self._read_all()
             operator = "EXCEPT" if token.upper == "MINUS" else token.upper
             left = n.Combined(operator, every, left, self._read_intersection(), at=token.start)
         return left
@@ -93,9 +91,16 @@ class QueryReader(ExpressionReader):
         left = self._read_term()
         while self.at("INTERSECT"):
             token = self.take()
-            every = self.accept("ALL")
+            every = self._read_all()
             left = n.Combined("INTERSECT", every, left, self._read_term(), at=token.start)
         return left
+
+    def _read_all(self) -> bool:
+        """Read ALL or DISTINCT, if one of them follows the word that combines queries; return whether it is ALL."""
+        every = self.accept("ALL")
+        if not every:
+            self.accept("DISTINCT")
+        return every
 
     def _read_term(self) -> n.Node:
         """Read a SELECT, VALUES, or a query in brackets; raise UntranslatableError if anything else comes next."""
@@ -243,7 +248,7 @@ class QueryReader(ExpressionReader):
             elif self.accept("USING"):
                 using = self._read_names()
             elif kind != "CROSS":
-                self.fail("expected ON or USING after the joined table")
+                self.fail_unexpected("ON or USING after the joined table")
             left = n.Join(kind, left, right, on, using, natural, at=at)
         return left
 

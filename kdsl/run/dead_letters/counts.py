@@ -190,13 +190,15 @@ class LetterCounts:
     def on_end(self, query: Query) -> None:
         """Forget a query once its letters are stored, unless it runs again already: Spark reports ends late.
 
-        If the letters could not be stored, that error is raised, and the query is not forgotten.
+        If the letters could not be stored, that error is raised afterwards.
         """
-        self._wait(query.id)
-        with self._lock:
-            counts = self._queries.get(query.id)
-            if counts is not None and counts.run == query.run_id:
-                del self._queries[query.id]
+        try:
+            self._wait(query.id)
+        finally:
+            with self._lock:
+                counts = self._queries.get(query.id)
+                if counts is not None and counts.run == query.run_id:
+                    del self._queries[query.id]
 
     def receive(self, reports: Sequence[LetterReport]) -> None:
         """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators.

@@ -217,6 +217,22 @@ class TestGeneratedRows:
 
         assert self.rows_in_output(capfd) == ["x> +I[25, 1 25 5 3 4 0]"]
 
+    @pytest.mark.parametrize(
+        ("least", "most"),
+        [(-(2**63), 2**63 - 2), (1 - 2**63, 2**63 - 1), (-(2**61), 2**63 - 1), (-5, 2**60), (-(2**63), 2**63 - 1)],
+    )
+    def test_random_integers_fill_a_wide_range_evenly(self, spark: SparkSession, least: int, most: int) -> None:
+        bounds = f"'fields.id.min' = '{least}', 'fields.id.max' = '{most}'"
+        script = f"CREATE TABLE wide (id BIGINT) WITH ('connector' = 'datagen', {bounds}); SELECT id FROM wide"
+        generated = plan_script(read_script(script)).jobs[0].tables["wide"].generated
+        assert generated is not None
+
+        rows = spark.range(8000).toDF("value").selectExpr(generated.columns["id"]).collect()
+
+        assert all(least <= row.id <= most for row in rows)
+        quarters = Counter((row.id - least) * 4 // (most - least + 1) for row in rows)
+        assert all(1700 < quarters[i] < 2300 for i in range(4))  # 2000 each, with a standard deviation of 39
+
     def test_the_windows_of_a_table_that_ends_come_all(
         self, spark: SparkSession, capfd: pytest.CaptureFixture[str]
     ) -> None:

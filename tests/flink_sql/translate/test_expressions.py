@@ -137,7 +137,7 @@ class TestErrors:
             ("r.z", "z", 0, "the row has no member 'z'"),
             ("a = 'x'", "=", 2, "= compares INT with CHAR(1)"),
             ("a +", "", 3, "expected an expression, the text ends"),
-            ("a b", "b", 2, "the expression ends here, found 'b'"),
+            ("a b", "b", 2, "expected the end of the expression, found 'b'"),
             ("CAST(a AS FOO)", "FOO", 10, "there is no type 'FOO'"),
             ("SUM(a)", "SUM", 0, "SUM is an aggregate, and an expression sees one row"),
             ("'open", "'open", 0, "does not end"),

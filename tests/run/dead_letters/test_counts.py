@@ -138,6 +138,21 @@ def test_letters_that_cannot_be_stored_refuse_their_batch(settings: dict[str, st
     report.allow_all(QUERY)
 
 
+def test_a_query_whose_letters_cannot_be_stored_is_forgotten_at_its_end(settings: dict[str, str]) -> None:
+    class FullFolder(MemoryFolder):
+        def write(self, name: str, text: str) -> None:
+            raise OSError("no space left")
+
+    letters = start(FullFolder())
+    letters.receive([of_task(0, 1)])
+
+    with pytest.raises(OSError, match="no space left"):
+        letters.on_end(Query(QUERY, "second run"))
+
+    assert letters._queries == {}
+    report.allow_all(QUERY)
+
+
 def test_a_late_report_of_the_end_of_an_earlier_run_changes_nothing(settings: dict[str, str]) -> None:
     folder = MemoryFolder()
     letters = start(folder)
