@@ -183,8 +183,8 @@ def fetch(url):
     asked.append(url)
     if "missing" in url:
         raise RuntimeError("HUSH")
-    place, _, path = url.partition("#")
-    return Path(path).read_bytes() if path else place.encode()
+    document, _, path = url.partition("#")
+    return Path(path).read_bytes() if path else document.encode()
 """
 
 

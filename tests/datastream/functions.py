@@ -15,13 +15,15 @@ Places = tuple[TopicPartition, ...]
 def last_two(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     """The last two records of each partition."""
     first, end = retriever.beginning_offsets(partitions), retriever.end_offsets(partitions)
-    return {place: max(first[place], end[place] - 2) for place in partitions}
+    return {partition: max(first[partition], end[partition] - 2) for partition in partitions}
 
 
 def one_further(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     """One behind what is committed; the ends of the log where nothing is."""
     committed = retriever.committed_offsets(partitions)
-    return {place: committed.get(place, -2) + 1 if place in committed else EARLIEST for place in partitions}
+    return {
+        partition: committed.get(partition, -2) + 1 if partition in committed else EARLIEST for partition in partitions
+    }
 
 
 def since_five(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:

@@ -121,7 +121,7 @@ def test_unused_objects_must_be_valid_json(random: Random, dirt: float, min_batc
     for i in range(30):
         text = writer.object(members, style)
         if random.random() < dirt / 2:
-            place = random.randrange(len(text))
-            text = text[:place] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[place + 1 :]
+            index = random.randrange(len(text))
+            text = text[:index] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[index + 1 :]
         messages.append(f'{{"in":{text},"n":{i},"more":{text}}}'.encode())
     check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, min_batch)

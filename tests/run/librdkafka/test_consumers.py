@@ -120,9 +120,9 @@ class Asked:
         self.offsets: list[float] = []
         self.leaders: list[float] = []
 
-    def offsets_for_times(self, places: Any, timeout: float) -> Any:
+    def offsets_for_times(self, partitions: Any, timeout: float) -> Any:
         self.offsets.append(timeout)
-        return self._client.offsets_for_times(places, timeout)
+        return self._client.offsets_for_times(partitions, timeout)
 
     def list_topics(self, topic: str, timeout: float) -> Any:
         self.leaders.append(timeout)
@@ -165,11 +165,11 @@ class TestOffsets:
         """As it does where it waits for a connection whose login takes too long; the error says no more than that."""
 
         class CutOff(Asked):
-            def offsets_for_times(self, places: Any, timeout: float) -> Any:
+            def offsets_for_times(self, partitions: Any, timeout: float) -> Any:
                 if not self.offsets:
                     self.offsets.append(timeout)
                     raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
-                return super().offsets_for_times(places, timeout)
+                return super().offsets_for_times(partitions, timeout)
 
         mock = MockCluster("orders")
         consumer = consumer_of(mock.servers[0])

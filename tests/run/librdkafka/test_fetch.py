@@ -95,8 +95,8 @@ class TestRecords:
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topics = [kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)]
-        places = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
-        for topic, partition in places:
+        partitions = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
+        for topic, partition in partitions:
             kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(300)))
 
         result = fetch_raw(
@@ -113,8 +113,8 @@ class TestRecords:
         wanted = [(topics[0], 0, n) for n in (*range(10, 20), *range(200, 205))]
         wanted += [(topics[0], 2, n) for n in range(300)] + [(topics[1], 1, 299)]
         rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in result.to_pylist()]
-        assert sorted(rows) == sorted((*place, place[2]) for place in wanted)
-        for topic, partition in places:
+        assert sorted(rows) == sorted((*record, record[2]) for record in wanted)
+        for topic, partition in partitions:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
             assert offsets == sorted(offsets)
 
