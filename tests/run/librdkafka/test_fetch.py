@@ -245,7 +245,7 @@ class TestFailures:
         fetcher = Fetcher(consumer, "Orders", {"value"}, PATIENCE)
         batches = fetcher.read([Range(topic, 0, 1, 9)])
         assert next(batches).num_rows == 1  # all records have come: a batch waits for what follows it
-        fetcher._timeout = 1.0  # only when what there is has come
+        fetcher.timeout = 1.0  # only when what there is has come
 
         with pytest.raises(StalledError) as raised:
             next(batches)
@@ -348,7 +348,7 @@ class TestOutages:
         batches = fetcher.read([Range("gone", 0, 0, 200_000)])
         next(batches)
         kafka.kill()
-        fetcher._timeout = 2.0
+        fetcher.timeout = 2.0
 
         with pytest.raises(StalledError) as raised:
             for _ in batches:
