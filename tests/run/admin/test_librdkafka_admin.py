@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
@@ -25,6 +26,7 @@ from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.reachability import login
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import describe_as, on_descriptions
 from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import until
@@ -77,8 +79,9 @@ def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_t
 
 @pytest.fixture
 def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
-    monkeypatch.setattr(asking, "_FRESH", float("inf"))  # the mock does not know the request for topics
-    monkeypatch.setattr(LibrdkafkaAdmin, "_examine_port", lambda _: None)  # nor the one that tells logins apart
+    # The mock does not know the request for topics, nor the one that tells logins apart.
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_as({"orders": 1}))
+    monkeypatch.setattr(login, "explain_refusal", lambda *_: None)
     cluster = MockCluster("orders")
     yield cluster
     cluster.close()
@@ -105,10 +108,9 @@ def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
 
     mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
-    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {"orders": Topic("", 1)})
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
     mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
-    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {})
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_as({}))
     with pytest.raises(TopicMissingError, match="partition 0 of the topic 'orders' does not exist any more"):
         brokers.latest([("orders", 0)], committed=False)
 
@@ -119,16 +121,14 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
     """When brokers learn of a topic cannot be chosen: here the broker learns of it after it has answered once."""
     known, topic = kdsl_topic(), f"late-{uuid.uuid4().hex[:8]}"
     brokers = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders")
-    ask, requests = brokers._describe_topics, list[list[str]]()
+    requests: list[list[str]] = []
 
-    def ask_then_create(names: list[str]) -> dict[str, Topic | KafkaError]:
-        answer = ask(names)
+    def create_after_the_second(names: list[str]) -> None:
         requests.append(sorted(names))
         if len(requests) == 2:
             kdsl_kafka.create_topic(topic, 3)
-        return answer
 
-    monkeypatch.setattr(brokers, "_describe_topics", ask_then_create)
+    on_descriptions(monkeypatch, create_after_the_second)
 
     assert brokers.topics([known, topic]).keys() == {known}
     result = brokers.topics([known, topic], known=True)
@@ -285,29 +285,33 @@ def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_broke
     assert [client.latest(partitions, committed=False) for client in clients] == [empty] * 8
 
 
-def without_an_answer(servers: str) -> LibrdkafkaAdmin:
-    """Brokers whose client has found out that nobody is there, as it does by itself; how soon is the machine's."""
-    brokers = LibrdkafkaAdmin(Cluster(servers), "Orders")
-    until(lambda: (brokers._admin.poll(1), brokers._last_error)[1] is not None)
-    return brokers
+def explain_silence(servers: str, reason: str) -> str:
+    """The error of brokers that do not answer, once their client has noticed why, which takes it some time."""
+    brokers, message = LibrdkafkaAdmin(Cluster(servers), "Orders"), ""
+
+    def has_reason() -> bool:
+        nonlocal message
+        message = refusal(lambda: brokers.topics(["orders"]))
+        return reason in message
+
+    until(has_reason)
+    return message
 
 
 def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
-    with pytest.raises(UnreachableError) as raised:
-        without_an_answer("127.0.0.1:1").topics(["orders"])
-    assert str(raised.value).startswith(
-        "Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last error: "
-    )
-    assert "Connection refused" in str(raised.value)
+    message = explain_silence("127.0.0.1:1", "Connection refused")
+
+    assert message.startswith("Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last error: ")
 
 
 def test_a_name_that_does_not_resolve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
-    with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
-        without_an_answer("no-such-host.invalid:9092").names()
+    message = explain_silence("no-such-host.invalid:9092", "Failed to resolve 'no-such-host.invalid:9092'")
+
+    assert "no broker of no-such-host.invalid:9092 answered within 1 s" in message
 
 
 @pytest.mark.kafka
@@ -362,7 +366,7 @@ class TestSecurity:
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
-        monkeypatch.setattr(login, "_SECONDS", 60.0)
+        monkeypatch.setattr(login, "TIMEOUT", 60.0)
 
         with pytest.raises(UnreachableError, match="the listener requires a login, but"):
             LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])
