@@ -59,7 +59,8 @@ def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
         options: The keyword arguments of the function.
 
     Raises:
-        TokenError: There is no such function.
+        TokenError: The function does not exist, or its module cannot be imported. Whether a file exists is only known
+            when a token is requested.
     """
     make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
     key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork

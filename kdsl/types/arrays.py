@@ -22,7 +22,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def compare_values(left: pa.Array, right: pa.Array) -> Mask:
-    """Return where two arrays of one length and type are equal: NULL equals NULL, and NaN equals nothing."""
+    """Return where two arrays of one length and type are equal: NULL equals NULL.
+
+    NaN equals nothing, except inside rows, lists and maps, where it equals NaN.
+    """
     if pa.types.is_nested(left.type):
         import polars as pl
 

@@ -188,6 +188,7 @@ def test_the_metrics_are_served_while_the_script_runs(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("python_workers")
 def test_a_run_without_a_checkpoint_commits_to_the_default_group_and_reports(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

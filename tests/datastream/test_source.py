@@ -110,7 +110,7 @@ class TestBasicReads:
             results.setdefault((row["topic"], row["partition"]), []).append(row["value"])
         return results
 
-    @pytest.mark.parametrize("group", [None, "builder-group"])
+    @pytest.mark.parametrize("group", [None, pytest.param("builder-group", marks=pytest.mark.reliability)])
     def test_every_partition_is_read_completely(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams, group: str | None
     ) -> None:
@@ -152,6 +152,7 @@ class TestBasicReads:
             assert values(source.read(spark).collect()) == wanted
             assert values(streams.rows(source, topic)) == wanted
 
+    @pytest.mark.reliability
     def test_transactions_leave_gaps_that_do_not_matter(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams
     ) -> None:

@@ -90,6 +90,7 @@ class TestOneBroker:
         assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
 
 
+@pytest.mark.reliability
 def test_users_log_in_by_every_way_that_is_open_and_by_no_other() -> None:
     users = {"ann": 'pass"word; x=\\', "bob": "bob's"}
     with LocalKafka(security=("scram", "sasl_plain"), users=users, topics={"secret": 2}) as kafka:

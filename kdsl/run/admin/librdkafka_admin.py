@@ -42,7 +42,7 @@ log = logging.getLogger("kdsl.brokers")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_FIRST_ATTEMPT = 3.0
+FIRST_ATTEMPT = 3.0
 _FRESH = 30.0
 """For how many seconds the client's view of leaders and connections is trusted.
 
@@ -478,7 +478,7 @@ class LibrdkafkaAdmin:
             deadline.timeout = most if self._answered else min(FIRST_ANSWER, most)
             return _Outcome(error=error)
 
-        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=_FIRST_ATTEMPT)
+        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=FIRST_ATTEMPT)
         if outcome.error is not None:
             raise self._timeout_error(outcome.error, deadline.timeout)
         return outcome.value  # type: ignore[return-value]  # a value that may be None itself

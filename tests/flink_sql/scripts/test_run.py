@@ -278,8 +278,11 @@ class TestGeneratedRows:
         [
             "SELECT COUNT(*), CAST(window_start AS STRING) FROM TABLE(SESSION(TABLE few, DESCRIPTOR(ts), "
             "INTERVAL '2' SECONDS)) GROUP BY window_start, window_end",
-            "SELECT COUNT(*), CAST(SESSION_START(ts, INTERVAL '2' SECONDS) AS STRING) FROM few "
-            "GROUP BY SESSION(ts, INTERVAL '2' SECONDS)",
+            pytest.param(
+                "SELECT COUNT(*), CAST(SESSION_START(ts, INTERVAL '2' SECONDS) AS STRING) FROM few "
+                "GROUP BY SESSION(ts, INTERVAL '2' SECONDS)",
+                marks=pytest.mark.reliability,
+            ),
         ],
     )
     def test_sessions_of_all_rows_of_a_stream(

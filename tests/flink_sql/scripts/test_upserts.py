@@ -87,7 +87,7 @@ def by_name(lines: list[str], index: int = 7) -> dict[str, list[str]]:
 
 
 class TestTheExamplesOfThePage:
-    @pytest.mark.parametrize("mode", ["streaming", "batch"])
+    @pytest.mark.parametrize("mode", [pytest.param("streaming", marks=pytest.mark.reliability), "batch"])
     def test_orders_are_printed_as_a_changelog(
         self, mode: str, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic,
         capfd: pytest.CaptureFixture[str],

@@ -20,6 +20,7 @@ from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.group_offsets import GroupOffsets
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka import consumers
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
 from kdsl.run.offsets.stored import Range
 from kdsl.run.offsets.subscription import Subscription
@@ -348,6 +349,7 @@ class TestSecurity:
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
+        monkeypatch.setattr(consumers, "LOGIN_SETTLING", 0.5)
         cluster = self.cluster(kafka, "admin", "hunter2")
 
         for read in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,14 @@ class TestTopics:
             "two",
         ]
 
-    @pytest.mark.parametrize("pattern", ["{}", "{}|x", "(?P<a>{})", "(?i){}", "(?P<a>w)hole-(?P=a)?{}"])
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "{}|x",
+            "(?P<a>w)hole-(?P=a)?{}",
+            *(pytest.param(other, marks=pytest.mark.reliability) for other in ("{}", "(?P<a>{})", "(?i){}")),
+        ],
+    )
     def test_a_pattern_must_match_the_whole_name(
         self,
         spark: SparkSession,
@@ -200,6 +208,11 @@ STOPS: tuple[tuple[str, Stop, list[str]], ...] = (
 )
 
 
+def often(cases: Sequence[tuple[str, Any, list[str]]], *names: str) -> list[Any]:
+    """Cases; those that are not named are long ones, as a batch proves the same of them."""
+    return [case if case[0] in names else pytest.param(case, marks=pytest.mark.reliability) for case in cases]
+
+
 def of(topic: str, moment: Any) -> Any:
     """A start or stop for the topic of a test."""
     return attrs.evolve(moment, offsets=tuple((topic, p, offset) for _, p, offset in moment.offsets))
@@ -221,7 +234,7 @@ class TestStartAndStop:
 
         assert sort_strings(read(spark, plan, cluster)) == case[2]
 
-    @pytest.mark.parametrize("case", STARTS, ids=lambda case: case[0])
+    @pytest.mark.parametrize("case", often(STARTS, "timestamp", "group"), ids=lambda case: case[0])
     def test_a_stream_starts(
         self,
         spark: SparkSession,
@@ -261,7 +274,7 @@ class TestStartAndStop:
 
         assert sort_strings(read(spark, plan, cluster)) == case[2]
 
-    @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
+    @pytest.mark.parametrize("case", often(STOPS, "latest", "timestamp"), ids=lambda case: case[0])
     def test_a_stream_returns_nothing_after_its_end(
         self,
         spark: SparkSession,

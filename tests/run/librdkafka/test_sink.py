@@ -207,21 +207,6 @@ def test_a_topic_that_matches_and_does_not_exist_is_named(cluster: Cluster) -> N
     )
 
 
-def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic) -> None:
-    """The broker would create them."""
-    with LocalKafka(properties={"auto.create.topics.enable": "true"}) as kafka:
-        plan, other = raw_plan("new-topic"), raw_plan("other-topic")
-        obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
-
-        with pytest.raises(RecordError, match="the topic does not exist"):
-            write_rows(plan, obeyed, [rows(plan, number_records(1))])
-        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
-
-        assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
-        topics = kafka.admin().list_topics(timeout=60).topics
-        assert ("new-topic" in topics, "other-topic" in topics) == (False, True)
-
-
 def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
@@ -457,9 +442,30 @@ def test_wrong_settings_are_reported_before_anything_is_sent(cluster: Cluster) -
     assert "'transactional.id' cannot be set" in str(caught.value)
 
 
-def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
-    """The broker stops while records are in the queue."""
-    with LocalKafka(topics={"orders": 1}) as kafka:
+@pytest.mark.kafka
+class TestOwnKafka:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kafka(cls) -> Iterator[LocalKafka]:
+        """A Kafka that creates topics, which the last test kills."""
+        with LocalKafka(topics={"orders": 1}, properties={"auto.create.topics.enable": "true"}) as kafka:
+            yield kafka
+
+    def test_topics_are_not_created_where_that_is_not_allowed(self, kafka: LocalKafka) -> None:
+        """The broker would create them."""
+        plan, other = raw_plan("new-topic"), raw_plan("other-topic")
+        obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
+
+        with pytest.raises(RecordError, match="the topic does not exist"):
+            write_rows(plan, obeyed, [rows(plan, number_records(1))])
+        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
+
+        assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
+        topics = kafka.admin().list_topics(timeout=60).topics
+        assert ("new-topic" in topics, "other-topic" in topics) == (False, True)
+
+    def test_records_that_time_out_fail_the_task(self, kafka: LocalKafka) -> None:
+        """The broker stops while records are in the queue."""
         plan = raw_plan("orders")
         hurried = Cluster(
             kafka.bootstrap_servers,
@@ -474,12 +480,12 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
         with pytest.raises(RecordError) as caught:
             write_rows(plan, hurried, [rows(plan, number_records(3))])
 
-    text = str(caught.value)
-    assert text.startswith(
-        "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
-    )
-    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
-    assert caught.value.more == 2
+        text = str(caught.value)
+        assert text.startswith(
+            "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
+        )
+        assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
+        assert caught.value.more == 2
 
 
 @pytest.mark.reliability

@@ -25,6 +25,7 @@ from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.descriptions import hide_at_first
+from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import Query, read_plan, sort_strings
 from tests.transactions import settle
 
@@ -265,7 +266,11 @@ class TestDiscovery:
         assert [query.batch(), never.batch()] == [None, None]
 
     def test_new_topics_of_a_pattern_are_read_and_the_whole_name_must_match(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """S4."""
         first = kdsl_topic("pat")
@@ -279,6 +284,7 @@ class TestDiscovery:
 
         assert sort_strings(query.batch()) == ["b"]
         kdsl_kafka.delete_topic(second)
+        do_not_wait_for_topics(monkeypatch)
         with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* no longer exists"):
             query.batch()
 
@@ -368,7 +374,11 @@ class TestTopicIds:
             query.replay()
 
     def test_a_deleted_topic_is_named(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a", "b")
@@ -376,6 +386,7 @@ class TestTopicIds:
         query.batch()
         kdsl_kafka.delete_topic(topic)
 
+        do_not_wait_for_topics(monkeypatch)
         with pytest.raises(TopicMissingError, match=f"the topic '{topic}' .* no longer exists"):
             query.batch()
 

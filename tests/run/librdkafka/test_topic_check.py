@@ -16,6 +16,7 @@ from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task, batch_re
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.descriptions import hide_at_first
+from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import read_plan
 
 
@@ -111,7 +112,10 @@ def test_a_topic_that_is_created_again_between_two_batches_of_a_task_returns_not
 
 
 def test_a_deleted_topic_is_an_error(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Callable[[str], tuple[Sequence[Task], Read]]
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    read: Callable[[str], tuple[Sequence[Task], Read]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a")
@@ -119,6 +123,7 @@ def test_a_deleted_topic_is_an_error(
     assert list(reading.rows(task)) == [["a"]]
     kdsl_kafka.delete_topic(topic)
 
+    do_not_wait_for_topics(monkeypatch)
     with pytest.raises(KafkaReadError, match=r"gone|deleted"):
         list(reading.rows(task))
     assert reading.texts == ["a"]

@@ -299,6 +299,7 @@ class TestWorker:
         assert offsets.taken == [{P: 1}, {P: 3}]
 
 
+@pytest.mark.reliability
 def test_a_query_continues_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
