@@ -95,7 +95,7 @@ def test_reading_by_columns_equals_reading_one_by_one(
 ) -> None:
     writer = Writer(random, dirt)
     row = writer.row()
-    with patch.object(objects, "_FEW", few):
+    with patch.object(objects, "FEW", few):
         check(row, rules, writer.messages(row, count), min_batch)
 
 
