@@ -69,7 +69,7 @@ def words(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def by_parity(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records whose number says everything: topic, partition, key, headers and timestamp."""
+    """Records whose number determines all else: topic, partition, key, headers and timestamp."""
     n = batch.column("n")
     odd = pc.equal(pc.bit_wise_and(n, 1), 1)
     names = pc.if_else(odd, batch.column("odd"), batch.column("even"))

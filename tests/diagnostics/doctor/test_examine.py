@@ -1,4 +1,4 @@
-"""`kdsl.diagnostics.doctor` on a real broker, and on what is none."""
+"""`kdsl.diagnostics.doctor` on a real broker, and on an address without one."""
 
 from __future__ import annotations
 
