@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.catalog.inference import RECORDS, TIMEOUT, infer_value, infers, sample_topics
-from kdsl.catalog.stored import Inference
+from kdsl.catalog.stored import Inference, keep_with
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
@@ -15,6 +16,9 @@ from kdsl.errors import InferenceError
 from kdsl.formats import Format
 from kdsl.resolve.keys import except_key, has_raw_value_alone
 from kdsl.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _INFER = "infer-schema."
 
@@ -41,7 +45,14 @@ def _names_in_value(table: TableDef) -> list[str]:
     return [c.name for c in table.physical if c.name not in keys]
 
 
-def infer_columns(table: Table, cluster: Cluster | None = None) -> Table:
+def infer_columns(
+    table: Table,
+    cluster: Cluster | None = None,
+    *,
+    checkpoint: str | None = None,
+    spark: SparkSession | None = None,
+    adopt: bool = False,
+) -> Table:
     """Read a declared table's newest records, and return the table with the columns that they show.
 
     ``infer_columns(kdsl.sql("CREATE TABLE orders WITH ('connector' = 'kafka', …)"), cluster).read_stream(spark)``
@@ -51,14 +62,21 @@ def infer_columns(table: Table, cluster: Cluster | None = None) -> Table:
     Args:
         table: The table; its value format is one that columns can be inferred from, such as json.
         cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+        checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there,
+            and a restart has them again, whatever the topic's newest records show by then.
+        spark: The session, with which the folder is read and written.
+        adopt: Infer the columns anew, and replace those that the checkpoint has.
 
     Raises:
         InferenceError: The topic has no records to infer columns from, more than half of them cannot be read, or
             columns cannot be inferred from the format.
+        CheckpointError: The checkpoint has columns that were inferred for another declaration.
         ResolveError: The brokers are not known.
         KafkaReadError: The brokers cannot be reached, do not answer in time, or the topic does not exist.
+        TypeError: A checkpoint is given without a session.
     """
-    return Table(with_inferred_columns(table.definition, table.cluster(cluster), Inference(), table.name))
+    with keep_with(checkpoint, spark, adopt=adopt) as inference:
+        return Table(with_inferred_columns(table.definition, table.cluster(cluster), inference, table.name))
 
 
 def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inference, name: str) -> TableDef:

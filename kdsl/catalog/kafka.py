@@ -14,7 +14,7 @@ from kdsl.catalog.inference import (
     sample_topics,
 )
 from kdsl.catalog.options import OF_CLUSTER, REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
-from kdsl.catalog.stored import Inference, read_stored, store
+from kdsl.catalog.stored import Inference, keep_with
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
@@ -22,7 +22,6 @@ from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
 from kdsl.errors import InferenceError, Problem, ResolveError, TopicMissingError, fail_on, nearest
 from kdsl.formats import Format, format_class
-from kdsl.run.checkpoint.folder import open_folder
 from kdsl.table import Table
 from kdsl.types import model as t
 
@@ -131,13 +130,8 @@ class KafkaCatalog:
         """
         if checkpoint is None:
             return self.connect(self.definition(name, self._inference))
-        if spark is None:
-            raise TypeError("table(checkpoint=…) needs spark=, the session that reads and writes that folder")
-        folder = open_folder(spark, checkpoint)
-        inference = Inference(read_stored(folder), location=checkpoint, adopt=adopt)
-        table = self.connect(self.definition(name, inference))
-        store(folder, inference.inferred)
-        return table
+        with keep_with(checkpoint, spark, adopt=adopt) as inference:
+            return self.connect(self.definition(name, inference))
 
     def refresh(self, name: str) -> Table:
         """The table of a topic, inferred anew from its newest records or its latest schemas, not from a checkpoint.

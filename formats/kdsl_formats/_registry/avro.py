@@ -183,7 +183,7 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
 
 
 def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """Yield the errors of steps that fail for every message, each with the name of the innermost column.
+    """Yield the errors of steps that fail for every message, each with the path of its column (``a.b``, ``a[].b``).
 
     A union fails if all its branches except null do; the errors are those of the last one.
     """
@@ -192,9 +192,11 @@ def _find_misfits(step: Step, path: str) -> Iterator[str]:
             yield f"{path}: {message}" if path else message
         case Record(steps=steps):
             for inner, name in steps:
-                yield from _find_misfits(inner, name or path)
-        case Items(inner=inner) | Entries(inner=inner) | Chosen(inner=inner):
-            yield from _find_misfits(inner, path)
+                yield from _find_misfits(inner, f"{path}.{name}" if path else name or "")
+        case Chosen(inner=inner, name=name):
+            yield from _find_misfits(inner, f"{path}.{name}")
+        case Items(inner=inner) | Entries(inner=inner):
+            yield from _find_misfits(inner, f"{path}[]")
         case Union(branches=branches):
             branch_misfits = [list(_find_misfits(branch, path)) for branch in branches if not isinstance(branch, Null)]
             if branch_misfits and all(branch_misfits):

@@ -61,7 +61,9 @@ class ChangeDecoder:
         self._image = ColumnReader(rules.row, rules.value_rules, min_batch=min_batch)
         key = rules.key_row
         self._key = None if key is None else ColumnReader(key, rules.value_rules, min_batch=min_batch)
-        self._image.finder.undeclared = Counter()
+        for reader in (self._image, self._key):
+            if reader is not None:
+                reader.finder.find_undeclared = True
         fields = {f.name: f.type for f in rules.fields()}
         fields.update((c.member, t.STRING) for c in rules.include if c.member not in fields)
         self._names = tuple(fields)
@@ -90,21 +92,17 @@ class ChangeDecoder:
             decoded = attrs.evolve(decoded, truncates=self._truncates)
         if self._unavailable is not None:
             decoded = self._unavailable.replace_placeholders(decoded)
-        undeclared = self._take_undeclared()
-        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
-
-    def _take_undeclared(self) -> Counter[str]:
-        """Return and reset the counts of the columns in messages that the table does not declare."""
-        counted, by_shape = self.reference.undeclared, self._image.finder.undeclared
-        self.reference.undeclared = Counter()
-        for name, count in (by_shape or {}).items():
-            counted[name.decode()] += count
-        if by_shape:
-            by_shape.clear()
-        return counted
+        if self.reference.undeclared:
+            undeclared = self.reference.undeclared + Counter(decoded.undeclared)
+            self.reference.undeclared.clear()
+            decoded = attrs.evolve(decoded, undeclared=undeclared)
+        return decoded
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode by columns, or one by one if few messages allow it; counts infinite values only of the columns."""
+        """Decode by columns, or one by one if few messages allow it.
+
+        Only infinite values and undeclared members of the columns are counted.
+        """
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -253,8 +251,13 @@ class ChangeDecoder:
             )
         }
         infinite = images.infinite_in(locations.index[rows])
+        undeclared = images.undeclared_in(locations.index[rows])
+        if old_values is not None:
+            undeclared += old_values.undeclared_in(locations.old_index[rows])
         if old_values is not None and self.rules.key_row is not None:
             infinite += old_values.infinite_in(locations.old_index[rows])
+            for name in self.rules.row.names:  # a reader of keys looks for no other columns
+                undeclared.pop(name, None)
         return Decoded(
             rows_array,
             pa.array(order.owner, pa.int64()),
@@ -262,6 +265,7 @@ class ChangeDecoder:
             pa.array(kinds, pa.int8()),
             metadata,
             infinite=infinite,
+            undeclared=undeclared,
         )
 
 
@@ -288,6 +292,12 @@ class _Images:
     def infinite_in(self, objects: Indices) -> int:
         """How many infinite values in some objects became NULL; negative indices are ignored."""
         return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
+
+    def undeclared_in(self, objects: Indices) -> Counter[str]:
+        """How many of some objects have each undeclared member; repeated and negative indices count once, or never."""
+        is_used = np.zeros(len(self.row_index), dtype=bool)
+        is_used[objects[objects >= 0]] = True
+        return self._members.count_undeclared(is_used)
 
     def has(self, column: int, objects: Indices) -> Mask:
         """Which of some objects, none of them left to the fallback, have a member for a column."""

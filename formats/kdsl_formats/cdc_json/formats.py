@@ -205,7 +205,7 @@ class CanalJson(ChangeJson):
             yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
-                re.compile(pattern or "")
+                _compile_pattern(pattern or "")
             except (re.error, TypeError) as e:
                 message = f"the format 'canal-json' has {key} = {pattern!r}, which is not a regular expression: {e}"
                 yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
@@ -213,7 +213,7 @@ class CanalJson(ChangeJson):
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
         """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
-        include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
+        include = tuple(Include(member, _compile_pattern(p)) for member, p in patterns if p is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
     def _options_without_effect(self) -> Iterable[Problem]:
@@ -224,6 +224,18 @@ class CanalJson(ChangeJson):
                 message = f"the format 'canal-json' has {key}, which only infer-schema.strategy 'MYSQL_TYPE' uses"
                 fix = "set the strategy, or leave the option out"
                 yield Problem("canal-json-strategy", message, fix, severity="warning")
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression of Java, in which a digit or a letter of a word is ASCII.
+
+    Raises:
+        re.error: It is invalid, or has an intersection of classes, which Python does not have.
+    """
+    intersection = re.search(r"\[[^\]]*&&", pattern)
+    if intersection is not None:
+        raise re.error("an intersection of classes (&&) is not supported", pattern, intersection.end() - 2)
+    return re.compile(pattern, re.ASCII)
 
 
 def _type_of_code(value: Any) -> t.DataType | None:

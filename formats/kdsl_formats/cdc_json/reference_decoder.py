@@ -169,7 +169,7 @@ class ReferenceChangeDecoder:
         if not message:
             return changes_read
         try:
-            for kind, row, metadata in self.read_document(parse(message)):
+            for kind, row, metadata in self.read_document(parse(message, alone=self.rules.inferred)):
                 changes_read.kinds.append(kind)
                 changes_read.rows.append(row)
                 changes_read.metadata = metadata
@@ -208,9 +208,10 @@ class ReferenceChangeDecoder:
         if self._is_ddl(operation, spelled):
             return
         metadata: tuple[Any, ...] | None = None
-        for image in (spelled.get(member) for member in self.dialect.members):
-            if isinstance(image, dict):
-                self.undeclared.update(image.keys() - self._columns)
+        for images in (spelled.get(member) for member in self.dialect.members):
+            for image in images if isinstance(images, list) else [images]:
+                if isinstance(image, dict):
+                    self.undeclared.update(image.keys() - self._columns)
         for kind, row in self._read_rows(operation, change, spelled):
             if metadata is None:
                 metadata = self._read_metadata(members, change)

@@ -6,6 +6,8 @@ message with such a value with the reference decoder. Without a fallback, both d
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -27,6 +29,11 @@ _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b
 _ZERO, _ONE = (np.uint64(byte) for byte in b"01")
 _ONE_BYTE, _FOUR_BYTES, _FIVE_BYTES = (np.uint64(2**bits - 1) for bits in (8, 32, 40))
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
+_SCALARS = (
+    *(t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal, t.Date, t.Time),
+    *(t.Timestamp, t.TimestampLtz),
+)
+_TOGETHER = 1 << 14  # values of several columns that are read together
 
 _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
 
@@ -55,6 +62,11 @@ class ColumnReader:
         self.inner = tuple(ColumnReader(child, rules, min_batch=min_batch) for child in inner)
         if isinstance(kind, t.Row):
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
+        alike: dict[t.DataType | int, list[int]] = {}
+        for i, reader in enumerate(self.inner):
+            is_scalar = isinstance(reader.kind, _SCALARS) and reader.wire is None
+            alike.setdefault(reader.kind if is_scalar else i, []).append(i)
+        self._alike = tuple(alike.values())
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
         """Read the column of values, and mark which of them need the fallback; sets `infinite`.
@@ -125,15 +137,42 @@ class ColumnReader:
         found_members = self.finder.find(buffer, objects, first)
         fallback = np.zeros(len(objects), dtype=bool)
         fallback[found_members.fallback] = True
-        columns = []
+        columns: list[pa.Array] = [None] * len(self.inner)
         self.infinite = None
-        for values, reader in zip(found_members.columns, self.inner, strict=True):
-            column, inner = reader.read(buffer, values)
-            columns.append(column)
+        for i, column, inner in self.read_columns(buffer, found_members.columns):
+            columns[i] = column
             fallback[found_members.which[inner]] = True
-            if reader.infinite is not None:
-                self._count_infinite(len(objects), found_members.which, reader.infinite)
+            infinite = self.inner[i].infinite
+            if infinite is not None:
+                self._count_infinite(len(objects), found_members.which, infinite)
         return found_members, columns, fallback
+
+    def read_columns(
+        self, buffer: MessageBuffer, columns: Sequence[ValueSpans | None]
+    ) -> Iterator[tuple[int, pa.Array, Mask]]:
+        """Read the members of rows.
+
+        A column costs about as much as a thousand values, so short columns of one type are read as one.
+
+        Args:
+            buffer: The buffer.
+            columns: The values of each member, all of one length; None for a member that is not read.
+
+        Yields:
+            The index of the member, its column, and which of its values need the fallback.
+        """
+        for alike in self._alike:
+            chosen = [(i, values) for i in alike if (values := columns[i]) is not None]
+            rows = len(chosen[0][1].form) if chosen else 0
+            some = max(1, _TOGETHER // max(rows, 1))
+            for begin in range(0, len(chosen), some):
+                together = chosen[begin : begin + some]
+                column, fallback = self.inner[alike[0]].read(buffer, _concat([values for _, values in together]))
+                if len(together) == 1:
+                    yield together[0][0], column, fallback
+                    continue
+                for place, (i, _) in enumerate(together):
+                    yield i, column.slice(place * rows, rows), fallback[place * rows : (place + 1) * rows]
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
         """Add to `infinite`, for each of `count` values, the infinite values inside its members or elements."""
@@ -311,6 +350,15 @@ class ColumnReader:
         np.cumsum(offsets, out=offsets)
         buffers = [bitmap(present), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self.type, len(present), buffers, children=[values]), fallback
+
+
+def _concat(columns: Sequence[ValueSpans]) -> ValueSpans:
+    """The values of several columns, one column after the other."""
+    if len(columns) == 1:
+        return columns[0]
+    start = np.concatenate([values.spans.start for values in columns])
+    end = np.concatenate([values.spans.end for values in columns])
+    return ValueSpans(Spans(start, end), np.concatenate([values.form for values in columns]))
 
 
 def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.StringArray:

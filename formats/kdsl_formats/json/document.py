@@ -1,7 +1,7 @@
 """Parses the bytes of a message as a JSON document, with the encodings, grammar and limits of Flink's reader.
 
 Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in strings, and
-everything after the document is ignored.
+everything after the document is ignored unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -57,17 +57,24 @@ _scan = json.JSONDecoder(
 ).raw_decode
 
 
-def parse(message: bytes) -> Any:
+def parse(message: bytes, *, alone: bool = False) -> Any:
     """Read the first JSON document of a message.
+
+    Args:
+        message: The message.
+        alone: Whether it is an error if something follows the document.
 
     Returns:
         dict, list, str, bool, None, and `Integer` and `Fractional` for numbers.
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: The message is not JSON or nested too deeply, with the reason.
+        ValueError: The message is not JSON or nested too deeply, with the reason; or something follows the document.
     """
-    return _parse(message)[0]
+    value, text, end = _parse(message)
+    if alone:
+        _check_end(text, end)
+    return value
 
 
 def parse_only(message: bytes) -> Any:
@@ -79,11 +86,16 @@ def parse_only(message: bytes) -> Any:
             surrogate pair.
     """
     value, text, end = _parse(message)
-    if text[end:].strip(_BLANKS):
-        raise ValueError(f"something follows the document, at character {end + 1}")
+    _check_end(text, end)
     if _HALF.search(text):
         check_surrogates(value)
     return value
+
+
+def _check_end(text: str, end: int) -> None:
+    """Raise `ValueError` if something but blanks follows the document that ends there."""
+    if text[end:].strip(_BLANKS):
+        raise ValueError(f"something follows the document, at character {end + 1}")
 
 
 def check_surrogates(value: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -81,13 +80,13 @@ class FlatFinder:
         self._finder = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
 
     @property
-    def undeclared(self) -> Counter[bytes] | None:
-        """A counter of objects by undeclared member; see `ObjectFinder.undeclared`. Members inside are not counted."""
-        return self._finder.undeclared
+    def find_undeclared(self) -> bool:
+        """See `ObjectFinder.find_undeclared`. Undeclared members inside others are not found."""
+        return self._finder.find_undeclared
 
-    @undeclared.setter
-    def undeclared(self, counter: Counter[bytes] | None) -> None:
-        self._finder.undeclared = counter
+    @find_undeclared.setter
+    def find_undeclared(self, find: bool) -> None:
+        self._finder.find_undeclared = find
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Locate each column's value in each object, as `ObjectFinder.find` does.
@@ -124,6 +123,8 @@ class FlatFinder:
                 form_read = np.where(nested, np.int8(ABSENT), values.form)
                 columns[self._columns[name]] = ValueSpans(values.spans, form_read, values.first)
         if good.all():
-            return FoundMembers(members.which, columns, members.fallback)
+            return FoundMembers(members.which, columns, members.fallback, members.undeclared)
         fallback = np.sort(np.concatenate([members.fallback, members.which[~good]]))
-        return FoundMembers(members.which[good], [values.pick(good) for values in columns], fallback)
+        return FoundMembers(
+            members.which[good], [values.pick(good) for values in columns], fallback, members.undeclared
+        )

@@ -7,7 +7,6 @@ settles most of the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.decoder import MIN_BATCH
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
-from kdsl_formats.json.objects import ABSENT, ObjectFinder, ValueSpans
+from kdsl_formats.json.objects import ABSENT, FoundMembers, ObjectFinder, ValueSpans
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.value_checks import are_held, are_null
 
@@ -54,9 +53,9 @@ class ObjectLevel:
         self._inner: dict[str, ObjectLevel] = {}
 
     def _new_finder(self) -> ObjectFinder:
-        """Create a finder of the known names, which counts members with other names."""
+        """Create a finder of the known names, which also finds members with other names."""
         finder = ObjectFinder(self._names, all_needed=False, min_batch=self._min_batch)
-        finder.undeclared = Counter()
+        finder.find_undeclared = True
         return finder
 
     def settle(
@@ -78,7 +77,7 @@ class ObjectLevel:
         """
         settled = np.zeros(len(objects), dtype=bool)
         found_members = self._finder.find(buffer, objects, first)
-        while self._learn_names():
+        while self._learn_names(found_members):
             found_members = self._finder.find(buffer, objects, first)
         if len(self._names) > self._most:
             return settled
@@ -116,20 +115,19 @@ class ObjectLevel:
         good[inside] = level.settle(buffer, some.spans, some.first, check)
         return good
 
-    def _learn_names(self) -> bool:
-        """Add the members that the last search met but did not look for, and create a new finder for them all.
+    def _learn_names(self, found_members: FoundMembers) -> bool:
+        """Add the members that a search met but did not look for, and create a new finder for them all.
 
         Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
         all. If they are too many, the finder stays the same.
         """
-        undeclared = self._finder.undeclared
-        if not undeclared:
+        keys = dict.fromkeys(key for members in found_members.undeclared for key in members.keys)
+        if not keys:
             return False
         try:
-            new = [key.decode() for key in undeclared]
+            new = [key.decode() for key in keys]
         except UnicodeDecodeError:
             new = []
-        undeclared.clear()
         self._names = (*self._names, *new)
         if len(self._names) > self._most:
             return False

@@ -26,6 +26,7 @@ from kdsl_formats.json.document import (
     Fractional,
     Integer,
     Recursion,
+    check_surrogates,
     parse,
     quote,
     replace_surrogates,
@@ -55,7 +56,8 @@ class ReadingRules:
         streaming: Whether to follow Flink's streaming parser, or its tree reader.
         modes: The form of values on the wire, if it is not the format's own.
         payload: Whether the row of a message is in `PAYLOAD`, beside its schema.
-        inferred: Whether columns were inferred: times have any form, and numbers keep their spelling in strings.
+        inferred: Whether columns were inferred: times have any form, numbers keep their spelling in strings, and half
+            of a surrogate pair, or something after the document, is an error.
         flat: The names of objects that stay whole if the members of all others are columns (`flatten_members`); None if
             no members are.
         as_texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes them.
@@ -111,7 +113,7 @@ class ReferenceDecoder:
         if not message:
             return []
         try:
-            return self.read_document(parse(message))
+            return self.read_document(parse(message, alone=self.rules.inferred))
         except Empty:
             if self.rules.streaming and not self.rules.ignore_parse_errors:
                 raise
@@ -343,18 +345,31 @@ class ReferenceDecoder:
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
-        """A JSON value as a string: values other than strings become their JSON; lone surrogates become ``?``.
+        """A JSON value as a string: values other than strings become their JSON.
 
         Raises:
-            FieldError: As in `_to_json`.
+            FieldError: As in `_to_json`; or a string cannot be UTF-8 and columns were inferred.
         """
         if type(value) is str:
-            return replace_surrogates(value)
+            return self._encodable(value)
+        if self.rules.inferred:
+            _check_strings(value)
         try:
             return self._to_json(value)
         except RecursionError:
             with Recursion():
                 return self._to_json(value)
+
+    def _encodable(self, text: str) -> str:
+        """A string that UTF-8 can hold: half of a surrogate pair becomes ``?``, as in Java.
+
+        Raises:
+            FieldError: It has such a half, and columns were inferred.
+        """
+        if not self.rules.inferred:
+            return replace_surrogates(text)
+        _check_strings(text)
+        return text
 
     def _to_json(self, value: Any) -> str:
         """Write a value as compact JSON, for a STRING column.
@@ -444,7 +459,7 @@ class ReferenceDecoder:
                 except FieldError as e:
                     raise e.inside(f"[{key!r}]") from None
                 if converted is not _ABSENT:
-                    pairs[replace_surrogates(key)] = converted
+                    pairs[self._encodable(key)] = converted
             return list(pairs.items())
 
         return entries
@@ -491,6 +506,14 @@ class ReferenceDecoder:
             return row
 
         return convert
+
+
+def _check_strings(value: Any) -> None:
+    """Raise `FieldError` if a string in a value has half of a surrogate pair."""
+    try:
+        check_surrogates(value)
+    except ValueError as e:
+        raise FieldError(str(e)) from None
 
 
 def _require_string(value: str) -> str:

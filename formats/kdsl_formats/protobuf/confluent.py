@@ -139,6 +139,8 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         wanted = own.name if own is not None else self.message_class_name
         try:
             names = list(message_names(schema).values())
+            if not names:
+                return f"it has no message; {_advice_without_messages(wanted)}"
             candidates = [name for name in names if wanted is None or wanted in (name, name.rpartition(".")[2])]
             if not candidates:
                 return f"it has no message {wanted}, but {', '.join(names)}"
@@ -151,6 +153,15 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         except SchemaError as e:
             return str(e)
         return "" if None in mismatches else str(mismatches[0])
+
+
+def _advice_without_messages(wanted: object) -> str:
+    """What to do about a registered schema without messages, such as one of enums.
+
+    `wanted` is the name of the message; None if any message will do.
+    """
+    message = "a message" if wanted is None else f"the message {wanted}"
+    return f"register a schema that defines {message}, or set 'subject' to the subject of one"
 
 
 class _Decoder:
@@ -297,6 +308,11 @@ class _Encoder:
             name = own.name if own is not None else chosen.message_class_name
             latest = client.latest(chosen.subject_of(self._use, str(name)))
             names = {full: path for path, full in message_names(latest.schema).items()}
+            if not names:
+                raise KdslError(
+                    f"the latest schema of the subject {latest.subject!r} in the registry {client.address} has no "
+                    f"message; {_advice_without_messages(name)}"
+                )
             if name is None and len(names) == 1:
                 name = next(iter(names))
             full = next((one for one in names if name in (one, one.rpartition(".")[2])), None)

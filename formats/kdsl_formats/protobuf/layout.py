@@ -95,11 +95,6 @@ class Layout:
         """The generated class of the message."""
         return GetMessageClass(self.descriptor)
 
-    def any_of(self, form: Form) -> bool:
-        """Whether any value in the layout has this form."""
-        every = (*self.members, *self.hidden)
-        return any(m.form == form or (m.inside is not None and m.inside.any_of(form)) for m in every)
-
 
 def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
     """Report why a row type cannot represent a message.

@@ -16,7 +16,7 @@ import attrs
 from kdsl.errors import CheckpointError, listing
 from kdsl.flink_sql.scripts.script_plan import Job
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import explain_failure, open_folder
+from kdsl.run.checkpoint.folder import open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,8 +124,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
         CheckpointError: A folder belongs to another INSERT, or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
-    with explain_failure(folder.path(_INDEX), "read"):
-        text = folder.read(_INDEX)
+    text = folder.read(_INDEX)
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
     if text is None:
         stored: dict[str, Insert] = {}
@@ -139,8 +138,7 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
     folders = assign_folders(inserts, stored, base)
     stored |= {folders[job]: insert for job, insert in inserts.items()}
     document = {"version": 1, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
-    with explain_failure(folder.path(_INDEX), "written"):
-        folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
+    folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
     return {job: f"{base}/{name}" for job, name in folders.items()}
 
 

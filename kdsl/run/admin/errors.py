@@ -6,10 +6,14 @@ Tasks and Spark's planning run in other processes, so users see these messages i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
 from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError
+
+Action = Literal["read", "commit"]
+"""What a client asks for: to read something, or to commit offsets."""
 
 
 class NotAllowedError(KafkaReadError):
@@ -125,12 +129,30 @@ def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
     )
 
 
-def not_allowed(table: str, what: str, error: KafkaError) -> NotAllowedError:
-    """Create the error: this user may not read something."""
-    kind = _NOT_ALLOWED.get(error.code(), "it")
+def not_allowed(table: str, what: str, error: KafkaError, action: Action = "read") -> NotAllowedError:
+    """Create the error: this user may not read or commit something, as the brokers say."""
+    return no_permission(table, what, error.str(), _NOT_ALLOWED.get(error.code(), "it"), action)
+
+
+def no_permission(table: str, what: str, reason: str, kind: str, action: Action = "read") -> NotAllowedError:
+    """Create the error: this user may not read or commit something.
+
+    Args:
+        table: The table's name.
+        what: What was requested.
+        reason: The brokers' error.
+        kind: On what rights must be granted.
+        action: What was to be done.
+    """
     return NotAllowedError(
-        f"{table}: this user may not read {what} ({error.str()}); grant READ and DESCRIBE on {kind} to it"
+        f"{table}: this user may not {action} {what} ({reason}); grant READ and DESCRIBE on {kind} to it"
     )
+
+
+def not_possible(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
+    """Create the error: the brokers refuse for another reason; arguments as for `no_permission`."""
+    done = "read from" if action == "read" else "committed to"
+    return KafkaReadError(f"{table}: {what} cannot be {done} {servers}: {reason}")
 
 
 def topic_recreated(

@@ -206,7 +206,7 @@ class LibrdkafkaAdmin:
         result = self._retry(commit_once, _retriable_commit_error)
         failed = [result] if isinstance(result, KafkaError) else [p.error for p in result if p.error]
         if failed:
-            raise self._read_error(failed[0], f"the offsets of the group {group!r}", "committed to")
+            raise self._read_error(failed[0], f"the offsets of the group {group!r}", "commit")
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged."""
@@ -549,21 +549,19 @@ class LibrdkafkaAdmin:
         if reason is not None:
             raise errors.not_accepted(self._table, self.servers, reason)
 
-    def _read_error(self, error: KafkaError, what: str, action: str = "read from") -> KafkaReadError:
+    def _read_error(self, error: KafkaError, what: str, action: errors.Action = "read") -> KafkaReadError:
         """Create the exception for an error that is not retriable.
 
         Args:
             error: The error.
             what: What was requested.
-            action: What was to be done with it: a participle and its preposition.
+            action: What was to be done with it.
         """
         if errors.is_not_allowed(error):
-            return errors.not_allowed(self._table, what, error)
+            return errors.not_allowed(self._table, what, error, action)
         if errors.is_login_error(error):
             return errors.login_refused(self._table, self.servers, error.str())
-        return KafkaReadError(
-            f"{self._table}: {what} cannot be {action} {self.servers}: {error.str()} ({error.name()})"
-        )
+        return errors.not_possible(self._table, what, self.servers, f"{error.str()} ({error.name()})", action)
 
 
 def _retriable_error(results: Mapping[Any, Any]) -> KafkaError | None:

@@ -164,8 +164,8 @@ class LetterCounts:
         """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
 
         Raises:
-            DeadLetterError: A stored file cannot be read, or has another version (the listener logs it).
-            CheckpointError: The checkpoint cannot be read.
+            CheckpointError: The checkpoint cannot be read (the listener logs it, and the next error).
+            DeadLetterError: A stored file is damaged, or was written by a newer kdsl.
         """
         if query.session is None or is_connect(query.session):
             return
@@ -276,7 +276,7 @@ class LetterCounts:
                 try:
                     folder.write(name, orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode() + "\n")
                 except BaseException as e:
-                    refuse(batch, f"{folder.path(name)}: the number of dead letters cannot be stored: {e}")
+                    refuse(batch, f"the number of dead letters cannot be stored: {e}")
                     raise
             for one in old:
                 folder.remove(f"{COUNTS}/{one}.json")
@@ -325,7 +325,8 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
         done: The last batch that Spark has committed. Files of later batches are ignored: these run again.
 
     Raises:
-        DeadLetterError: A file cannot be read, or has another version.
+        CheckpointError: The checkpoint cannot be read.
+        DeadLetterError: A file is damaged, or was written by a newer kdsl.
     """
     documents: dict[int, Mapping[str, Any]] = {}
     for name in folder.names(COUNTS):

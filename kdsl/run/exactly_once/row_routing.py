@@ -203,11 +203,9 @@ def _task_basis(tasks: int) -> tuple[str, ...]:
 def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
     """Choose the columns by which rows are routed: those of the key, or all, without those of inexact types.
 
-    Empty if none is left.
+    Empty if none is left: columns of the value do not replace those of a key, whose rows must stay together.
     """
-    keys = plan.key_columns
-    names = [name for name in keys or rows.columns if _is_exact(rows.schema[name].dataType)]
-    return () if keys and len(names) < len(keys) and not names else tuple(names)
+    return tuple(name for name in plan.key_columns or rows.columns if _is_exact(rows.schema[name].dataType))
 
 
 def _is_exact(kind: s.DataType) -> bool:

@@ -125,7 +125,8 @@ def _stage_and_send(
         number: The number of the batch.
 
     Raises:
-        CheckpointError: The offsets of the batch are missing, or the stored batch is of another version.
+        CheckpointError: The checkpoint cannot be read or written, the offsets of the batch are missing, or the stored
+            batch is of another version.
         ExactlyOnceError: A later run of the query has taken over.
         DeadLetterError: A read has too many dead letters.
         Exception: That of the Spark job that stores or sends the rows.

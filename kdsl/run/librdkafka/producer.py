@@ -44,6 +44,14 @@ new request goes to a broker that answers.
 """
 _UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
 _DISCARDED = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+_ZERO_TIMESTAMP = (
+    KafkaError.INVALID_TIMESTAMP,
+    "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, but sends the present time",
+)
+_CUT_HEADER = (
+    n.INVALID_ARGUMENT,
+    "the name of a header contains a NUL character, at which librdkafka would cut it off",
+)
 POOL_SIZE = 4
 """How many producers a Python worker keeps between tasks."""
 _log = logging.getLogger(__name__)
@@ -466,28 +474,24 @@ class Producer:
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
     def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
-        """Remove the records that librdkafka would alter, and count them as failures.
+        """Remove the records that librdkafka would alter, and count each of them once as a failure.
 
         They have the timestamp 0, or a NUL in the name of a header.
         """
-        bad = np.zeros(records.num_rows, dtype=bool)
+        zero, cut = np.zeros((2, records.num_rows), dtype=bool)
         if "timestamp" in records.schema.names:
             zero = pc.fill_null(pc.equal(records.column("timestamp"), 0), False).to_numpy(zero_copy_only=False)
-            reason = "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, but sends the present time"
-            for row in rows[zero]:
-                self._add_failure(KafkaError.INVALID_TIMESTAMP, topic, None, int(row), 0, reason)
-            bad |= zero
         if "headers" in records.schema.names:
             headers = records.column("headers")
-            cut = pc.match_substring(headers.flatten().field(0), "\0")
-            if pc.any(cut).as_py():
-                indices = np.unique(pc.list_parent_indices(headers).filter(cut).to_numpy())
-                reason = "the name of a header contains a NUL character, at which librdkafka would cut it off"
-                for row in rows[indices]:
-                    self._add_failure(n.INVALID_ARGUMENT, topic, None, int(row), 0, reason)
-                bad[indices] = True
+            with_nul = pc.match_substring(headers.flatten().field(0), "\0")
+            if pc.any(with_nul).as_py():
+                cut[pc.list_parent_indices(headers).filter(with_nul).to_numpy()] = True
+        bad = zero | cut
         if not bad.any():
             return records, rows
+        for index in np.flatnonzero(bad):
+            code, reason = _ZERO_TIMESTAMP if zero[index] else _CUT_HEADER
+            self._add_failure(code, topic, None, int(rows[index]), 0, reason)
         return records.filter(pa.array(~bad)), rows[~bad]
 
     def _wait_for_room(self) -> bool:

@@ -322,7 +322,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             plan, cluster = _read_plan_and_cluster(self._options)
             if plan.check_group:
                 self._lease = acquire_group_lease(plan, cluster)
-            self._opened_stream = Stream(plan, cluster, _packing(self._options))
+            reports = METRICS in dict(self._options)
+            self._opened_stream = Stream(plan, cluster, _packing(self._options), finds_held_back=reports)
         return self._opened_stream
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
@@ -351,13 +352,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return how far the topics could be read without limits when the last batch was planned; None before it.
 
-        The document also has who took the group's lease and, if metrics are reported, the ends of the logs that open
-        transactions hold back; the brokers are asked for those.
+        The document also has who took the group's lease and, if metrics are reported, how far the topics could be read
+        if no transaction was open (`Stream.ends_held_back`).
         """
         latest = self._stream.latest
         if latest is None:
             return None
-        high = self._stream.ends_held_back() if METRICS in dict(self._options) else {}
+        high = self._stream.ends_held_back
         report: dict[str, Any] = {"high": nest_by_topic(high)} if high else {}
         if self._lease is not None and self._lease.lost_to is not None:
             report[LOST_LEASE] = str(self._lease.lost_to)

@@ -60,10 +60,20 @@ class Stream:
         plan: What is read.
         cluster: The cluster that is read.
         packing: How new batches are packed into tasks; it is stored with their offsets.
+        finds_held_back: Whether `ends_held_back` is set, which is one more request for each batch of a stream that
+            reads committed records only.
+
+    Attributes:
+        latest: How far the topics could be read when the last batch was planned, at most to the declared end; None
+            before the first one.
+        ends_held_back: How far they could be read if no transaction was open: for each partition in which that is
+            more, at most to the declared end. Records that were appended while the batch was planned are left out.
     """
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None) -> None:
-        self._plan, self._packing = plan, packing
+    def __init__(
+        self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None, *, finds_held_back: bool = False
+    ) -> None:
+        self._plan, self._packing, self._finds_held_back = plan, packing, finds_held_back
         self._subscription = Subscription(plan, cluster)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
@@ -77,8 +87,9 @@ class Stream:
         self._planned: Offsets | None = None
         self._skipped: dict[TopicPartition, int] = {}
         self._caught_up_time = 0
+        self._high: Mapping[TopicPartition, int] = {}
         self.latest: Offsets | None = None
-        """How far the topics could be read when the last batch was planned."""
+        self.ends_held_back: dict[TopicPartition, int] = {}
 
     def initial(self) -> Offsets:
         """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
@@ -112,9 +123,9 @@ class Stream:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
         When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
-        Spark runs an empty batch, which reports the end. Sets `latest`. Logged are skipped gaps, another declared
-        start, topics that the table no longer names, partitions that are not read, and transactions that hold records
-        back.
+        Spark runs an empty batch, which reports the end. Sets `latest` and `ends_held_back`. Logged are skipped gaps,
+        another declared start, topics that the table no longer names, partitions that are not read, and transactions
+        that hold records back.
 
         Raises:
             KafkaReadError: The brokers do not answer, the offsets are no longer valid, or a declared end cannot be
@@ -143,6 +154,8 @@ class Stream:
         grows = not stop or self._plan.discovery is not None
         ids = {**current.ids, **{name: topic.id for name, topic in topics.items() if grows}}
         self.latest = Offsets(reach, ids, current.startup, read=self._read, stop=stop)
+        high = {partition: min(end, stop.get(partition, end)) for partition, end in self._high.items()}
+        self.ends_held_back = {partition: end for partition, end in high.items() if end > reach[partition]}
         positions = {**begin.offsets, **added}
         end = self._choose_end(positions, reach, limits, stop)
         lost = _add_counts(start.lost, begin.lost, self._skipped)
@@ -215,18 +228,6 @@ class Stream:
                 "have" if start.stop else "has",
             )
         self._start_checked = True
-
-    def ends_held_back(self) -> dict[TopicPartition, int]:
-        """Ask for the log's end of each partition in which it is beyond `latest`, as open transactions hold it back.
-
-        Partitions without such records are left out. Empty before the first batch, and unless only committed records
-        are read.
-        """
-        if self.latest is None:
-            return {}
-        return {
-            partition: high for partition, (_, high) in self._subscription.find_held_back(self.latest.positions).items()
-        }
 
     def _warn_of_open_transactions(self, ends: Mapping[TopicPartition, int]) -> None:
         """Log which partitions one transaction has held back since the previous check.
@@ -331,6 +332,8 @@ class Stream:
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Ask for the ends of the partitions, again for some seconds while a broker reports less than known offsets.
 
+        If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
+
         Args:
             current: The present offsets.
             unread: The positions of the partitions that have not reached their stopping offset.
@@ -343,6 +346,8 @@ class Stream:
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
             """Return the ends, and whether they include all unread records."""
             try:
+                if self._finds_held_back:  # before the others: records that are appended between are not held back
+                    self._high = self._subscription.high(current.positions, {})
                 ends = self._subscription.ends(current.positions)
             except TopicMissingError:
                 self._check_ids(current, self._admin.topics(current.ids))

@@ -16,7 +16,6 @@ from threading import Condition, Thread
 import attrs
 
 from kdsl.callbacks import TopicPartition
-from kdsl.client_settings.kdsl_settings import KdslSettings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
@@ -145,17 +144,26 @@ class _Run:
 
 
 class Worker:
-    """Commits for one read, on its own thread, which lives as long as there is something to commit."""
+    """Commits for the reads of one id, on its own thread, which lives as long as there is something to commit.
+
+    Attributes:
+        read: The present read of the id.
+    """
 
     def __init__(self, read: Read) -> None:
         self.read = read
-        self._settings: KdslSettings = read.cluster.kdsl_settings
-        self._interval = self._settings.auto_commit_interval_ms / 1000 if self._settings.auto_commit else 0.0
+        self._interval = _shortest_interval(read)
         self._runs: dict[str, _Run] = {}
         self._changed = Condition()
         self._thread: Thread | None = None
         self._admin: ClusterAdmin | None = None
         self._last = float("-inf")
+
+    def replace_read(self, read: Read) -> None:
+        """Commit with the client and the settings of another read of the same id from now on, pending positions too."""
+        with self._changed:
+            if read != self.read:
+                self.read, self._interval, self._admin = read, _shortest_interval(read), None
 
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions.
@@ -227,10 +235,14 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
-        """Return the client that commits, created at the first use."""
-        admin = self._admin
+        """Return the client that commits, created at the first use of a read."""
+        with self._changed:
+            read, admin = self.read, self._admin
         if admin is None:
-            admin = self._admin = admin_of(self.read) or LibrdkafkaAdmin(self.read.cluster, self.read.plan.table)
+            admin = admin_of(read) or LibrdkafkaAdmin(read.cluster, read.plan.table)
+            with self._changed:
+                if self.read is read:
+                    self._admin = admin
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
@@ -270,8 +282,13 @@ _batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:
-    """Return this process's worker for the offsets of a read, created if the read is new or has changed."""
-    worker = _workers.get(read.id)
-    if worker is None or worker.read != read:
-        worker = _workers[read.id] = Worker(read)
+    """Return this process's worker for the offsets of a read, which uses this read if it has changed."""
+    worker = _workers.setdefault(read.id, Worker(read))
+    worker.replace_read(read)
     return worker
+
+
+def _shortest_interval(read: Read) -> float:
+    """Return the seconds from one commit to the next, at least: with ``enable.auto.commit``, its interval."""
+    settings = read.cluster.kdsl_settings
+    return settings.auto_commit_interval_ms / 1000 if settings.auto_commit else 0.0

@@ -32,6 +32,9 @@ from kdsl.spark_internals.queries import fail_on_stop
 
 log = logging.getLogger("kdsl.read")
 
+_KEPT_ERRORS = 100
+"""For how many runs, the last ones that it has ended, a guard stores the error."""
+
 
 @attrs.define
 class Guarded:
@@ -133,7 +136,7 @@ class SparkSourceGuard:
             thread.join()
 
     def error_of(self, run_id: str) -> TopicRecreatedError | None:
-        """The error for which this guard has ended a run of a query; None if there was none."""
+        """The error for which this guard has ended a run of a query; None if there was none, or it is long ago."""
         return self._errors.get(run_id)
 
     def _wake(self) -> None:
@@ -159,7 +162,9 @@ class SparkSourceGuard:
                 self._check(progress, one)
             except TopicRecreatedError as e:
                 log.error("%s; the query %s is ended", e, progress.query.name or progress.query.id)  # noqa: TRY400
-                self._errors[progress.query.run_id] = e
+                self._errors[progress.query.run_id] = e.with_traceback(None)  # its frames would keep the query alive
+                if len(self._errors) > _KEPT_ERRORS:
+                    del self._errors[next(iter(self._errors))]
                 _end(progress.query, e)
             except KdslError as e:
                 log.warning("%s: a batch could not be checked for lost records: %s", one.read.plan.table, e)

@@ -102,6 +102,30 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            "this user may not commit the offsets of the group 'g' .*; grant READ and DESCRIBE on the consumer group",
+        ),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "this user may not commit the offsets of the group 'g' .*; grant READ and DESCRIBE on the topic",
+        ),
+        (KafkaError.UNKNOWN_MEMBER_ID, "the offsets of the group 'g' cannot be committed to .*Unknown member"),
+    ],
+)
+def test_offsets_that_cannot_be_committed_are_not_called_unreadable(
+    mock_cluster: MockCluster, code: int, message: str
+) -> None:
+    brokers = LibrdkafkaAdmin(Cluster(mock_cluster.servers[0]), "Orders")
+
+    mock_cluster.fail_any(OFFSET_COMMIT, code)
+    with pytest.raises(KafkaReadError, match=f"Orders: {message}"):
+        brokers.commit("g", {("orders", 0): 7})
+
+
 def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

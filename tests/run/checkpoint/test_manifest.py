@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -12,8 +13,9 @@ from pyspark.sql import SparkSession
 from kdsl.errors import CheckpointError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text
+from kdsl.run.checkpoint import folder as folders
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.folder import open_folder
+from kdsl.run.checkpoint.folder import Folder, open_folder
 from kdsl.run.checkpoint.manifest import Manifest, RowRouting, read_manifest
 from kdsl.spark_internals.hadoop import HadoopFolder
 from tests.run.write_plans import part, write_plan
@@ -114,6 +116,69 @@ def write_and_die(spark: SparkSession, path: Path, text: str, changes: int) -> b
     except Died:
         return True
     return False
+
+
+class BrokenFolder:
+    """A folder on a file system that fails."""
+
+    location = "file:/cp"
+
+    def __init__(self, *_: object) -> None:
+        """Open it, which succeeds."""
+
+    def path(self, name: str) -> str:
+        return f"{self.location}/{name}"
+
+    def read(self, name: str) -> str | None:
+        raise OSError("the disk is gone")
+
+    def write(self, name: str, text: str) -> None:
+        raise OSError("the disk is gone")
+
+    def names(self, name: str) -> list[str]:
+        raise OSError
+
+    def remove(self, name: str) -> None:
+        raise OSError("the disk is gone")
+
+
+class TestFailures:
+    @pytest.fixture
+    def checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+        """A checkpoint whose file system fails after it was opened."""
+        monkeypatch.setattr(folders, "is_connect", lambda _: False)
+        monkeypatch.setattr(folders, "HadoopFolder", BrokenFolder)
+        return Checkpoint.open(cast("SparkSession", None), "/cp")
+
+    @pytest.mark.parametrize(
+        ("use", "message"),
+        [
+            (lambda checkpoint: checkpoint.batch_digest(3), "file:/cp/offsets/3 cannot be read: the disk is gone"),
+            (lambda checkpoint: checkpoint.batch_offsets(3), "file:/cp/offsets/3 cannot be read: the disk is gone"),
+            (lambda checkpoint: checkpoint.last_batches(), r"file:/cp/offsets cannot be read: OSError\(\)"),
+            (lambda checkpoint: checkpoint.store(Manifest("abc", "{}")), f"{PLACE} cannot be written: the disk is"),
+        ],
+    )
+    def test_each_use_of_a_file_is_an_error_with_its_path(
+        self, checkpoint: Checkpoint, use: Callable[[Checkpoint], object], message: str
+    ) -> None:
+        with pytest.raises(CheckpointError, match=f"{message}.*must be readable and writable"):
+            use(checkpoint)
+
+    @pytest.mark.parametrize(
+        ("use", "action"),
+        [
+            (lambda folder: folder.read("kdsl/topics.json"), "read"),
+            (lambda folder: folder.write("kdsl/topics.json", ""), "written"),
+            (lambda folder: folder.names("kdsl/topics.json"), "read"),
+            (lambda folder: folder.remove("kdsl/topics.json"), "removed"),
+        ],
+    )
+    def test_this_includes_what_others_store_there(
+        self, checkpoint: Checkpoint, use: Callable[[Folder], object], action: str
+    ) -> None:
+        with pytest.raises(CheckpointError, match=f"file:/cp/kdsl/topics.json cannot be {action}: "):
+            use(checkpoint.folder)
 
 
 class TestFolder:

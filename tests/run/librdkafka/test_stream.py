@@ -20,7 +20,7 @@ from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
-from kdsl.run.librdkafka.stream import Limits
+from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -673,6 +673,28 @@ class TestTransactions:
 
         text = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
         assert text in caplog.text
+
+    def test_what_is_appended_while_a_batch_is_planned_is_not_held_back(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        properties = {"isolation.level": "read_committed"}
+        stream = Stream(
+            read_plan(topic), Cluster(kdsl_kafka.bootstrap_servers, properties=properties), finds_held_back=True
+        )
+        start = stream.initial()
+        ask = LibrdkafkaAdmin.latest
+
+        def append_after(*args: Any, **kwargs: Any) -> dict[tuple[str, int], int]:
+            answer = ask(*args, **kwargs)
+            kdsl_kafka.produce(topic, "late")
+            return answer
+
+        monkeypatch.setattr(LibrdkafkaAdmin, "latest", append_after)
+        stream.next(start, Limits())
+
+        assert stream.ends_held_back == {}
 
     def test_everything_comes_uncommitted_which_is_the_default(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

@@ -20,11 +20,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ExactlyOnceError, RecordError
+from kdsl.errors import ExactlyOnceError, KdslError, RecordError
 from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.completeness import check_complete
-from kdsl.run.librdkafka.transactions.errors import exactly_once_error
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error, unknown_outcome_error
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec, add_transaction_settings
 from kdsl.run.librdkafka.transactions.token import Token, missing_token_error, next_step
@@ -70,8 +70,8 @@ def write_transactionally(
 
     A task without rows does not begin a transaction: the task has no rows either when the batch is written again.
 
-    If a commit is not answered and the token cannot be read afterwards, the error leaves open whether the rows are
-    visible; the next attempt finds out from the token. After any other error nothing of the transaction is visible.
+    If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
+    the next attempt finds out from the token. After any other error nothing of the transaction is visible.
 
     Args:
         spec: Who writes what.
@@ -268,8 +268,7 @@ def _commit(
 
     Raises:
         ProducerError: The transaction is not committed.
-        ExactlyOnceError: The id cannot be acquired again to find out.
-        KafkaReadError: The token cannot be read to find out.
+        ExactlyOnceError: The token cannot be read to find out (`unknown_outcome_error`).
     """
     try:
         owned.producer.commit(spec.step_timeout)
@@ -277,11 +276,16 @@ def _commit(
         if e.abortable or not (e.retriable or e.code in FENCED):
             raise
         abort_and_close(owned.producer)
-        if e.code in FENCED:  # the producer that has the id now must not be fenced
-            successor, token = None, token_admin_of(cluster, spec.writer.table).token(owned.producer.id)
-        else:
-            successor = take_seeded_id(spec, cluster, settings)
-            token = successor.token
+        try:
+            if e.code in FENCED:  # the producer that has the id now must not be fenced
+                successor, token = None, token_admin_of(cluster, spec.writer.table).token(owned.producer.id)
+            else:
+                successor = take_seeded_id(spec, cluster, settings)
+                token = successor.token
+        except KdslError as unread:
+            # The advice of an id that cannot be acquired does not apply: it says that nothing is visible.
+            reason = unread.__cause__ if isinstance(unread.__cause__, ProducerError) else unread
+            raise unknown_outcome_error(spec, owned.token.batch, e, reason) from unread
         if (
             token is not None
             and token.writer.is_same(spec.writer)
