@@ -18,6 +18,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
+from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
 from kdsl.run.librdkafka.stream import Limits, Stream
