@@ -69,26 +69,26 @@ def is_simple(kind: ast.expr | None, tree: ast.Module) -> bool:
 
 
 def without_reason(values: Iterable[str], reasons: dict[str, str]) -> list[str]:
-    return [place for place in values if place not in reasons and place.rpartition(".")[0] not in reasons]
+    return [name for name in values if name not in reasons and name.rpartition(".")[0] not in reasons]
 
 
 def casts(module: str, tree: ast.Module) -> Iterator[str]:
     imported = {alias.asname or alias.name for n in walk(tree) if isinstance(n, ast.Import) for alias in n.names}
     if not imported & {"pa", "pc"}:
         return
-    for place, call in calls(tree, "cast"):
+    for name, call in calls(tree, "cast"):
         by_function = ast.unparse(call.func) == "pc.cast"
         if not is_simple(next(iter(call.args[by_function:]), None), tree):
-            yield f"{module}.{place}"
+            yield f"{module}.{name}"
 
 
 @cache
 def all_casts() -> list[str]:
     return [
-        place
+        name
         for module, path in modules().items()
         if "cast" in read(path)
-        for place in casts(module, ast.parse(read(path)))
+        for name in casts(module, ast.parse(read(path)))
     ]
 
 
@@ -98,19 +98,19 @@ def test_columns_that_may_be_nested_are_cast_by_the_helper() -> None:
 
 def test_columns_that_may_be_nested_are_collected_by_the_helper() -> None:
     collects = [
-        f"{module}.{place}"
+        f"{module}.{name}"
         for module, path in modules().items()
         if "toArrow" in read(path) or "toPandas" in read(path)
-        for place, _ in calls(ast.parse(read(path)), "toArrow", "toPandas")
+        for name, _ in calls(ast.parse(read(path)), "toArrow", "toPandas")
     ]
 
     assert without_reason(collects, COLLECTS) == []
 
 
 def test_every_exception_is_still_needed() -> None:
-    places = all_casts()
+    callers = all_casts()
 
-    assert [name for name in CASTS if not any(place == name or place.startswith(f"{name}.") for place in places)] == []
+    assert [name for name in CASTS if not any(f"{caller}.".startswith(f"{name}.") for caller in callers)] == []
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,14 @@ from kdsl.cli import load
 from kdsl.cli.console import out, print_json
 from kdsl.plan.text import plan_text
 
-Target = Annotated[
+TableArgument = Annotated[
     str, typer.Argument(help="orders.py:Orders, package.module:Orders, tables.yaml:orders, tables.sql:orders")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def plan(
-    target: Target,
+    target: TableArgument,
     write: Annotated[bool, typer.Option("--write", help="The plan of a write instead of a read.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -31,7 +31,7 @@ def plan(
 
 
 def schema(
-    target: Target,
+    target: TableArgument,
     key: Annotated[bool, typer.Option("--key", help="The schema of the message key.")] = False,
     value: Annotated[bool, typer.Option("--value", help="The schema of the message value.")] = False,
     as_json: AsJson = False,

@@ -236,21 +236,21 @@ def replay(
         )
     group = group or default_group(topic, to, chosen)
     admin = open_admin(cluster, topic)
-    places = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
-    done = {} if from_start else admin.committed(group, places)
+    partitions = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
+    done = {} if from_start else admin.committed(group, partitions)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for batch in _read(cluster, topic):
         letters: list[DeadLetter] = []
         ends: dict[TopicPartition, int] = {}
         for letter in _parse_letters(batch):
-            place, offset = letter.letter[:2], letter.letter[2]
+            partition, offset = letter.letter[:2], letter.letter[2]
             outcome = _judge(letter, chosen, seen, max_attempts)
             if outcome != "unselected":
                 seen.add(letter.id)
-            if offset < done.get(place, 0):
+            if offset < done.get(partition, 0):
                 continue
-            ends[place] = offset + 1
+            ends[partition] = offset + 1
             if outcome:
                 counts[outcome] += 1
             elif (changed := _change(letter, change)) is None:
@@ -279,8 +279,8 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
     """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``."""
     positions = dict(ends)
     for letter in waiting:
-        place = letter.letter[:2]
-        positions[place] = min(positions[place], letter.letter[2])
+        partition = letter.letter[:2]
+        positions[partition] = min(positions[partition], letter.letter[2])
     return positions
 
 
@@ -431,10 +431,10 @@ def _read(
     """
     plan = _plan_raw_read(topic)
     subscription = subscribe(plan, cluster)
-    places = [place for place in subscription.partitions(subscription.topics()) if first is None or place[1] in first]
-    start, ends = subscription.admin.earliest(places), subscription.ends(places)
-    begin = {place: max(start[place], 0 if first is None else first[place[1]]) for place in places}
-    ranges = [Range(*place, begin[place], ends[place]) for place in places if ends[place] > begin[place]]
+    partitions = [p for p in subscription.partitions(subscription.topics()) if first is None or p[1] in first]
+    start, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
+    begin = {p: max(start[p], 0 if first is None else first[p[1]]) for p in partitions}
+    ranges = [Range(*p, begin[p], ends[p]) for p in partitions if ends[p] > begin[p]]
     if not ranges:
         return
     with record_reader(cluster, plan, set(needs), name="kdsl-dlq", large=True) as reader:

@@ -25,7 +25,7 @@ from kdsl.run.offsets.stored import Range, positions_of
 if TYPE_CHECKING:
     from kdsl.run.jvm.ranges import RangeReader
 
-_TIMEOUT = 5.0
+TIMEOUT = 5.0
 """How long to wait for the next records of lagging partitions, in seconds."""
 _WHO = "lag"
 _NEAR = 100
@@ -220,7 +220,7 @@ class LagReader:
         consumer = self._consumer = self._consumer or self._create_consumer()
         ages: dict[TopicPartition, float] = {}
         open_ones = dict(nexts)
-        deadline = Deadline(_TIMEOUT)
+        deadline = Deadline(TIMEOUT)
         try:
             consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
             while open_ones and not deadline.has_passed:

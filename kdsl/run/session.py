@@ -131,7 +131,7 @@ def check_python(spark: SparkSession, table: str) -> None:
     if not re.fullmatch(r"local(\[.*\])?", context.master or ""):
         return
     program = context.pythonExec
-    if problem := _problem_of_python(program):
+    if problem := problem_of_python(program):
         raise SessionError(
             f"{table}: Spark runs {program!r} in its workers ({problem}), and the driver runs {sys.executable}; write "
             'os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or activate the virtual '
@@ -140,7 +140,7 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 
 @cache
-def _problem_of_python(program: str) -> str | None:
+def problem_of_python(program: str) -> str | None:
     """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can. The result is cached."""
     path = shutil.which(program)
     if path is None:

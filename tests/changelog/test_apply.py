@@ -379,8 +379,8 @@ class TestDelta:
         applied = create_target("delta", spark, tmp_path)
         rows = [("+I", n, f"n{n}", n) for n in range(50)]
         Changelog(changes(spark, *rows), keys=["id"]).apply_to(applied.target)
-        place = f"delta.`{tmp_path / 'users'}`"
-        _Delta(spark)._session.sql(f"ALTER TABLE {place} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
+        path = f"delta.`{tmp_path / 'users'}`"
+        _Delta(spark)._session.sql(f"ALTER TABLE {path} SET TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')")
         Changelog(changes(spark, ("-D", 7, "n7", 7), ("+U", 8, "new", 8)), keys=["id"]).apply_to(applied.target)
         Changelog(changes(spark, ("+U", 9, "new", 9)), keys=["id"]).apply_to(applied.target)
 

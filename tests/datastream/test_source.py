@@ -133,7 +133,9 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: item for place, item in self.values_by_partition(numbers).items() if place in chosen}
+        wanted = {
+            partition: item for partition, item in self.values_by_partition(numbers).items() if partition in chosen
+        }
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
         assert self.by_partition(pattern.read(spark).collect()) == self.values_by_partition(numbers)

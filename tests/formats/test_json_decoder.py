@@ -101,7 +101,7 @@ def test_reading_by_columns_equals_reading_one_by_one(
 ) -> None:
     writer = Writer(random, dirt)
     row = writer.row()
-    with patch.object(objects, "_FEW", few):
+    with patch.object(objects, "FEW", few):
         check(row, rules, writer.messages(row, count), min_batch)
 
 
@@ -192,7 +192,7 @@ def test_unused_objects_must_be_valid_json(random: Random, dirt: float, min_batc
     for i in range(30):
         text = writer.object(members, style)
         if random.random() < dirt / 2:
-            place = random.randrange(len(text))
-            text = text[:place] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[place + 1 :]
+            index = random.randrange(len(text))
+            text = text[:index] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[index + 1 :]
         messages.append(f'{{"in":{text},"n":{i},"more":{text}}}'.encode())
     check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, min_batch)

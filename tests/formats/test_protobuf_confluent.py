@@ -187,7 +187,7 @@ class TestIndexes:
     def test_messages_of_a_source_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
             text = path.read_text()
-            expected = {place: name for name, place in message_paths(compile_files([path]).file[-1])}
+            expected = {indices: name for name, indices in message_paths(compile_files([path]).file[-1])}
             assert message_paths_in_text(text) == expected
         assert message_paths_in_text(MAIN) == {
             (0,): "p.First",

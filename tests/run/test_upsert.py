@@ -34,11 +34,11 @@ def lines(df: DataFrame) -> list[str]:
     return list(changelog_lines(df.toArrow()))
 
 
-def by_key(values: list[str], place: int = 0) -> dict[str, list[str]]:
+def by_key(values: list[str], index: int = 0) -> dict[str, list[str]]:
     """The changes of each key in their order."""
     results: dict[str, list[str]] = {}
     for line in values:
-        results.setdefault(line[3:-1].split(", ")[place], []).append(line)
+        results.setdefault(line[3:-1].split(", ")[index], []).append(line)
     return results
 
 
@@ -374,7 +374,7 @@ class TestStreams:
             user_id: PrimaryKey[int]
             name: Col[str]
             visits: Col[int]
-            place: Virtual[int] = virtual("offset")
+            index: Virtual[int] = virtual("offset")
 
         Users.write(
             spark.createDataFrame(

@@ -82,9 +82,9 @@ class TestOneBroker:
 
     def test_it_listens_on_loopback_only(self, kafka: LocalKafka) -> None:
         addresses = {
-            place.laddr.ip
-            for place in psutil.Process(kafka.pid()).net_connections("tcp")
-            if place.status == psutil.CONN_LISTEN
+            connection.laddr.ip
+            for connection in psutil.Process(kafka.pid()).net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
         }
 
         assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}

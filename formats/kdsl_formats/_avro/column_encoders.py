@@ -23,8 +23,8 @@ from kdsl_formats._avro.output import (
     put_varints,
     zigzag_varints,
 )
-from kdsl_formats._avro.target import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Target, Value
 from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
+from kdsl_formats._avro.write_steps import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Value, WriteStep
 from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content, slices
 
 MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: the limit of an array's 32-bit offsets
@@ -35,9 +35,9 @@ class TooLargeError(Exception):
     """The bodies are larger than one array can be."""
 
 
-def column_encoder(target: Target) -> ColumnEncoder:
+def column_encoder(step: WriteStep) -> ColumnEncoder:
     """The encoder of a column; where there is none, one that leaves all rows to the fallback."""
-    match target:
+    match step:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)
         case Nothing():
@@ -53,25 +53,25 @@ def column_encoder(target: Target) -> ColumnEncoder:
         case MapOf(inner=inner):
             return _Map(column_encoder(inner))
         case Value():
-            return _value_encoder(target)
+            return _value_encoder(step)
     return _Unsupported()
 
 
-def _value_encoder(target: Value) -> ColumnEncoder:
+def _value_encoder(step: Value) -> ColumnEncoder:
     """The encoder of values without parts."""
-    if isinstance(target.column, t.Decimal):
-        return Decimals(target)
-    match target.wire:
+    if isinstance(step.column, t.Decimal):
+        return Decimals(step)
+    match step.wire:
         case "enum":
-            return Symbols(target.symbols)
+            return Symbols(step.symbols)
         case "string" | "bytes":
             return Texts()
         case "fixed":
-            return Texts(target.size)
+            return Texts(step.size)
         case "boolean" | "float" | "double":
             return Floats()
         case _:
-            return Numbers(target)
+            return Numbers(step)
 
 
 def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:

@@ -110,12 +110,12 @@ class FlatFinder:
             if name in self._inner and nested.any():
                 unread = unread & ~nested
                 indexes, finder = self._inner[name]
-                places = np.flatnonzero(nested)
-                some = values.pick(places)
+                indices = np.flatnonzero(nested)
+                some = values.pick(indices)
                 inside = finder.find(buffer, some.spans, some.first)
-                good[places[inside.fallback]] = False
+                good[indices[inside.fallback]] = False
                 for index, inner_values in zip(indexes, inside.columns, strict=True):
-                    columns[index] = inner_values.spread(places[inside.which], count)
+                    columns[index] = inner_values.spread(indices[inside.which], count)
             if unread.any():
                 for form in (TEXT, BARE):
                     good &= are_json(buffer, values.spans, form, unread & (values.form == form))

@@ -21,7 +21,7 @@ _REMEMBERED = 16  # shapes
 _ATTEMPTS = 8  # new shapes per batch
 _RARE = 64  # if fewer than one object in 64 is left, the reference decoder reads the rest
 _SMALL = 16  # times as many, at most, are copied from the buffer before splitting
-_FEW = 32  # columns: each is searched for by itself; more are found together
+FEW = 32  # columns: each is searched for by itself; more are found together
 _DENSE = 64  # cells for each member: a table of the objects and keys of members with more is not filled
 _WORTHWHILE = 16  # a new shape must fit one object in 16, or no more are learned from this batch
 
@@ -317,7 +317,7 @@ class ObjectFinder:
     def _group_by_column(self, buffer: MessageBuffer, keys: Spans, needed: Mask) -> list[Indices]:
         """For each column the members with its name, ascending; members that are not needed may be left out."""
         size = keys.end - keys.start
-        if len(self.names) <= _FEW:
+        if len(self.names) <= FEW:
             same_size = (np.flatnonzero(size == len(name)) for name in self.names)
             return [
                 indexes[buffer.starts_with(keys.start[indexes], name)]

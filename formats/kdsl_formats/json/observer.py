@@ -345,16 +345,16 @@ def settle_in_rounds(
         min_batch: Fewer messages than this, or than `FIRST_LOOK`, are not worth another round.
     """
     growth = observation.growth(table)
-    places: Indices = np.arange(len(group))
+    remaining: Indices = np.arange(len(group))
     if growth.types or growth.known is not None:
-        places = _settle_once(observation, table, group, settle, left, places)
-    while len(places) >= max(min_batch, FIRST_LOOK):
-        some, places = places[:FIRST_LOOK], places[FIRST_LOOK:]
+        remaining = _settle_once(observation, table, group, settle, left, remaining)
+    while len(remaining) >= max(min_batch, FIRST_LOOK):
+        some, remaining = remaining[:FIRST_LOOK], remaining[FIRST_LOOK:]
         look_at_each(reference, observation, messages, group[some])
         left[group[some]] = False
-        before = len(places)
-        places = _settle_once(observation, table, group, settle, left, places)
-        if before - len(places) < FIRST_LOOK:  # each message is of its own kind
+        before = len(remaining)
+        remaining = _settle_once(observation, table, group, settle, left, remaining)
+        if before - len(remaining) < FIRST_LOOK:  # each message is of its own kind
             break
 
 
@@ -364,20 +364,20 @@ def _settle_once(
     group: Indices,
     settle: Callable[[Indices, TableGrowth], Mask],
     left: Mask,
-    places: Indices,
+    remaining: Indices,
 ) -> Indices:
     """Settle messages of a table, given by their indices in `group`, and return the indices of those that are left.
 
     The settled ones are assigned to the table in the observation, and cleared in ``left``.
     """
-    if not len(places):
-        return places
-    settled = settle(places, observation.growth(table))
-    indexes = group[places[settled]]
+    if not len(remaining):
+        return remaining
+    settled = settle(remaining, observation.growth(table))
+    indexes = group[remaining[settled]]
     if len(indexes):
         observation.mark(indexes, table)
         left[indexes] = False
-    return places[~settled]
+    return remaining[~settled]
 
 
 def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Indices]]:
@@ -388,17 +388,17 @@ def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ..
         coded = column.dictionary_encode()
         values.append([None, *coded.dictionary.to_pylist()])
         code = code * len(values[-1]) + np.asarray(pc.fill_null(pc.add(coded.indices, 1), 0))
-    places = np.flatnonzero(which)
-    if not places.size:
+    selected = np.flatnonzero(which)
+    if not selected.size:
         return []
-    codes, inverse = np.unique(code[places], return_inverse=True)
+    codes, inverse = np.unique(code[selected], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
     groups: list[tuple[tuple[Any, ...], Indices]] = []
-    for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
+    for number, members in zip(codes.tolist(), np.split(selected[order], ends[:-1]), strict=True):
         row = []
         for known in reversed(values):
-            number, place = divmod(number, len(known))
-            row.append(known[place])
+            number, code_in_column = divmod(number, len(known))
+            row.append(known[code_in_column])
         groups.append((tuple(reversed(row)), members))
     return groups

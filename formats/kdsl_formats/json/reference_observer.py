@@ -68,7 +68,8 @@ class TableGrowth:
         known: The schema that was known before the batch.
         known_types: The types of its columns, by name.
         types: The types of all columns, by name.
-        first: For each column that is not as it was known the first message that showed it, and its place there.
+        first: For each column that is not as it was known: the index of the first message that showed it, and the
+            column's index in what that message shows.
         primary_key: The names of the key columns.
         in_any_order: Whether the result is the same for every order of the messages.
     """
@@ -102,7 +103,7 @@ class TableGrowth:
         if self.first and primary_key and not self.primary_key:
             self.in_any_order = False
         self.primary_key = self.primary_key or primary_key
-        for place, (name, kind) in enumerate(shown.items()):
+        for order, (name, kind) in enumerate(shown.items()):
             known = self.known_types.get(name)
             if known is None:
                 kind = kind.as_nullable(name not in self.primary_key or self.known is not None)
@@ -112,7 +113,7 @@ class TableGrowth:
                 kind = kind.as_nullable(known.nullable)
             before = self.types.get(name)
             self.types[name] = kind if before is None else join(before, kind)
-            self.first[name] = min(self.first.get(name, (index, place)), (index, place))
+            self.first[name] = min(self.first.get(name, (index, order)), (index, order))
 
     def delta(self, table: TableId) -> SchemaDelta | None:
         """The schema of the table with all that is new; None where nothing goes beyond the known schema."""
@@ -164,8 +165,8 @@ class Observation:
     def result(self) -> Observed:
         """The result of the batch, with the tables in the order of their first messages."""
         ids = list(self.codes)
-        places = np.flatnonzero(self.tables >= 0)
-        codes, first = np.unique(self.tables[places], return_index=True)
+        with_table = np.flatnonzero(self.tables >= 0)
+        codes, first = np.unique(self.tables[with_table], return_index=True)
         order = codes[np.argsort(first)]
         rank = np.full(len(ids) + 1, NO_TABLE, dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)

@@ -56,8 +56,8 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
             all_exist = False
             yield _explain_missing(name, state, cluster, plan.table)
             continue
-        yield from _check_partitions(name, state)
-        yield from _check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
+        yield from check_leaders(name, state)
+        yield from check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
         settings = _settings(inspector, name)
         compacted = "compact" in settings.get("cleanup.policy", "")
         if plan.upserts is not None and (not plan.upserts.events or message_key_has_primary_key(plan)):
@@ -90,9 +90,9 @@ def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iter
         if isinstance(state, NotAnsweredError):
             yield _explain_missing(name, state, cluster, plan.table)
             continue
-        yield from _check_partitions(name, state)
-        yield from _check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
-        yield from _check_durability(name, state, _settings(inspector, name), kdsl_settings)
+        yield from check_leaders(name, state)
+        yield from check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
+        yield from check_durability(name, state, _settings(inspector, name), kdsl_settings)
         yield from _check_topic_settings(name, plan, _settings(inspector, name), client)
     yield from _check_producer(plan, kdsl_settings, client)
     if plan.transactions is not None:
@@ -110,7 +110,7 @@ def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: 
     return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic if it is missing")
 
 
-def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
+def check_leaders(name: str, state: TopicState) -> Iterator[Finding]:
     """Report partitions without a leader, else replicas that lag behind, else that all is well.
 
     Brokers without topic ids are reported, too.
@@ -138,7 +138,7 @@ def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
         )
 
 
-def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
+def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
     """Report rights that this user lacks; nothing if it has them, or if the brokers do not say which it has (None)."""
     if rights is None:
         return
@@ -156,7 +156,7 @@ def _settings(inspector: Inspector, name: str) -> Settings:
         return {}
 
 
-def _check_durability(
+def check_durability(
     name: str, state: TopicState, settings: Settings, kdsl_settings: KdslSettings
 ) -> Iterator[Finding]:
     """Report settings of the topic with which records can be lost or writes fail when a broker does."""
@@ -292,7 +292,7 @@ def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettin
         fix = "grant READ and DESCRIBE on the group: without them no offset is committed, and the lag is unknown"
         yield error(check, f"the group cannot be described: {e}", fix)
         return
-    yield from _check_rights(check, rights, ("READ",))
+    yield from check_rights(check, rights, ("READ",))
     if members:
         message = f"the group has other members: {listing(members)}; brokers then refuse the offsets that kdsl commits"
         yield warning(check, message, "use a separate group.id for this table")
@@ -310,7 +310,7 @@ def _check_lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
         fix = f"grant READ and DESCRIBE on the group {name}, or disable the check: without them no stream starts"
         yield error(check, f"the group that a stream joins to check its own group cannot be described: {e}", fix)
         return
-    yield from _check_rights(check, rights, ("READ", "DESCRIBE"))
+    yield from check_rights(check, rights, ("READ", "DESCRIBE"))
     if members:
         message = f"a stream that checks its group runs: {listing(members)}; another one is refused"
         yield warning(check, message, "stop that one, or use a separate group.id for this table")

@@ -307,8 +307,8 @@ class _ScriptReader(StatementReader):
             negated = self.accept("NOT")
             ignore_case = self.accept("ILIKE")
             if not ignore_case:
-                places = [] if within or negated or kind == "CATALOGS" else ["IN", "FROM"]
-                self.expect("LIKE", also=["ILIKE", *places, *([] if negated else ["NOT"])])
+                clauses = [] if within or negated or kind == "CATALOGS" else ["IN", "FROM"]
+                self.expect("LIKE", also=["ILIKE", *clauses, *([] if negated else ["NOT"])])
             like = LikePattern(self.read_string("a pattern in quotes").value, negated, ignore_case)
         chosen = cast('Literal["CATALOGS", "DATABASES", "TABLES"]', kind)
         return Show(where=self.locate(first), kind=chosen, within=within, like=like)

@@ -97,7 +97,7 @@ class ScriptCatalogs:
                 )
             return
         texts = {o.key: o.value for o in statement.options}
-        places = {o.key: o.where for o in statement.options}
+        locations = {o.key: o.where for o in statement.options}
         kind = texts.get("type")
         if kind != _KAFKA:
             reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
@@ -107,27 +107,27 @@ class ScriptCatalogs:
                 "catalog-type",
                 message,
                 "set 'type' = 'kafka'; other systems are read with Spark",
-                places.get("type", where),
+                locations.get("type", where),
             )
         options = CatalogOptions.from_strings(
             {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
         )
-        self._add_option_problems(options, texts, places, where)
+        self._add_option_problems(options, texts, locations, where)
         kafka = None if kind != _KAFKA else self._connect(name, options, where)
         self.catalogs[name] = ScriptCatalog(statement, options, kafka)
 
     def _add_option_problems(
-        self, options: CatalogOptions, texts: Mapping[str, str], places: Mapping[str, Where], where: Where
+        self, options: CatalogOptions, texts: Mapping[str, str], locations: Mapping[str, Where], where: Where
     ) -> None:
         """Record what is wrong with a catalog's options, at the location of each option or else of the statement."""
         for key in texts:
             problem = cloud_api_problem(key)
             if problem is not None:
-                self.problems.append(problem.at(places[key]))
+                self.problems.append(problem.at(locations[key]))
         keys = {a.name: a.metadata["key"] for a in attrs.fields(CatalogOptions)}
         for problem in (*options.problems(lambda _name, key: repr(key)), *options.check()):
             key = keys.get(problem.option or "", problem.option or "")
-            self.problems.append(problem.at(places.get(key, where)))
+            self.problems.append(problem.at(locations.get(key, where)))
 
     def _connect(self, name: str, options: CatalogOptions, where: Where) -> KafkaCatalog | None:
         """Create the catalog object of a cluster, without asking the cluster.

@@ -42,7 +42,7 @@ log = logging.getLogger("kdsl.brokers")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_FIRST_ATTEMPT = 3.0
+FIRST_ATTEMPT = 3.0
 _FRESH = 30.0
 """For how many seconds the client's view of leaders and connections is trusted.
 
@@ -427,14 +427,14 @@ class LibrdkafkaAdmin:
         An error takes the place of a result.
 
         Raises:
-            KafkaReadError: There is no hope for an answer, such as after a refused login.
+            KafkaReadError: The client reported an error after which waiting does not help, such as a refused login.
         """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
         while pending and not deadline.has_passed:
             pending = wait(pending, timeout=0.2).not_done
             if pending:
-                self._raise_if_hopeless()
+                self._raise_final_error()
         return {key: _result(future) for key, future in futures.items()}
 
     def _retry(
@@ -478,7 +478,7 @@ class LibrdkafkaAdmin:
             deadline.timeout = most if self._answered else min(FIRST_ANSWER, most)
             return _Outcome(error=error)
 
-        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=_FIRST_ATTEMPT)
+        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=FIRST_ATTEMPT)
         if outcome.error is not None:
             raise self._timeout_error(outcome.error, deadline.timeout)
         return outcome.value  # type: ignore[return-value]  # a value that may be None itself
@@ -487,7 +487,7 @@ class LibrdkafkaAdmin:
         """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
 
         Raises:
-            KafkaReadError: There is no hope for an answer.
+            KafkaReadError: The client reported an error after which waiting does not help.
         """
         self._view.note_error()
         self._view.expire()
@@ -496,7 +496,7 @@ class LibrdkafkaAdmin:
         self._answered |= _is_from_broker(error)
         if self._last_error is None:
             self._last_error = error
-        self._raise_if_hopeless()
+        self._raise_final_error()
         self._examine_port()
 
     def _timeout_error(self, error: KafkaError, seconds: float) -> UnreachableError:
@@ -517,7 +517,7 @@ class LibrdkafkaAdmin:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._last_error = error
 
-    def _raise_if_hopeless(self) -> None:
+    def _raise_final_error(self) -> None:
         """Raise an error if the client has reported one after which waiting does not help; do nothing after an answer.
 
         The client's events are handled before.

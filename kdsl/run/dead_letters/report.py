@@ -82,7 +82,7 @@ class LetterReport:
         limit: The most letters of the read; -1 for any number.
         task: What the task read; the same in every run of the task.
         count: How many letters it has written.
-        reasons: The first of their reasons, with the places of the records.
+        reasons: The first of their reasons, each with the topic, partition and offset of its record.
         stage: Spark's stage.
     """
 

@@ -55,7 +55,7 @@ _LOOK = 1.0
 
 
 @attrs.frozen
-class _LastWrite:
+class LastWrite:
     """The last write of a ``foreachBatch`` under a write id.
 
     Attributes:
@@ -71,7 +71,7 @@ class _LastWrite:
     spec: TransactionSpec | None = None
 
 
-_last_writes: dict[tuple[str, ...], _LastWrite] = {}  # by brokers, prefix, query and write id
+_last_writes: dict[tuple[str, ...], LastWrite] = {}  # by brokers, prefix, query and write id
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
@@ -247,14 +247,14 @@ def _write_within_query(
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
     query = RunningQuery(rows.sparkSession, writer.query)
-    now = _LastWrite(query.run_id, batch, rows.semanticHash())
+    now = LastWrite(query.run_id, batch, rows.semanticHash())
     with _lock:
         before = _last_writes.get(key)
         _check_write_id(before, now, writer, plan.table)
         _last_writes[key] = now
     try:
         _hold_prefix(query, plan, cluster)
-        spec = _ids_of_previous_batch(before, now)
+        spec = ids_of_previous_batch(before, now)
         offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
         if spec is None:
             spec = attrs.evolve(_create_batch_spec(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
@@ -271,7 +271,7 @@ def _write_within_query(
         _last_writes[key] = attrs.evolve(now, spec=spec)
 
 
-def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, table: str) -> None:
+def _check_write_id(before: LastWrite | None, now: LastWrite, writer: Writer, table: str) -> None:
     """Check that two writes of a function have different write ids; otherwise the second would be taken for the first.
 
     Raises:
@@ -284,7 +284,7 @@ def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, 
         )
 
 
-def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> TransactionSpec | None:
+def ids_of_previous_batch(before: LastWrite | None, now: LastWrite) -> TransactionSpec | None:
     """Return the spec of the previous batch's write in this run, whose ids are still acquired.
 
     None if they must be acquired: without such a write, or if it failed.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -91,12 +91,12 @@ def choose_size(records: int) -> FetchSize:
     return next(size for size in SIZES if records <= size.max_records)
 
 
-_FIRST_ATTEMPT = 3.0
+FIRST_ATTEMPT = 3.0
 """The timeout of the first request for offsets, in seconds. Each further request has twice the timeout: a request goes
 to the leaders that are known when it begins, and one of them may hang."""
 _LEADER_TIMEOUT = 3.0
 """The timeout of a request for the leaders of a topic, in seconds, before its offsets are requested again."""
-_LOGIN_SETTLING = 5.0
+LOGIN_SETTLING = 5.0
 """How many seconds without a message make a refused login final."""
 _RETRIABLE_LOGIN = re.compile(
     "handshake failed: Local: "  # the connection ended during the login, as when a broker shuts down
@@ -115,15 +115,27 @@ class PooledConsumer:
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory only, as long as the consumer.
         servers: The cluster's bootstrap servers, for error messages.
+        create: Creates the client from its settings.
+        first_attempt: The timeout of the first request for offsets, in seconds.
 
     Attributes:
         servers: The cluster's bootstrap servers.
         last_error: The last error since the last assignment, as a string.
         client_id: Its client id.
+        login_settling: How many seconds without a message make a refused login final.
     """
 
-    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        servers: str,
+        *,
+        create: Callable[[dict[str, Any]], Consumer] = Consumer,
+        first_attempt: float = FIRST_ATTEMPT,
+    ) -> None:
         self.servers = servers
+        self.login_settling = LOGIN_SETTLING
+        self._create, self._first_attempt = create, first_attempt
         self.last_error: str | None = None
         self._topic_error: KafkaError | None = None
         self._refused: KafkaError | None = None
@@ -139,7 +151,7 @@ class PooledConsumer:
 
     def _connect(self) -> None:
         """Create the client, and forget an earlier one without closing it."""
-        self._consumer = Consumer(self._settings)
+        self._consumer = self._create(self._settings)
         self.consume = self._consumer.consume
         self._used = False
 
@@ -173,10 +185,10 @@ class PooledConsumer:
     def lasting_error(self) -> KafkaError | None:
         """The error since the last assignment that waiting does not cure: a missing or forbidden topic, or a login.
 
-        A refused login counts when nothing has contradicted it for `_LOGIN_SETTLING` seconds, and then comes before the
+        A refused login counts when nothing has contradicted it for `login_settling` seconds, and then comes before the
         other errors. None if there is no such error.
         """
-        final = self._refused is not None and time.monotonic() - self._refused_at > _LOGIN_SETTLING
+        final = self._refused is not None and time.monotonic() - self._refused_at > self.login_settling
         return self._refused if final else self._topic_error
 
     def note_success(self) -> None:
@@ -273,7 +285,7 @@ class PooledConsumer:
                     raise self._no_offset(r, error)
             return [], unknown
 
-        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=_FIRST_ATTEMPT)
+        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=self._first_attempt)
         if unknown:
             raise self._no_offset(*unknown[0], waited=f" within {seconds:.0f} s")
         return offsets

@@ -65,13 +65,14 @@ class Fetcher:
 
     Attributes:
         schema: The schema of the raw batches.
+        timeout: How many seconds without a message make the read fail; it may be changed meanwhile.
         count: Counts what is fetched if the caller has set it.
         on_short_log: Called from time to time while the log of a partition ends before the wanted range; an exception
             that it raises ends the read.
     """
 
     def __init__(self, consumer: PooledConsumer, table: str, needs: Collection[str], timeout: float) -> None:
-        self._consumer, self._table, self._timeout = consumer, table, timeout
+        self._consumer, self._table, self.timeout = consumer, table, timeout
         self._fields = tuple(name for name in RAW if name in needs and name not in _COORDINATES)
         self.schema = pa.schema([(name, RAW[name]) for name in (*_COORDINATES, *self._fields)])
         self._bytes_each = 262_144.0  # an estimate until the first chunk
@@ -160,7 +161,7 @@ class Fetcher:
             ):
                 self.on_short_log()
                 checked_at = time.monotonic()
-            elif time.monotonic() - received_at > self._timeout:
+            elif time.monotonic() - received_at > self.timeout:
                 raise self._explain_stall(progress, time.monotonic() - received_at)
             elif time.monotonic() - max(received_at, reconnected_at) > max_silence:
                 self._consumer.reconnect(progress.remaining_ranges())
@@ -175,7 +176,7 @@ class Fetcher:
         """
         if name == "headers":
             return build_headers(
-                messages, partial(self._consumer.read_headers, table=self._table, seconds=self._timeout)
+                messages, partial(self._consumer.read_headers, table=self._table, seconds=self.timeout)
             )
         return COLUMNS[name](messages)
 
@@ -230,7 +231,7 @@ class Fetcher:
         if self._false_alarms >= _FALSE_ALARMS:
             return False
         fetchers = (self._consumer.earliest, self._consumer.latest)
-        earliest, latest = (fetch([at], self._timeout)[0] for fetch in fetchers)
+        earliest, latest = (fetch([at], self.timeout)[0] for fetch in fetchers)
         return earliest <= at.start <= latest
 
     def _read_error(self, error: KafkaError, at: Range | None) -> KafkaReadError:
@@ -255,7 +256,7 @@ class Fetcher:
                 "unread records are lost; start with a new checkpoint, which reads the new topic"
             )
         if at and error.code() in _EXPIRED:
-            earliest = self._consumer.earliest([at], self._timeout)[0]
+            earliest = self._consumer.earliest([at], self.timeout)[0]
             if earliest > at.start:
                 return self._explain_deletion(at, earliest)
             return OffsetError(
@@ -298,7 +299,7 @@ class Fetcher:
         """
         gaps = progress.gaps()
         if gaps:
-            offsets = self._consumer.earliest(gaps, self._timeout)
+            offsets = self._consumer.earliest(gaps, self.timeout)
             for gap, earliest in zip(gaps, offsets, strict=True):
                 if earliest > gap.start:
                     raise self._explain_deletion(gap, earliest)

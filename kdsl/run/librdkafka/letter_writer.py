@@ -117,7 +117,7 @@ class LetterWriter:
             for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
         ]
         texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
-        origins = [Origin(*place) for place in zip(*(rejected.column(n).to_pylist() for n in _PLACE), strict=True)]
+        origins = [Origin(*values) for values in zip(*(rejected.column(n).to_pylist() for n in _IDENTITY), strict=True)]
         allowed = len(rejections)
         if limit != NO_LIMIT:
             allowed = min(allowed, limit - self._earlier - self.count)
@@ -280,7 +280,7 @@ class LetterWriter:
         )
 
 
-_PLACE = ("topic", "partition", "offset")
+_IDENTITY = ("topic", "partition", "offset")
 _UNSENDABLE = (0, NO_TIMESTAMP)
 """Timestamps that librdkafka cannot send: it sends the present time instead."""
 
@@ -364,7 +364,7 @@ class RecordReader:
         order = pc.index_in(wanted, _place_keys(again))
         if order.null_count:
             missing = order.is_null().index(True).as_py()
-            topic, partition, offset = (records.column(name)[missing].as_py() for name in _PLACE)
+            topic, partition, offset = (records.column(name)[missing].as_py() for name in _IDENTITY)
             raise KafkaReadError(
                 f"{self._table}: the record at topic {topic}, partition {partition}, offset {offset} cannot be read, "
                 "and was deleted before it could be copied to the dead letters; start the read again"
@@ -374,13 +374,13 @@ class RecordReader:
 
 def _place_keys(records: pa.RecordBatch) -> pa.Array:
     """Topic, partition and offset of each record as one string, by which records are compared."""
-    return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _PLACE), "\0")
+    return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _IDENTITY), "\0")
 
 
 def _ranges(records: pa.RecordBatch) -> list[Range]:
     """The offset ranges that contain some records; records that are at most `_NEAR` offsets apart share a range."""
     offsets: dict[tuple[str, int], list[int]] = {}
-    for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _PLACE), strict=True):
+    for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _IDENTITY), strict=True):
         offsets.setdefault((topic, partition), []).append(offset)
     ranges = []
     for (topic, partition), wanted in offsets.items():

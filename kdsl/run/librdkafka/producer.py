@@ -36,7 +36,7 @@ _CHUNK_RECORDS = 1_000  # how many messages are prepared at a time: they stay in
 _VARYING = re.compile(
     r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$"
 )  # thread and times differ between lines that say the same
-_FIRST_ATTEMPT = 5.0
+FIRST_ATTEMPT = 5.0
 """The timeout of the first request to look up a topic, in seconds; each further request has twice the timeout.
 
 librdkafka repeats a request to the same broker, even after it has closed the connection because that broker hangs; a
@@ -167,7 +167,9 @@ class Producer:
         self.poll()
         self.failed, self.failure, self.last_error = 0, None, ""
 
-    def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
+    def look_up(
+        self, topic: str, timeout: float, *, creating: bool = True, first_attempt: float = FIRST_ATTEMPT
+    ) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
         A topic that can be written is added to `known_topics`, and its number of partitions to `partition_counts`.
@@ -177,6 +179,7 @@ class Producer:
             topic: The topic.
             timeout: How long to wait for brokers that do not answer, in seconds.
             creating: Whether a missing topic may be in creation; if so, wait some seconds for it.
+            first_attempt: The timeout of the first request, in seconds.
 
         Returns:
             An error code of `confluent_kafka.KafkaError`, such as that of a timeout; 0 if the topic can be written to.
@@ -203,7 +206,7 @@ class Producer:
             is_final,
             Deadline(timeout),
             pause=FLUSH_MS / 1000,
-            first_timeout=_FIRST_ATTEMPT,
+            first_timeout=first_attempt,
             wait=lambda seconds: self.poll(int(seconds * 1000)),
         )
         if code == KafkaError.NO_ERROR:

@@ -189,7 +189,7 @@ def write_transaction(
         KdslError: The settings are invalid in this process, the task has no id of its batch, the producer cannot be
             created or has failed, or the user's partitioner has failed.
     """
-    creating, settings = _producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
@@ -227,7 +227,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
             partitioner cannot be imported or has failed.
     """
     keep_freed_memory()
-    creating, settings = _producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan, cluster)
     try:
         with borrow_producer(settings, plan.delivery) as producer:
             return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
@@ -235,7 +235,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
-def _producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
+def choose_producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
     """Return whether missing topics may be created, and the producer's settings.
 
     Raises:
@@ -300,7 +300,7 @@ class _TaskWriter:
         rows = size = 0
         violations: Counter[str] = Counter()
         valid = keep_valid_rows(batches, self._plan, violations)
-        for batch in _merge_small_batches(convert_to_upserts(valid, self._plan)):
+        for batch in merge_small_batches(convert_to_upserts(valid, self._plan)):
             for piece in _split(batch):
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
@@ -477,7 +477,7 @@ def _size_limit_of(size: int, limit: str) -> str:
     return f"the producer, which accepts {int(limit):,}" if limit and size > int(limit) else "the broker"
 
 
-def _merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows in their order, small batches concatenated.
 
     To encode and send a batch costs a third of a millisecond, whatever its size.

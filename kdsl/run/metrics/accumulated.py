@@ -32,7 +32,7 @@ id, -1, the table's name, and what was left out, as JSON."""
 _NO_QUERY = ""
 
 
-class _ReportStore:
+class ReportStore:
     """Stores the reports of the last batches."""
 
     def __init__(self) -> None:
@@ -73,8 +73,8 @@ class _ReportStore:
 
 
 _DROPS = DropLog()
-_STORE = _ReportStore()
-_ACCUMULATORS = Accumulators(_STORE)
+STORE = ReportStore()
+_ACCUMULATORS = Accumulators(STORE)
 
 
 def accumulator(spark: SparkSession) -> int:
@@ -137,9 +137,9 @@ def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, in
 
 def forget(query: str) -> None:
     """Forget the reports of a query (its id) that starts again: its next batch may have been run partly before."""
-    _STORE.forget(query)
+    STORE.forget(query)
 
 
 def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
     """Return the reports of the tasks of a finished batch, by the names of the observations; empty without any."""
-    return _STORE.reports((query, batch))
+    return STORE.reports((query, batch))

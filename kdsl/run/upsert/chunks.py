@@ -103,10 +103,10 @@ class ChunkOutput:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
-            yield _build_chunks(gathered, self._upserts, self._time)
+            yield build_chunks(gathered, self._upserts, self._time)
 
 
-def _build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
+def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
 
     A record that says that the table was emptied adds a row to the chunks of every bucket.

@@ -232,7 +232,7 @@ class TestHints:
         assert "marked" not in job.tables
 
     @pytest.mark.parametrize(
-        ("query", "code", "message", "place"),
+        ("query", "code", "message", "location"),
         [
             ("source /*+ OPTIONS('scan.startup.mod' = 'x') */", "option-unknown", "scan.startup.mod", "11:58"),
             ("source /*+ OPTIONS('topic') */", "sql", "where '=' is expected", "11:65"),
@@ -242,7 +242,7 @@ class TestHints:
             ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "after the name of a table", "11:48"),
         ],
     )
-    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, place: str) -> None:
+    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, location: str) -> None:
         with pytest.raises(ResolveError) as error:
             plan_script(
                 read_script(
@@ -257,7 +257,7 @@ class TestHints:
 
         assert problem.code == code
         assert message in problem.message
-        assert problem.where.location == f"job.sql:{place}"
+        assert problem.where.location == f"job.sql:{location}"
 
 
 class TestSettings:

@@ -79,10 +79,10 @@ def changelog_lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [text for text in capfd.readouterr().out.splitlines() if text[:3] in ("+I[", "-U[", "+U[", "-D[")]
 
 
-def by_name(lines: list[str], place: int = 7) -> dict[str, list[str]]:
+def by_name(lines: list[str], index: int = 7) -> dict[str, list[str]]:
     results: dict[str, list[str]] = {}
     for text in lines:
-        results.setdefault(text[3:-1].split(", ")[place], []).append(text)
+        results.setdefault(text[3:-1].split(", ")[index], []).append(text)
     return results
 
 

@@ -1,4 +1,4 @@
-"""Expressions of Flink SQL as Spark SQL: the same values and types as Flink gives, or an error that names the place."""
+"""Expressions of Flink SQL as Spark SQL: the values and types that Flink gives, or an error that names the location."""
 
 from __future__ import annotations
 

@@ -107,9 +107,9 @@ class Dying:
         return getattr(self._files, name)
 
 
-def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> bool:
+def write_and_die(spark: SparkSession, path: Path, text: str, changes: int) -> bool:
     """Whether a driver that writes a document dies before it has made a number of changes."""
-    folder = HadoopFolder(spark, str(place))
+    folder = HadoopFolder(spark, str(path))
     folder._fs = Dying(folder._fs, changes)
     try:
         folder.write("kdsl/write.json", text)
@@ -208,15 +208,15 @@ class TestFolder:
         folder = HadoopFolder(spark, str(tmp_path))
         monkeypatch.setattr(folder, "_renames_atomically", lambda: replaces)  # as on HDFS, which is not there to try
         folder.write("kdsl/write.json", "first")
-        place = tmp_path / "kdsl" / "write.json"
-        file = place.stat().st_ino
+        path = tmp_path / "kdsl" / "write.json"
+        file = path.stat().st_ino
         folder.write("kdsl/write.json", "first")
-        assert place.stat().st_ino == file
+        assert path.stat().st_ino == file
 
         folder.write("kdsl/write.json", "second")
 
-        assert place.read_text(encoding="utf-8") == "second"
-        assert [p.name for p in place.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
+        assert path.read_text(encoding="utf-8") == "second"
+        assert [p.name for p in path.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
 
     def test_the_document_is_complete_wherever_one_driver_and_the_next_die(
         self, spark: SparkSession, tmp_path: Path
@@ -225,14 +225,14 @@ class TestFolder:
         for first in range(100):
             seconds = 0
             for second in range(100):
-                place = tmp_path / f"{first}-{second}"
-                HadoopFolder(spark, str(place)).write("kdsl/write.json", "one")
-                died = write_and_die(spark, place, "two", first)
-                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in (["one", "two"] if died else ["two"])
-                if not write_and_die(spark, place, "three", second):
+                path = tmp_path / f"{first}-{second}"
+                HadoopFolder(spark, str(path)).write("kdsl/write.json", "one")
+                died = write_and_die(spark, path, "two", first)
+                assert HadoopFolder(spark, str(path)).read("kdsl/write.json") in (["one", "two"] if died else ["two"])
+                if not write_and_die(spark, path, "three", second):
                     break
                 seconds += 1
-                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in ("one", "two", "three")
+                assert HadoopFolder(spark, str(path)).read("kdsl/write.json") in ("one", "two", "three")
             assert (tmp_path / f"{first}-{second}" / "kdsl" / "write.json").read_text(encoding="utf-8") == "three"
             steps.append(seconds)
             if not died:

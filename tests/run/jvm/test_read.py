@@ -324,12 +324,12 @@ class TestStreams:
 
         assert ended
         assert query.exception() is None
-        places = [(filled_topic, 0), (filled_topic, 1)]
+        partitions = [(filled_topic, 0), (filled_topic, 1)]
         committed: dict[Any, int] = {}
         until = time.monotonic() + 120
         while not committed and time.monotonic() < until:  # the last commit comes after the end
             time.sleep(0.05)
-            committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), places)
+            committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), partitions)
         assert committed == {(filled_topic, 0): 4, (filled_topic, 1): 3}
 
     def test_a_checkpoint_comes_before_the_start(

@@ -72,7 +72,7 @@ def has_ended(query: Query) -> bool:
     """Whether every position has reached its stopping offset, as the offsets say."""
     offsets = query.offsets
     return offsets.stop.keys() == offsets.positions.keys() and all(
-        offsets.positions[place] >= at for place, at in offsets.stop.items()
+        offsets.positions[partition] >= at for partition, at in offsets.stop.items()
     )
 
 
@@ -519,8 +519,8 @@ class TestPartitionSets:
         assert sort_strings(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
 
 
-def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
-    return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))
+def _with_partitions(plan: ReadPlan, *partitions: tuple[str, int]) -> ReadPlan:
+    return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=partitions))
 
 
 def test_a_wrong_start_and_a_wrong_end_are_reported_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:

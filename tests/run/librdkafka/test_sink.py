@@ -23,9 +23,9 @@ from kdsl.run.librdkafka.producer import Producer
 from kdsl.run.librdkafka.sink import (
     PIECE_BYTES,
     PIECE_ROWS,
-    _merge_small_batches,
-    _producer_settings,
+    choose_producer_settings,
     choose_sizes,
+    merge_small_batches,
     write_rows,
 )
 from kdsl.testing import LocalKafka, RunningKafka
@@ -309,7 +309,7 @@ def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     (first,) = producer_module.empty_pool()
-    producer_module.return_producer(_producer_settings(plan, cluster)[1], plan.delivery, first)
+    producer_module.return_producer(choose_producer_settings(plan, cluster)[1], plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
@@ -393,7 +393,7 @@ def test_small_batches_are_put_together_and_large_ones_are_not_copied() -> None:
     small = pa.record_batch({"v": [b"x", b"y"]})
     large = pa.record_batch({"v": [b"x" * PIECE_BYTES]})
     many = pa.record_batch({"v": [b"x"] * PIECE_ROWS})
-    joined = list(_merge_small_batches([small, small, large, small, many, small]))
+    joined = list(merge_small_batches([small, small, large, small, many, small]))
 
     assert [batch.num_rows for batch in joined] == [4, 1, 2 + PIECE_ROWS, 2]
     assert joined[1] is large

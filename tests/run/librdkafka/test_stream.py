@@ -11,14 +11,13 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kdsl.cluster import Cluster
 from kdsl.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
-from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
@@ -26,6 +25,7 @@ from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import hide_at_first
 from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import Query, read_plan, sort_strings
 from tests.transactions import settle
@@ -405,17 +405,10 @@ class TestTopicIds:
         assert sort_strings(query.batch()) == ["a"]
         query.restart()
         kdsl_kafka.produce(topic, "b")
-        ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
-
-        def unknown_at_first(brokers: LibrdkafkaAdmin, names: list[str]) -> dict[str, Topic | KafkaError]:
-            late: dict[str, Topic | KafkaError] = {topic: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)}
-            answers.append(answer := ask(brokers, names) if answers else late)
-            return answer
-
-        monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
+        questions = hide_at_first(monkeypatch)
 
         assert sort_strings(query.batch()) == ["b"]
-        assert len(answers) > 1
+        assert len(questions) > 1
 
 
 class TestRetention:

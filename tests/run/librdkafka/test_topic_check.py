@@ -7,17 +7,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicRecreatedError
-from kdsl.run.admin.cluster_admin import Topic
-from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task, batch_reader, source_schema
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import hide_at_first
 from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import read_plan
 
@@ -141,14 +139,7 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_does_not_fail_its_task(
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a", "b")
     tasks, reading = read(topic)
-    ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
-
-    def unknown_at_first(brokers: LibrdkafkaAdmin, names: list[str]) -> dict[str, Topic | KafkaError]:
-        late: dict[str, Topic | KafkaError] = {topic: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)}
-        answers.append(answer := ask(brokers, names) if answers else late)
-        return answer
-
-    monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
+    questions = hide_at_first(monkeypatch)
 
     assert reading.all(tasks) == ["a", "b"]
-    assert len(answers) > 1
+    assert len(questions) > 1
