@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Node, TopicCollection, TopicPartitionInfo, Uuid
-from confluent_kafka.admin import AdminClient, TopicDescription
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._topic import TopicDescription
 
 Descriptions = Mapping[str, "Future[TopicDescription]"]
 Describe = Callable[..., Descriptions]

@@ -385,10 +385,10 @@ class FromClause:
 def _reads_table(node: object, constant: frozenset[str]) -> bool:
     """Whether a part of a query reads a table; ``constant`` are the names of the queries around it that read none."""
     match node:
-        case n.Table(name=name):
-            return len(name) > 1 or name[0] not in constant
-        case n.Finished(named=named):
-            for name, _, query in named:
+        case n.Table():
+            return bool(node.name[1:]) or node.name[-1] not in constant
+        case n.Finished():
+            for name, _, query in node.named:
                 constant = constant - {name} if _reads_table(query, constant) else constant | {name}
             return _reads_table((node.body, node.order, node.limit, node.offset), constant)
     return any(_reads_table(part, constant) for part in n.parts_of(node))
