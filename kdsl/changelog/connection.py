@@ -160,7 +160,10 @@ class Connection:
                 raise
 
     def add_content_column(self, table: str) -> None:
-        """Add the column for the contents of batches to a table of batches that an earlier version of kdsl created."""
+        """Add the column for the contents of batches to a table of batches that lacks it.
+
+        Earlier versions of kdsl created tables without it. JavaError if the table cannot be read or changed.
+        """
         if _CONTENT in map(str.lower, self.columns(table)):
             return
         for word in ("ADD COLUMN", "ADD"):  # Postgres, Derby, MySQL, H2; SQL Server and Oracle

@@ -52,9 +52,9 @@ def jdbc(
 ) -> JdbcTarget:
     """Name a database table, to which changelogs are applied; no connection is opened yet.
 
-    The table must exist and have the changelog's columns; for Postgres also a primary key or unique constraint on the
-    columns of the key. In the table's schema kdsl creates staging tables, which it drops again, and the table
-    ``kdsl_changelog_batches``.
+    The table must exist and have the changelog's columns; for the dialect ``"on-conflict"``, Postgres' default, also a
+    primary key or unique constraint on the columns of the key. In the table's schema kdsl creates staging tables, which
+    it drops again, and the table ``kdsl_changelog_batches``.
 
     Args:
         url: The JDBC address, such as ``jdbc:postgresql://host/shop``.
@@ -129,6 +129,7 @@ class JdbcTarget:
         Raises:
             ChangelogError: The session is one of Spark Connect, the driver cannot be added to it, or the table cannot
                 be read.
+            SecretError: A reference in the address or the properties cannot be resolved.
         """
         spark = changes.sparkSession
         if is_connect(spark):

@@ -52,7 +52,7 @@ class Endpoint:
 
 
 def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
-    """Serve the tokens of a function, once per process, and return where.
+    """Serve the tokens of a function, once per process for each function with its options, and return where.
 
     Args:
         provider: ``package.module:function``, or a ``file:`` URL, whose content is the token.

@@ -354,7 +354,10 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_record(self, draft: TableDraft, record: Record) -> str:
-        """Write the data class of a row; errors are those of `value`."""
+        """Write the source of the data class of a row, and import the names in it; errors are those of `value`.
+
+        The aliases of long types are added to those that `aliases` yields.
+        """
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
         lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_docstring_lines(record)]

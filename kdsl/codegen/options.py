@@ -130,7 +130,10 @@ class Arguments:
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
     def _write_value(self, value: Any) -> str:
-        """Write the value of an option as Python."""
+        """Write the value of an option as Python, and import the names in it; a duration becomes a string.
+
+        CodegenError if the value has no literal.
+        """
         if isinstance(value, timedelta):
             return string_literal(duration_text(value))
         return self._literals.scalar(value)

@@ -48,7 +48,10 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report metadata columns with a type to which the metadata cannot be cast (MD-5)."""
+    """Report metadata columns with a type to which the metadata cannot be cast (MD-5).
+
+    Columns whose type could not be read are left out, and for a write the virtual ones.
+    """
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}

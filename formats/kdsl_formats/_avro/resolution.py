@@ -429,10 +429,13 @@ def _wire_step(wire: Type, held: t.DataType) -> Step:
 
 
 def default_of(field: RecordField, column: t.DataType) -> Any:
-    """The default of a field as a value of a column: times are numbers, maps are pairs.
+    """The default of a field as a value of a column.
+
+    Dates are days, times nanoseconds and timestamps microseconds; maps are pairs. A decimal with too many digits for
+    the column is None.
 
     Raises:
-        AvroTypeError: The default does not fit the field's type, or the column.
+        AvroTypeError: The default does not fit the field's type, or the column, or the field has no default.
     """
     return _Resolver(exact_units=True)._convert_default(field, column, field.name)  # noqa: SLF001 - the same module's
 

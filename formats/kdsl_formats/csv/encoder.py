@@ -76,7 +76,10 @@ class CsvEncoder:
         return _put_nulls(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
     def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
-        """Write a nested row: its members with the array delimiter between them."""
+        """Write nested rows: their members with the array delimiter between them, NULL members as the null literal.
+
+        The string of a row that is NULL is NULL.
+        """
         if not members:
             return _put_nulls(column, pa.array([""] * len(column), pa.string()))
         strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]

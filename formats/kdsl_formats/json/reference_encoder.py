@@ -252,7 +252,7 @@ def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
 
 
 def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
-    """Replace values by None where the array is null."""
+    """Return the values, with None where the array is null; the list itself does not change."""
     if not array.null_count:
         return values
     return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

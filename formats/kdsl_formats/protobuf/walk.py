@@ -124,7 +124,8 @@ class _Walk:
     def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
         """Read and store the values of one field in the messages ``which`` (None: all), and read their next tags.
 
-        Messages with an unusual encoding are marked for the fallback.
+        A field without a format is skipped. Messages with an unusual encoding (a group, the field number 0, a wrong
+        wire type) are marked for the fallback, and end here.
         """
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]

@@ -617,7 +617,10 @@ class _Planner:
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
-        """Return the columns and the key of each table and view, by name; only changelogs and views have keys."""
+        """Return the columns and the key of tables and views, by name; only changelogs and views have keys.
+
+        Views whose query is too complex to find its key, such as a join, are left out.
+        """
         keys = {}
         own = {declared.name: declared for declared in self.catalog.tables}
         for name, declared in {**own, **self.of_catalogs}.items():
