@@ -100,10 +100,10 @@ def run(
     for warning in plan.warnings:
         print_problem(warning)
     if dry_run:
-        from kdsl.flink_sql.scripts.checkpoint_folders import expected_folders
+        from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
         from kdsl.flink_sql.scripts.show import show_script
 
-        folders = expected_folders(plan.jobs, checkpoint)
+        folders = predict_folders(plan.jobs, checkpoint)
         out.print(show_script(plan, folders), markup=False, highlight=False, soft_wrap=True)
         return
     if not plan.jobs:

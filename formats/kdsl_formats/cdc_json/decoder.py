@@ -251,9 +251,9 @@ class ChangeDecoder:
             )
         }
         infinite = images.infinite_in(locations.index[rows])
-        undeclared = images.undeclared_in(locations.index[rows])
+        undeclared = images.count_undeclared(locations.index[rows])
         if old_values is not None:
-            undeclared += old_values.undeclared_in(locations.old_index[rows])
+            undeclared += old_values.count_undeclared(locations.old_index[rows])
         if old_values is not None and self.rules.key_row is not None:
             infinite += old_values.infinite_in(locations.old_index[rows])
             for name in self.rules.row.names:  # a reader of keys looks for no other columns
@@ -293,7 +293,7 @@ class _Images:
         """How many infinite values in some objects became NULL; negative indices are ignored."""
         return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
 
-    def undeclared_in(self, objects: Indices) -> Counter[str]:
+    def count_undeclared(self, objects: Indices) -> Counter[str]:
         """How many of some objects have each undeclared member; repeated and negative indices count once, or never."""
         is_used = np.zeros(len(self.row_index), dtype=bool)
         is_used[objects[objects >= 0]] = True

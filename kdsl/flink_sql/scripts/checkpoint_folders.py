@@ -147,7 +147,7 @@ def jobs_by_base(jobs: Iterable[Job], checkpoint: str | None) -> dict[str, list[
     return by_base
 
 
-def expected_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[str, str]:
+def predict_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[str, str]:
     """Say which checkpoint folders `open_folders` will choose, without Spark and without storing anything.
 
     Folders on this machine are read, to which a path without a scheme is taken to lead. On other file systems the

@@ -15,7 +15,7 @@ def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> s
 
     Args:
         plan: The plan.
-        folders: The checkpoint folders of its jobs, by their names; see `checkpoint_folders.expected_folders`.
+        folders: The checkpoint folders of its jobs, by their names; see `checkpoint_folders.predict_folders`.
     """
     paragraphs: list[str] = []
     for i in range(len(plan.jobs) + 1):

@@ -11,7 +11,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.checkpoint_folders import Insert, assign_folders, expected_folders, open_folders
+from kdsl.flink_sql.scripts.checkpoint_folders import Insert, assign_folders, open_folders, predict_folders
 from kdsl.flink_sql.scripts.planner import plan_script
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class TestOpenFolders:
     def open_checkpoints(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
         script = read_script(TABLES + "".join(inserts))
         jobs = plan_script(script, Cluster("broker:9092"), checkpoint=str(folder)).jobs
-        expected = self.folders_or_error(lambda: expected_folders(jobs, str(folder)))
+        expected = self.folders_or_error(lambda: predict_folders(jobs, str(folder)))
         folders = self.folders_or_error(lambda: open_folders(spark, str(folder), jobs))
         assert str(expected) == str(folders)
         if isinstance(folders, CheckpointError):

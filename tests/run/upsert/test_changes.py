@@ -135,7 +135,7 @@ def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
         (pa.struct([("x", pa.float32())]), {"x": math.nan}),
     ],
 )
-def test_a_repeated_row_with_nan_is_no_change(kind: pa.DataType, value: Any) -> None:
+def test_a_repeated_row_with_nan_changes_nothing(kind: pa.DataType, value: Any) -> None:
     column = pa.array([value, value, None], kind)
     rows = pa.RecordBatch.from_arrays([pa.array([1, 1, 1]), column], names=["k", "v"])
     every = KeyedRows(rows, np.zeros(3, dtype=bool), np.arange(3, dtype=np.int64), np.zeros(3, dtype=np.int64))
