@@ -281,7 +281,7 @@ class _ScriptReader(StatementReader):
         return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
 
     def read_database(self) -> Name:
-        """Read ``database`` or ``catalog.database``; a third part is recorded as a problem.
+        """Read ``database`` or ``catalog.database``; more parts are recorded as a problem and kept.
 
         Raises:
             StatementError: As for `read_path`.
