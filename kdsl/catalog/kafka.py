@@ -243,8 +243,8 @@ class KafkaCatalog:
                 return None, []
             raise InferenceError(
                 f"the registry {registry.url} has no subject {f'{topic}-value'!r}, which the table needs because the "
-                f"catalog {self.name!r} has the format {chosen!r}; remove the format, or take this topic from a catalog "
-                "with the format 'json'"
+                f"catalog {self.name!r} has the format {chosen!r}; remove the format, or take this topic from a "
+                "catalog with the format 'json'"
             )
         if chosen is not None and side[0].format.identifier != chosen:
             raise InferenceError(
