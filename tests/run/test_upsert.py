@@ -404,6 +404,8 @@ class TestSnapshots:
         by_seat, by_guest = Seats.snapshot(spark, cluster), Seats.snapshot(spark, cluster, keys=["guest"])
         for left in (by_seat, by_guest):
             assert sorted(map(tuple, left.collect())) == [(1, "cy"), (3, "di")]
+        with pytest.raises(KdslError, match=r"Seats has no column 'gest' \(did you mean 'guest'\?\), named by keys="):
+            Seats.snapshot(spark, cluster, keys=["gest"])
 
     def test_a_task_may_read_the_beginning_and_the_end_of_a_partition(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path

@@ -201,7 +201,10 @@ class _ScriptReader(StatementReader):
         return self.read_runnable(first)
 
     def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
-        """Read INSERT, a statement set or a query.
+        """Read INSERT, a statement set or a query, at the current token, which is not taken yet.
+
+        Args:
+            first: The token that is the location of the statement.
 
         Raises:
             StatementError: It is another statement, or cannot be read.
