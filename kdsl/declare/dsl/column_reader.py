@@ -196,7 +196,7 @@ class _ColumnReader:
         return tuple(mark for mark in every if not is_sql_type(mark))
 
     def _check_mark(self, mark: Any) -> None:
-        """Record a problem for a string, for a mark of kdsl that is a class or a `Named`, and for another ``Annotated``.
+        """Record a problem for a string, a mark of kdsl that is a class or a `Named`, and another ``Annotated``.
 
         Other objects, which may have a meaning for other libraries, are ignored.
         """
