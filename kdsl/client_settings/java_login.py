@@ -58,7 +58,8 @@ def _add_kerberos_login(
     """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
 
     A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. For another
-    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
+    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``, the properties that
+    only librdkafka has.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.
@@ -88,9 +89,11 @@ def _add_kerberos_login(
 
 
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
-    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache if the user has asked for that.
+    """Set the JAAS configuration for a principal and a keytab, or for a ticket cache.
 
-    A keytab without a principal, or the reverse without a ticket cache, is recorded as an error.
+    A principal alone uses the ticket cache if Flink's login is for Kafka or asks for the cache; otherwise it is
+    recorded as an error, as a keytab alone is. With neither, the ticket cache is used if Flink's login is for Kafka and
+    does not turn the cache off; otherwise nothing is set.
     """
     if len(login_options) == 1:
         (present,) = login_options
@@ -130,8 +133,8 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
     """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
 
-    A location that no machine can read, or a fetch that fails, is recorded as a problem, and the location is returned.
-    Without a machine (while planning) nothing is fetched.
+    A location that no machine can read, or a fetch that fails, is recorded as a problem of the property ``name``, and
+    the location is returned. ``what`` begins its message. Without a machine (while planning) nothing is fetched.
     """
     if reason := explain_unreachable(location):
         draft.add_error(
@@ -152,7 +155,8 @@ def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
     The callback handler is set, too, unless the user has set one.
 
     Returns:
-        The system property that allows the URL of the tokens; nothing is done or returned without such a URL.
+        The system property that allows the URL of the tokens. Nothing is done or returned without such a URL, or if
+        the JAAS configuration is an unresolved reference.
     """
     url = draft.java.get(_URL)
     if url is None or draft.is_unresolved(JAAS):

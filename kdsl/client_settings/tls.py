@@ -38,7 +38,8 @@ _PEM_TARGETS = {
 def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
     """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems.
 
-    If the protocol does not use TLS, only a warning is recorded. Without a machine (while planning) no file is read.
+    If the protocol does not use TLS, only a warning is recorded. Nothing is done if the protocol is an unresolved
+    reference, or if none of Java's settings of TLS is set. Without a machine (while planning) no file is read.
     """
     names = [name for name in draft.java if name.startswith("ssl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
@@ -274,9 +275,9 @@ def _translate_endpoint(draft: SettingsDraft) -> None:
 
 
 def _check_protocols(draft: SettingsDraft) -> None:
-    """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 alone.
+    """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 as the only enabled one.
 
-    Any other choice than librdkafka's TLSv1.2 and TLSv1.3 gets a warning. References are not checked.
+    Any other choice than TLSv1.2 and TLSv1.3 together, or ``TLS``, gets a warning. References are not checked.
     """
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
         text = draft.java.get(name)

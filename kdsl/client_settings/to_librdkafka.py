@@ -71,7 +71,8 @@ class LibrdkafkaSettings:
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
         """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
 
-        Each overrides those before it. The size of messages is limited to that of a fetch if the latter is small.
+        Each overrides those before it. If ``fetch.max.bytes`` is below 1000000, an unset ``message.max.bytes`` is set
+        to the same, but at least 1000.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.

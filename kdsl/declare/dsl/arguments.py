@@ -101,7 +101,9 @@ def arguments(kind: type[KafkaOptions]) -> tuple[str, ...]:
 
 
 def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = KafkaOptions) -> Arguments:
-    """Read the arguments of a class statement; mistakes become problems in the result and leave out the argument.
+    """Read the arguments of a class statement; what cannot be read becomes a problem of the result and is left out.
+
+    Values of options are mostly not checked here. Of ``properties=`` only the wrong ones are left out.
 
     Args:
         located: The arguments with their locations.

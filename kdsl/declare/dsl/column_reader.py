@@ -156,8 +156,9 @@ class _ColumnReader:
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
         """Return the wrapper (Col or Virtual), the Python type of the values, and the marks of the column.
 
-        An annotation that is missing, cannot be evaluated or has no type in brackets is recorded as a problem, and
-        `_ABSENT` returned as the type.
+        A computed column without an annotation has the return annotation of its function. An annotation that is
+        missing, cannot be evaluated or has no type in brackets is recorded as a problem, and `_ABSENT` returned as the
+        type.
         """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace
@@ -184,7 +185,10 @@ class _ColumnReader:
         return wrapper, get_args(base)[0], marks
 
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
-        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types."""
+        """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types.
+
+        None are returned for an annotation that is missing or cannot be evaluated.
+        """
         if annotation is _ABSENT:
             return ()
         try:
@@ -223,7 +227,10 @@ class _ColumnReader:
         return (Virtual if word == "Virtual" else Col), _ABSENT, key
 
     def _choose_metadata_mark(self, marks: list[MetadataMark]) -> MetadataMark | None:
-        """Return the first mark that names metadata, None if there is none; several or wrong ones are problems."""
+        """Return the mark of the column's own call, else the first of those in its annotation; None if there is none.
+
+        A mark whose key is not a string is recorded as a problem and ignored; different keys are a problem, too.
+        """
         every = [m for m in (self.descriptor.mark, *marks) if m is not None]
         for mark in [m for m in every if not _is_string(m.key)]:
             every.remove(mark)
