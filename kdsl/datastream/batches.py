@@ -303,7 +303,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
 
 
 def _is_array(answer: _Answer) -> bool:
-    """Whether an answer is a list, a tuple or a one-dimensional array, of any length; record batches and tables are not."""
+    """Whether an answer is a list, a tuple or a one-dimensional array, of any length, and no record batch or table."""
     value = answer.value
     if value is None or isinstance(value, str | bytes | pa.RecordBatch | pa.Table) or getattr(value, "ndim", 1) != 1:
         return False
@@ -344,7 +344,7 @@ def _holds_strings(kind: pa.DataType) -> bool:
 
 
 def _describe_records(batch: pa.RecordBatch) -> str:
-    """The first and last record of a batch, for messages; empty if it has no rows, or not the offsets of its records."""
+    """The first and last record of a batch, for messages; empty without rows or the offsets of their records."""
     names = ("topic", "partition", "offset")
     if not batch.num_rows or any(name not in batch.schema.names for name in names):
         return ""

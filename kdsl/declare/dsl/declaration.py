@@ -81,7 +81,7 @@ class ClassDeclaration:
         return self._source
 
     def arguments_with_locations(self) -> dict[str, Argument]:
-        """Return the arguments of the class statement, each with its file and line; if unknown, the line of the class."""
+        """Return the arguments of the class statement, each with its file and line, or else the line of the class."""
         source = self.source()
         lines = {name: source.arguments.get(name, source.line) for name in self.arguments}
         return {n: Argument(v, Where(file=self.file, line=lines[n])) for n, v in self.arguments.items()}
