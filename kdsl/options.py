@@ -161,6 +161,7 @@ class Options:
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, **values: Any) -> None:
+            """Normalize and store the values; unknown names and missing required options (None) are recorded as mistakes."""
             known = {a.name: a for a in self.declarations()}
             for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
                 if a.name in self.without and values.get(a.name, a.default) == a.default:
@@ -179,7 +180,13 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
-        """Create the mistake of an option that does not exist."""
+        """Create the mistake of an option that does not exist.
+
+        Args:
+            name: The name or key that the user wrote.
+            valid: The options that exist, by name or key.
+            form: ``{}=`` for names of Python, ``{}`` for keys.
+        """
         message = f"{cls.title} has no option {form.format(name) if form == '{}=' else repr(name)}"
         known = listing(sorted(valid)) if valid else "none"
         fix = (f"use one of its options: {known}",)
@@ -333,6 +340,7 @@ class Options:
         return type(self)(**{**defaults, **right})
 
     def __repr__(self) -> str:
+        """Write the constructor's call with the options that are not their defaults, and secrets hidden."""
         values = ((a, getattr(self, a.name)) for a in attrs.fields(type(self)))
         arguments = (f"{a.name}={_repr(value, a)}" for a, value in values if value != a.default)
         return f"{type(self).__name__}({', '.join(arguments)})"

@@ -189,7 +189,7 @@ class Table:
     ) -> None:
         """Append the rows of a DataFrame to the topic, at least once or as the table declares; columns match by name.
 
-        Warnings about the table are logged, each once in a process.
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source.
 
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
@@ -268,6 +268,8 @@ class Table:
     ) -> DataFrame:
         """Read the current rows of a changelog: the last row of each key at the end of a bounded read.
 
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source.
+
         Args:
             spark: The session.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -304,7 +306,7 @@ class Table:
         """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
-        records again, with a corrected table.
+        records again, with a corrected table. The session gets kdsl's data source.
 
         Args:
             spark: The session.

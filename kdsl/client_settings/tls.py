@@ -277,7 +277,8 @@ def _translate_endpoint(draft: SettingsDraft) -> None:
 def _check_protocols(draft: SettingsDraft) -> None:
     """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 as the only enabled one.
 
-    Any other choice than TLSv1.2 and TLSv1.3 together, or ``TLS``, gets a warning. References are not checked.
+    Any other choice than TLSv1.2 and TLSv1.3 together, ``TLS``, or TLSv1.3 as ``ssl.protocol``, gets a warning.
+    References are not checked.
     """
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
         text = draft.java.get(name)

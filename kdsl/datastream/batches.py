@@ -184,7 +184,7 @@ class _Answer:
             return cls(error=e)
 
     def __str__(self) -> str:
-        """What the function did: the type of what it returned, or its error; the value may hold a user's rows."""
+        """What the function did: the type of what it returned, never the value, which may hold rows; or its error."""
         if self.error is not None:
             return f"raised {type(self.error).__name__}: {self.error}"
         return "returned None" if self.value is None else f"returned a value of type {type(self.value).__name__}"

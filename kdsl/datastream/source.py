@@ -215,6 +215,8 @@ class KafkaSource(Endpoint):
     def read(self, spark: SparkSession) -> DataFrame:
         """Read once, up to the end of the source if it has one, or else up to the present ends of the partitions.
 
+        The session gets kdsl's data source.
+
         Args:
             spark: The session, classic or Connect.
 
@@ -231,7 +233,8 @@ class KafkaSource(Endpoint):
         """Read a stream.
 
         A query that restarts from a checkpoint continues at its offsets: the starting offsets do not matter then, and
-        a custom initializer is not called.
+        a custom initializer is not called. The session gets kdsl's data source, and a listener that commits offsets and
+        reports metrics.
 
         Args:
             spark: The session, classic or Connect.

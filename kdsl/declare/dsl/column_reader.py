@@ -96,6 +96,7 @@ class _ColumnReader:
     def __init__(
         self, declaration: ClassDeclaration, name: str, descriptor: ColumnDescriptor[Any], problems: list[Problem]
     ) -> None:
+        """Find the location of the column, for which its file is parsed once; problems are added to ``problems``."""
         self.declaration, self.name, self.descriptor = declaration, name, descriptor
         self.source: ClassSource = declaration.source()
         self.problems = problems
@@ -187,7 +188,7 @@ class _ColumnReader:
     def _inner_marks(self, annotation: Any) -> tuple[Any, ...]:
         """Return the marks inside ``Col[...]`` and ``Optional[...]``, which mean the same as outside; not SQL types.
 
-        None are returned for an annotation that is missing or cannot be evaluated.
+        The result is empty for an annotation that is missing or cannot be evaluated.
         """
         if annotation is _ABSENT:
             return ()
