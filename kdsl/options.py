@@ -161,7 +161,7 @@ class Options:
     if not TYPE_CHECKING:  # type checkers make the constructor from the fields
 
         def __init__(self, **values: Any) -> None:
-            """Normalize and store the values; unknown names and missing required options (None) are recorded as mistakes."""
+            """Normalize and store the values; unknown names and missing required options (None) become mistakes."""
             known = {a.name: a for a in self.declarations()}
             for a in attrs.fields(type(self)):  # ``attrs.evolve`` gives all of them
                 if a.name in self.without and values.get(a.name, a.default) == a.default:
@@ -312,7 +312,10 @@ class Options:
             yield mistake.problem(name, attrs.fields_dict(type(self)))
 
     def _all_mistakes(self) -> Iterator[_Mistake]:
-        """Yield the mistakes that were found while reading, then values of wrong types or that a check rejects."""
+        """Yield the mistakes that were found while reading, then values of wrong types or that a check rejects.
+
+        Literal secrets of options for secrets are not checked.
+        """
         yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
@@ -509,7 +512,10 @@ def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
 
 
 def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """Parse the string of a value in DDL or YAML; an option of another type than those below takes it unchanged.
+    """Parse the string of a value in DDL or YAML, with the option's codec or by its type.
+
+    It is parsed as a boolean, an integer, a duration, one of several literals or a list; any other type takes it
+    unchanged.
 
     Raises:
         ValueError: The string is not a value of the option's type.

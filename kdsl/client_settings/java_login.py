@@ -30,7 +30,9 @@ _CREDENTIALS = {
 
 
 def add_java_login(draft: SettingsDraft, own: dict[str, str], machine: Machine | None) -> dict[str, str]:
-    """Complete the login of a draft for Java.
+    """Set the JAAS configuration of a draft for Java, and what else its login needs.
+
+    It is the user's, or made from librdkafka's user and password, or for tokens or Kerberos from their settings.
 
     Args:
         draft: The translation in progress.
@@ -123,7 +125,7 @@ def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine
 
 
 def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
-    """Set the JAAS configuration to a login with the ticket cache."""
+    """Set the JAAS configuration to a Kerberos login with the ticket cache, of a principal unless it is None."""
     options = {"useTicketCache": "true", "renewTGT": "true", "doNotPrompt": "true"}
     draft.settings[JAAS] = Login(
         MODULES["Krb5LoginModule"], {**options, **({"principal": principal} if principal else {})}

@@ -67,8 +67,9 @@ def _place_file(draft: SettingsDraft, machine: Machine | None, name: str) -> Non
     """Replace the location of a file in the draft's settings by what librdkafka can open on this machine.
 
     A path is looked up. A file that must be fetched is replaced by its PEM content if librdkafka has a property for
-    that, otherwise by the path of a copy. A location that no machine can read, or a file without the expected PEM, is
-    recorded as a problem. Without a machine (while planning) nothing is replaced.
+    that (a chain of several certificates is written to a file), otherwise by the path of a copy. A location that no
+    machine can read, or a file without the expected PEM, is recorded as a problem. Without a machine (while planning)
+    nothing is replaced.
     """
     location = draft.settings[name]
     if reason := explain_unreachable(location):
@@ -105,9 +106,10 @@ def _store_type(draft: SettingsDraft, which: Which) -> str:
 
 
 def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str]) -> str | None:
-    """Record everything that Java refuses about a store, and return its location.
+    """Record what Java refuses about a store, and return its location.
 
-    None if it is not set, not resolved, or one that no machine can read. ``contents`` names settings with PEM instead.
+    That is PEM in the settings ``contents`` for a store of another type or beside a location, a password without
+    effect, and a location that no machine can read. None if the location is not set, not resolved, or not readable.
     """
     kind, name = _store_type(draft, which), f"ssl.{which}.location"
     location = draft.java.get(name)

@@ -128,7 +128,7 @@ def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: st
 
 
 def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
-    """Record warnings about properties that only librdkafka has."""
+    """Record a warning about each property, which only librdkafka has; the fix names that of Java, if there is one."""
     for key in librdkafka_only:
         java = librdkafka.JAVA.get(key)
         draft.add_warning(
@@ -140,7 +140,7 @@ def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str
 
 
 def _keep_order(draft: SettingsDraft) -> None:
-    """Allow only one request in flight without idempotence, unless the user has set their number.
+    """Allow a producer whose idempotence the user has turned off only one request in flight, unless a number is set.
 
     This preserves the order on both transports.
     """

@@ -138,7 +138,8 @@ def _translate(
 def _translate_rows(draft: SettingsDraft) -> None:
     """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses.
 
-    For a setting that the user did not set, the default is Java's if librdkafka has another.
+    For a setting that the user did not set, the default is Java's if librdkafka has another. Settings that are derived
+    from several, and those that kdsl reads itself, are skipped; so are Kerberos settings of a login with Kerberos.
     """
     letter = draft.client[0]
     for row in settings_of(draft.client):
@@ -199,7 +200,8 @@ def _translate_idempotence(draft: SettingsDraft) -> None:
     """Apply Java's rules for acks and retries that do not allow idempotence.
 
     They switch it off, with a warning; if it was set to true, they are recorded as errors. More than 5 requests in
-    flight with idempotence are an error, too. Without idempotence the default is one request in flight.
+    flight with idempotence are an error, too. Without idempotence the default is one request in flight. Nothing is done
+    if one of these settings is an unresolved reference.
     """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)

@@ -185,7 +185,7 @@ class TableDef:
     )
 
     def __attrs_post_init__(self) -> None:
-        """Put references to a secrets service into the properties; make key columns NOT NULL if the table keeps rows."""
+        """Put references to a secrets service into the properties, and make key columns NOT NULL if rows are kept."""
         object.__setattr__(self, "properties", with_secret_references(self.properties, self.options.valid()))
         if self.keeps_rows:
             object.__setattr__(self, "columns", tuple(_not_null(c, self.primary_key) for c in self.columns))

@@ -98,7 +98,7 @@ class _ShapeError(TypeError):
     """A value of the wrong type. The value of an option is not shown, because it may be a secret."""
 
     def __init__(self, wanted: str, value: Any, *, show: bool = True, fix: str = "") -> None:
-        """Write the message from what is wanted and the value, or its kind if it is not shown; the fix has a default."""
+        """Write the message from what is wanted and the value, or its kind if that is not shown; store the fix."""
         got = repr(value) if show and not isinstance(value, list | dict) else _describe_kind(value)
         super().__init__(f"{wanted}, got {got}")
         self.fix = fix or "correct the value; put it in quotes if YAML reads it differently"

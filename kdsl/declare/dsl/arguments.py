@@ -188,7 +188,7 @@ def _read_column_names(name: str, value: Any) -> tuple[str, ...] | None:
     """Return the column names of an argument; None if it is None.
 
     Raises:
-        _StatementError: It is not an iterable of strings, or empty.
+        _StatementError: It is a string, not an iterable of strings, or empty.
     """
     names = None if value is None or isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else ()
     if value is not None and (not names or not all(isinstance(column, str) for column in names)):
@@ -227,7 +227,7 @@ def _read_properties(value: Any) -> dict[str, Any]:
 
 
 def _set_properties(arguments_read: Arguments, argument: Argument) -> None:
-    """Set the properties that have valid values; the others become problems, which never show the values.
+    """Set the properties with values of the types that they may have; for others add problems, which show no values.
 
     Raises:
         _StatementError: It is not a mapping by names, or a name has the prefix of SQL.

@@ -173,8 +173,9 @@ else:
         def _column_in_expression(self, others: Iterable[Ref]) -> Column:
             """Return the Spark column for use in an expression with other references.
 
-            It is qualified if another table of the expression also has a column of this name: the expression is then
-            the condition of a join, and the name alone would be ambiguous.
+            It is qualified if its relation is fixed, or if another table of the expression also has a column of this
+            name: the expression is then the condition of a join, and the name alone would be ambiguous. If the session
+            is remote, `Ref` becomes a subclass of Spark Connect's column class.
 
             Raises:
                 NoSessionError: There is no Spark session yet.
@@ -326,6 +327,7 @@ else:
 
         @functools.wraps(method)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
+            """Call the method of the Spark column, or that of str for a caller that wants the name of the column."""
             with_column = any(isinstance(a, Column) and not isinstance(a, Ref) for a in args)
             if of_str is not None and not with_column and _caller_wants_name():
                 return of_str(self, *args, **named)
@@ -351,6 +353,7 @@ else:
 
         @functools.wraps(of_str)
         def call(self: Ref, *args: Any, **named: Any) -> Any:
+            """Call the method of str for a caller that wants the name of the column; raise TypeError for any other."""
             if _caller_wants_name():
                 return of_str(self, *args, **named)
             raise TypeError(
