@@ -93,15 +93,15 @@ def _add_kerberos_login(
 def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine: Machine | None) -> None:
     """Set the JAAS configuration for a principal and a keytab, or for a ticket cache.
 
-    A principal alone uses the ticket cache if Flink's login is for Kafka or asks for the cache; otherwise it is
-    recorded as an error, as a keytab alone is. With neither, the ticket cache is used if Flink's login is for Kafka and
+    A principal alone uses the ticket cache if Flink's login asks for the cache, or is for Kafka and does not turn the
+    cache off; otherwise it is recorded as an error, as a keytab alone is. With neither, the ticket cache is used if Flink's login is for Kafka and
     does not turn the cache off; otherwise nothing is set.
     """
     if len(login_options) == 1:
         (present,) = login_options
         missing = "keytab" if present == "principal" else "principal"
-        ticket = for_kafka(draft) or draft.java.get(f"{FLINK}use-ticket-cache") == "true"
-        if present == "principal" and ticket:
+        default = "true" if for_kafka(draft) else "false"
+        if present == "principal" and draft.java.get(f"{FLINK}use-ticket-cache", default) == "true":
             _use_ticket_cache(draft, login_options["principal"])
             return
         draft.add_error(

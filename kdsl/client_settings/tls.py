@@ -39,9 +39,11 @@ def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
     """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems.
 
     If the protocol does not use TLS, only a warning is recorded. Nothing is done if the protocol is an unresolved
-    reference, or if none of Java's settings of TLS is set. Without a machine (while planning) no file is read.
+    reference, or if none of Java's settings of TLS and of librdkafka's files is set. Without a machine (while planning)
+    no file is read.
     """
     names = [name for name in draft.java if name.startswith("ssl.")]
+    names += [name for name in _FILES if name in draft.librdkafka]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol") or not names:
         return

@@ -124,7 +124,12 @@ def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: st
         return
     del draft.settings[name]
     for setting, ending in _PEM[name].items():
-        draft.settings[setting] = pem_blocks(content.decode(errors="replace"), ending)
+        if pem := pem_blocks(content.decode(errors="replace"), ending):
+            draft.settings[setting] = pem
+        else:
+            draft.add_error(
+                "tls-pem", f"the file at {location} holds no PEM block {ending}", "write the address of another", name
+            )
 
 
 def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str, str]) -> None:
