@@ -256,6 +256,7 @@ class Compiler:
         """Compile a column, or a member of it."""
 
         def step(rows: Rows) -> Evaluated:
+            """Return the values of the column, or of its member."""
             values = rows.columns[name]
             for member in members:
                 values = pc.struct_field(values, indices=member)
@@ -264,7 +265,7 @@ class Compiler:
         return Compiled(self.type_of(node).type, step)
 
     def _compile_literal(self, node: n.Literal) -> Compiled:
-        """Compile a constant; a date or time that is invalid is refused."""
+        """Compile a constant, or NULL without a type; a date or time that `_compile_moment` cannot read is refused."""
         kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
@@ -373,7 +374,8 @@ class Compiler:
     def _compile_in_constants(self, node: n.In) -> Compiled | None:
         """Compile ``IN`` with a set of constants, without ``NOT``, or refuse as `_compile_comparable`.
 
-        None if the values must be compared one by one: not all are constants of the operand's type, or it is a float.
+        None if the values must be compared one by one: not all are constants of the operand's type and other than NULL,
+        or the operand is a FLOAT, a DOUBLE or itself a constant.
         """
         pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
@@ -386,6 +388,7 @@ class Compiler:
         values = pa.array([c.as_py() for c in constants if c is not None], arrow_type(operand.type))  # type: ignore[arg-type]
 
         def compute(operands: Any) -> Any:
+            """Say of each operand whether it is among the constants; NULL stays NULL."""
             among = pc.is_in(operands, value_set=values)
             if isinstance(operands, pa.Array) and not operands.null_count:
                 return among
@@ -420,6 +423,7 @@ class Compiler:
             return constant(None, operators.BOOLEAN)
 
         def compute(values: Any) -> Any:
+            """Call ``find`` with an array of strings; for a scalar with one of a single string, and return a scalar."""
             if isinstance(values, pa.Scalar):
                 return find(pa.array([values.as_py()], pa.string()))[0]
             return find(values)

@@ -100,7 +100,7 @@ class _CreateTableReader:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
         An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
-        skipped.
+        skipped, and the reader's ``skipped`` is set.
 
         Raises:
             StatementError: The closing bracket cannot be found; the error is fatal.
@@ -367,10 +367,13 @@ class _CreateTableReader:
     # The clauses after the brackets
 
     def read_clauses(self, columns: bool) -> dict[str, Any]:
-        """Read the clauses after the columns; return the attributes of the statement that they set.
+        """Read the clauses after the columns to the end of the statement; return its attributes that they set.
+
+        Args:
+            columns: Whether there were brackets with columns, for the message.
 
         Raises:
-            StatementError: A clause has a mistake, or occurs twice.
+            StatementError: A clause has a mistake or occurs twice, or something else comes next.
         """
         r = self.reader
         attributes: dict[str, Any] = {}

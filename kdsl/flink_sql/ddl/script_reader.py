@@ -231,7 +231,7 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
-        """Read a statement that begins with ``CREATE``.
+        """Read what follows ``CREATE``; ``first`` is that token, the location of the statement.
 
         Raises:
             StatementError: kdsl has no such statement, or it has a mistake.
@@ -389,7 +389,7 @@ class _ScriptReader(StatementReader):
         return self.source.text[first.start : last.end]
 
     def read_statement_set(self, first: Token) -> StatementSet:
-        """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
+        """Read ``[EXECUTE] STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``; ``first`` is its location.
 
         An INSERT with a mistake is recorded as a problem and skipped. A set without any INSERT is recorded, too, and
         returned nevertheless.

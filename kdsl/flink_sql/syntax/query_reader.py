@@ -35,7 +35,7 @@ class QueryReader(ExpressionReader):
         return query
 
     def read_query(self) -> n.Node:
-        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` and ``OFFSET``.
+        """Read a query with ``WITH``, ``ORDER BY``, ``LIMIT`` (or ``FETCH``, which replaces it) and ``OFFSET``.
 
         Raises:
             UntranslatableError: ``WITH`` is recursive, or the query cannot be read.
