@@ -160,7 +160,9 @@ def replay(
 ) -> None:
     """Send the records again: appended to their topic or another, unchanged or mapped by a function.
 
-    Exits with 1 if records are left that were rejected too often, are incomplete, or are outdated.
+    The module of a function is imported, also from the current folder. Unless --dry-run is given, the consumer group
+    stores the position at which the next replay goes on. Exits with 1 if records are left that were rejected too often,
+    are incomplete, or are outdated.
     """
     chosen = Selection(table, parse_pairs(where, "--where"))
     target = cluster_from_options(to_bootstrap, properties=to_properties)

@@ -42,7 +42,8 @@ def verify(
 ) -> None:
     """Compare two topics: which records are lost, duplicated or reordered.
 
-    Exits with 0 if OUT contains each record of IN exactly once and in order, otherwise with 1.
+    Exits with 0 if OUT contains each record of IN exactly once and in order, otherwise with 1. Exits with 2 if
+    --by contains an empty name, or names columns although a side is a topic and not a table.
     """
     level = {"isolation.level": "read_committed" if committed else "read_uncommitted"}
     sides = [_side(name, cluster, level) for name in (source, target)]

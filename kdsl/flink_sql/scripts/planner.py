@@ -167,7 +167,7 @@ class _Planner:
     def add_statement(self, statement: object) -> None:
         """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded.
 
-        EXPLAIN is one.
+        EXPLAIN is always a problem, because it cannot be run in a script.
         """
         match statement:
             case CreateTable():
@@ -215,8 +215,8 @@ class _Planner:
     def find(self, name: Name) -> DeclaredTable | None:
         """The table that a name means: one of the script, or of a catalog as by `find_in_catalogs`; None if none.
 
-        Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
-        catalog, then any table of the script.
+        A table of the script that `may_be_own` denies is none. Under ``USE CATALOG`` a name of one part means a table
+        of the script that was declared under it, then one of the catalog, then any table of the script.
         """
         own = self.catalog.find(name)
         path = self.catalogs.path(name)
@@ -254,7 +254,8 @@ class _Planner:
     def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
         """Map each table's name in a query, as its parts, to its key in `readable_rows`, if that is another one.
 
-        Tables of catalogs are planned on the way; empty without catalogs, or if the query cannot be read.
+        An unknown name of several parts is mapped to these parts with dots. Tables of catalogs are planned on the way.
+        Empty without catalogs, or if the query cannot be read.
         """
         if not self.catalogs.catalogs:
             return {}
@@ -314,7 +315,10 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; a missing one, or one of a catalog (a topic), is recorded as a problem."""
+        """Drop a table of the script; one of a catalog (a topic) is not dropped, and recorded as a problem.
+
+        A missing table is a problem, too, except with ``IF EXISTS`` or if its statement could not be read.
+        """
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
             self.catalog.drop_table(statement.name, if_exists=statement.if_exists)
@@ -323,10 +327,11 @@ class _Planner:
         self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)
 
     def add_table(self, statement: CreateTable) -> None:
-        """Declare and plan a table.
+        """Declare and plan a table, as by `Catalog.create`.
 
         A name that is taken, differs from another in letter case only, or is that of a catalog's topic, is recorded as
-        a problem, and the table is declared all the same.
+        a problem, and the table is declared all the same. The name of a table that could not be read completely is
+        added to ``unread_names``.
         """
         name = statement.name.last
         if len(statement.name.parts) == 3 and self.catalogs.path(statement.name) and not statement.temporary:
@@ -433,7 +438,10 @@ class _Planner:
         self.views[name] = DeclaredView(name, by_mode, named and attrs.evolve(named, columns=columns), refused)
 
     def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
-        """Describe the view of a query, with the column names of the statement."""
+        """Describe the view of a query, with the column names of the statement, if it has any.
+
+        ``named`` is the key of its rows; None if it is not known.
+        """
         columns = query.columns
         if isinstance(columns, Columns):
             columns = attrs.evolve(columns, unmarked={})  # the run restores the metadata
@@ -497,8 +505,9 @@ class _Planner:
     def apply_hint(self, hint: Hint, fragment: Fragment, position: int) -> bool:
         """Plan the table that a query reads with the options of a hint, and return whether it could be planned.
 
-        If the hint is on a view, cannot be read, or changes whether the table is a changelog, a problem is recorded.
-        Problems of the options are recorded, too, and the result is True.
+        ``position`` is that of the hint in ``fragment``. If the hint is on a view, cannot be read, or changes whether
+        the table is a changelog, a problem is recorded. Problems of the options are recorded, too, and the result is
+        True.
         """
         where = fragment.where(position, len("/*+"))
         if hint.table in self.views:

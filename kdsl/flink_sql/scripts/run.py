@@ -309,7 +309,8 @@ class _ScriptRun:
     def job_rows(self, job: Job) -> DataFrame:
         """Create the rows of a job with the columns of its sink, matched by position and cast to their types.
 
-        Spark's views of instants that the query needs are created, too.
+        Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
+        created, too.
         """
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
@@ -408,7 +409,9 @@ class _ScriptRun:
     # waiting
 
     def wait_for_streams(self) -> None:
-        """Wait until all running streams end, or until ``stopping`` is set; report each that ends.
+        """Wait until all running streams end, or until ``stopping`` is set.
+
+        Each that ends is removed from ``running`` and reported, also to ``options.on_end``.
 
         Raises:
             ScriptError: A stream failed. The others still run.
@@ -427,7 +430,10 @@ class _ScriptRun:
                 self.options.stopping.wait(0.1)
 
     def stop_streams(self) -> None:
-        """Stop the streams that still run, and report them; a batch that is being written is cancelled."""
+        """Stop and report the streams that still run, call ``options.on_end`` for all in ``running``, and empty it.
+
+        A batch that is being written is cancelled.
+        """
         for job, query in self.running:
             if query.isActive:
                 query.stop()

@@ -113,7 +113,7 @@ def stream_problems(
 
 
 def _check_groups_of_changes(notes: list[tuple[Note, Where]]) -> Iterator[Problem]:
-    """Report a group without a window that is grouped again or joined, which Spark cannot do.
+    """Yield one problem if a group without a window is grouped again or joined, which Spark cannot do.
 
     Args:
         notes: The groups without windows, and the joins of streams, with their locations.
