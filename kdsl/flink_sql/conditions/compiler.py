@@ -397,7 +397,10 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, operand)
 
     def _compile_like(self, node: n.Like) -> Compiled:
-        """Compile LIKE; SIMILAR TO, and a pattern that is not a constant or has a wrong escape, are refused."""
+        """Compile LIKE; SIMILAR TO, and a pattern that is not a string in quotes, are refused.
+
+        So is a pattern that escapes another character than ``%``, ``_`` and the escape character itself.
+        """
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
         pattern, escape = self.type_of(node.pattern).constant, None
@@ -476,7 +479,7 @@ class Compiler:
     # arithmetic
 
     def _compile_negative(self, node: n.Unary) -> Compiled:
-        """Compile ``-x``; intervals, NULL, and decimals of more than 34 digits are refused."""
+        """Compile ``-x``, to a constant for a literal; intervals, NULL, and decimals of over 34 digits are refused."""
         kind = self.type_of(node).type
         if kind is None or isinstance(kind, Interval):
             self.refuse(node, "an interval or NULL after -", "write the constant itself")
@@ -490,7 +493,7 @@ class Compiler:
         return negated
 
     def _compile_binary(self, node: n.Binary) -> Compiled:
-        """Compile arithmetic; what cannot be computed exactly is refused."""
+        """Compile arithmetic of numbers, times and intervals; NULL and what cannot be computed exactly are refused."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
             return self._compile_moved_time(node)

@@ -98,7 +98,7 @@ def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Comp
 
 
 def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile MOD as ``%``; None if it cannot be computed exactly."""
+    """Compile MOD as ``%``; None if it cannot be computed exactly, or is NULL."""
     return compiler.arithmetic(n.Binary("%", *call.arguments, at=call.at), kind)
 
 
@@ -228,7 +228,7 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP.
 
-    A DATE has no units shorter than a day.
+    None also for units shorter than a day of a DATE.
     """
     unit = str(call.words.get("UNIT", call.name)).upper()
     of = compiler.type_of(call.arguments[-1]).type

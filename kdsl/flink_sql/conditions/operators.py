@@ -155,7 +155,7 @@ def first_valid(kind: t.DataType, values: Sequence[Compiled]) -> Compiled:
 def calculate(operator: str, kind: t.DataType, left: Compiled, right: Compiled) -> Compiled | None:
     """``+ - * / %`` of two numbers of one type, with the result in the type ``kind``; None if Spark may differ.
 
-    That are ``/`` and ``%`` of DECIMAL, ``%`` of floats, and DECIMAL results that may be rounded. A division by zero,
+    It may for ``/`` and ``%`` of DECIMAL, ``%`` of floats, and DECIMAL results that may be rounded. A division by zero,
     also of floats, and an integer that overflows fail for their rows.
 
     Args:

@@ -198,7 +198,10 @@ class _CreateTableReader:
         parts.columns.append(attrs.evolve(parsed, where=where))
 
     def fail_after_column(self, first: Token, parsed: Column) -> None:
-        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``."""
+        """Raise a StatementError: neither a comma nor the closing bracket follows a column, or it has a ``DEFAULT``.
+
+        ``first`` is the name of the column.
+        """
         r = self.reader
         if r.at("DEFAULT"):
             message = f"the column {first.value!r} has a DEFAULT, which a Kafka table cannot apply"
@@ -236,7 +239,7 @@ class _CreateTableReader:
             parts.keys.append(PrimaryKey((column.value,), named, where))
 
     def read_not_enforced(self, first: Token) -> None:
-        """Read ``NOT ENFORCED`` after a primary key; a missing one is recorded as a problem.
+        """Read ``NOT ENFORCED`` after a primary key that begins with ``first``; a missing one is recorded as a problem.
 
         Raises:
             StatementError: ``NOT`` is not followed by ``ENFORCED``.
@@ -283,7 +286,9 @@ class _CreateTableReader:
         return Watermark(column.value, expression, where)
 
     def read_computed_column(self, first: Token) -> ComputedColumn:
-        """Read a computed column after ``AS``; a string after ``COMMENT`` at its end is the comment.
+        """Read a computed column after ``AS``; ``first`` is its name.
+
+        A string after ``COMMENT`` at the end of the expression is the comment.
 
         Raises:
             StatementError: As for `read_expression`.

@@ -258,7 +258,10 @@ class _ScriptReader(StatementReader):
         return self.fail_unexpected(["TABLE", "VIEW", *([] if temporary else ["TEMPORARY", "CATALOG"])])
 
     def read_create_catalog(self, first: Token) -> CreateCatalog:
-        """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake."""
+        """Read what follows ``CREATE CATALOG``; raise a `StatementError` if it has a mistake.
+
+        Mistakes in its options are recorded as problems.
+        """
         if_not_exists = self.accept("IF")
         if if_not_exists:
             self.expect("NOT", "EXISTS")

@@ -181,8 +181,8 @@ class FromClause:
 
         Raises:
             UntranslatableError: The table is a changelog or unknown, a column is unknown, the time is not a TIMESTAMP,
-                a length is not an INTERVAL of whole milliseconds or (except OFFSET) not above zero, or the size of a HOP
-                or CUMULATE is not a multiple of its slide or step.
+                a length is not an INTERVAL of whole milliseconds or (except OFFSET) not above zero, or the size of a
+                HOP or CUMULATE is not a multiple of its slide or step.
         """
         row = self.table_columns(node.table, node.table.name)
         alias = node.alias or node.table.alias or node.table.name[-1]

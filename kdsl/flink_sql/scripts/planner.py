@@ -101,7 +101,8 @@ def check_script(
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
     """Plan a script as far as it can be planned, and return the plan with all its problems, in the order of the file.
 
-    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them.
+    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them. Tables whose
+    columns are unknown are not in the plan.
     """
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
@@ -564,7 +565,10 @@ class _Planner:
     # jobs
 
     def add_insert(self, statement: Insert) -> None:
-        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded."""
+        """Plan the job of an INSERT: its query, the columns it writes and its checks; problems are recorded.
+
+        No job is added if the query is wrong (`translate_query`) or its table cannot be written (`find_sink`).
+        """
         sink = self.find_sink(statement)
         query, at_once = self.translate_job_query(statement.query)
         if query is None or sink is None:
@@ -595,7 +599,10 @@ class _Planner:
         self.check_key(job, statement)
 
     def check_key(self, job: Job, statement: Insert) -> None:
-        """Record a problem if the primary key of an upsert table does not identify the rows of a changing query."""
+        """Record a problem if the primary key of an upsert table does not identify the rows of a changing query.
+
+        Nothing is recorded if the key of the query's rows is not known.
+        """
         upserts = None if job.sink is None or job.sink.topic is None else job.sink.topic.definition.upserts
         changing = job.query.changelog or (job.streaming and job.aggregates)
         if upserts is None or not changing or job.sink is None:
@@ -684,7 +691,10 @@ class _Planner:
                 self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
 
     def check_loop(self, job: Job, where: Where) -> None:
-        """Record a warning if an endless stream writes to a topic that it reads: it would read its own records."""
+        """Record a warning for each table through which an endless stream would read the records that it writes.
+
+        ``where`` is its location. Tables of other or unknown brokers, and with a wrong topic pattern, are skipped.
+        """
         if not job.streaming or job.ends or job.sink is None or job.sink.topic is None:
             return
         written = job.sink.topic.definition
@@ -711,7 +721,10 @@ class _Planner:
         return not servers[0].isdisjoint(servers[1])
 
     def check_topic(self, table: ScriptTable, direction: str) -> None:
-        """Record the problems of a topic's table for ``read`` or ``write``, once; a table without a topic has none."""
+        """Record the problems of a topic's table for ``read`` or ``write``, once for the same table and options.
+
+        A table without a topic has none. Missing brokers are a problem.
+        """
         options = tuple((o.key, o.value, o.where) for o in table.declared.statement.options)
         judged_as = (table.declared.where, options, direction)
         if table.topic is None or judged_as in self.judged:
@@ -738,7 +751,7 @@ class _Planner:
         self.problems += judged(definition, direction, self.cluster)  # type: ignore[arg-type]
 
     def add_select(self, statement: Query) -> None:
-        """Plan a query whose rows are shown; problems are recorded."""
+        """Add the job of a query whose rows are shown, none if the query is wrong; problems are recorded."""
         query, at_once = self.translate_job_query(statement.query)
         if query is not None:
             columns = tuple(SinkColumn(f.name, f.type, f.type, i) for i, f in enumerate(query.columns.fields))
@@ -849,7 +862,7 @@ class _Planner:
 
 
 def _is_processing(column: ColumnDef) -> bool:
-    """Whether a column is the time at which a row is processed."""
+    """Whether a column is computed by ``PROCTIME()`` alone: the time at which a row is processed."""
     expression = column.expression
     return (
         expression is not None and re.fullmatch(r"\s*PROCTIME\s*\(\s*\)\s*", expression.flink or "", re.I) is not None
@@ -857,7 +870,7 @@ def _is_processing(column: ColumnDef) -> bool:
 
 
 def _query_text(fragment: Fragment) -> tuple[str, int]:
-    """Return a query, with ``TABLE t`` expanded to SELECT, and the number of characters that this adds to it."""
+    """Return a query, with ``TABLE t`` expanded to SELECT, and how many characters longer that is (may be negative)."""
     text = fragment.text
     bare = re.match(r"\s*TABLE\s+", text, re.IGNORECASE)
     if bare is None:

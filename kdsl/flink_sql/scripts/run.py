@@ -255,7 +255,10 @@ class _ScriptRun:
             df.createOrReplaceTempView(quote_name(view.name))
 
     def missing_marks(self, view: View) -> dict[str, int]:
-        """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata."""
+        """Return the watermark delay of each event-time column of a view that lacks Spark's watermark metadata.
+
+        Delays are in milliseconds.
+        """
         columns = view.query.columns
         unmarked = columns.unmarked if isinstance(columns, Columns) else {}
         tables = {i: self.spark.table(quote_name(instants.source)) for i, instants in unmarked.items()}
@@ -284,7 +287,8 @@ class _ScriptRun:
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
         """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
 
-        For a stream, the source `counter_source` is registered with the session.
+        For a stream, the source `counter_source` is registered with the session. In a batch, a table without end has no
+        rows.
         """
         rows = table.generated
         assert rows is not None
@@ -382,7 +386,8 @@ class _ScriptRun:
     def choose_trigger(self, job: Job) -> Mapping[str, Any]:
         """Return the arguments of Spark's ``trigger()``; empty for its default.
 
-        ``availableNow`` for ``once``, and for ``datagen`` tables that end; otherwise the interval of ``SET``.
+        ``availableNow`` for ``once``, and if all tables of the job end and one is of ``datagen``; otherwise the
+        interval of ``SET``, if it is above zero.
         """
         datagen = any(table.generated is not None for table in job.tables.values())
         if self.options.once or (job.ends and datagen):

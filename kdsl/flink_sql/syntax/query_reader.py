@@ -255,6 +255,8 @@ class QueryReader(ExpressionReader):
     def _read_table(self) -> n.Node:
         """Read a table, a query or tables in brackets, or a table function, with its alias.
 
+        A table whose columns are renamed becomes a query of them.
+
         Raises:
             UntranslatableError: It has a mistake, is a table as of a time, or a hint is in a wrong place.
         """
