@@ -110,7 +110,10 @@ def show(
     cluster: Cluster | None = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print one letter with its key, value and headers, which are data of the record."""
+    """Print one letter with its key, value and headers, which are data of the record.
+
+    Long ones are shortened, except with --json.
+    """
     with progress(f"reading {topic}"):
         letter = find_letter(_require_cluster(cluster), topic, record)
     if as_json:

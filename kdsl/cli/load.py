@@ -97,7 +97,7 @@ def table(target: str) -> Table:
     """Load the one table of a target.
 
     Raises:
-        TargetError: There is no table, or there are several and none was named.
+        TargetError: There is no table; or there are several, and none was named or they have the same name.
         ResolveError: As for `tables`.
     """
     of_target = tables(target)

@@ -86,7 +86,7 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
 
 def _print(comparison: Comparison, source: str, target: str) -> None:
-    """Print the comparison as a table."""
+    """Print the comparison as a table, and below it whether the topics are equal."""
     grid = Grid(title=f"{source}: {comparison.read:,} records; {target}: {comparison.written:,}", title_justify="left")
     for name in ("", "records", "meaning", "for example"):
         grid.add_column(name, justify="right" if name == "records" else "left", overflow="fold")
