@@ -187,7 +187,7 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _with_end(compute: Callable[..., Any]) -> Call:
-    """Return the compiler of STARTSWITH or ENDSWITH, of which ``compute`` is Arrow's function."""
+    """Return the compiler of STARTSWITH or ENDSWITH; ``compute`` is Arrow's function for it."""
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         """Compile the call; None if the second argument is not a constant."""
