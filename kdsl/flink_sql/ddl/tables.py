@@ -263,6 +263,7 @@ def _with_not_null_key(statement: CreateTable) -> CreateTable:
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:
+        """Return a copy of a column of the key as NOT NULL; any other column, and a computed one, as it is."""
         if isinstance(one, ComputedColumn) or one.name not in names:
             return one
         return attrs.evolve(one, type=one.type.as_nullable(False))
@@ -300,7 +301,10 @@ class _Columns:
         return tuple(self._define_column(c) for c in self.statement.columns)
 
     def _define_column(self, column: Column) -> ColumnDef:
-        """Define a column; if it cannot be translated, a problem is recorded and the type is unknown (STRING)."""
+        """Define a column; a computed one that `_translate` cannot translate has an unknown type (STRING).
+
+        Its expression is then kept in Flink's SQL.
+        """
         table = self.statement.name.last
         where = attrs.evolve(column.where, table=table)
         match column:

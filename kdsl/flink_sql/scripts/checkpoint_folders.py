@@ -201,7 +201,8 @@ def _choose_folders(
         The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
 
     Raises:
-        CheckpointError: A folder belongs to another INSERT.
+        CheckpointError: A folder belongs to another INSERT, several may belong to a changed one, or an INSERT seems to
+            have another number than at its last checkpoint.
     """
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
     text = read(_INDEX)

@@ -73,7 +73,7 @@ class _RowGenerator:
         return f"CAST({self.value_sql(name, kind)} AS {spark_type_name(kind)}) AS {quote_name(name)}"
 
     def field_options(self, path: str) -> DatagenField:
-        """Return the options of a field, and note that the field exists."""
+        """Return the options of a field, the defaults if it has none, and note in ``paths`` that the field exists."""
         if path not in self.paths:
             self.paths.append(path)
         return self.fields.get(path, _DEFAULT)
