@@ -302,7 +302,7 @@ class ChangeObserver:
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
-        """Settle the changes of one table: add them to the observation, and clear their messages in ``left``.
+        """Settle the changes of one table in rounds (`settle_in_rounds`), and clear their messages in ``left``.
 
         `message_of` has the index of the message of each change, `groups` each statement with the changes that make it.
         """
@@ -336,7 +336,8 @@ class ChangeObserver:
     ) -> Mask:
         """Which of some changes with one statement about their table show nothing that the table does not have.
 
-        The lane of the statement learns the members that it did not know.
+        The lane of the statement learns the members that it did not know. `count` is the number of all changes in the
+        buffer, `changes` has the indices of some of them, and `images` the objects of all.
         """
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
@@ -359,7 +360,10 @@ class ChangeObserver:
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 
     def _lane(self, statement: _Statement, required: tuple[str, ...]) -> TableLane:
-        """The lane for the rows of changes with a statement; created unless it is remembered from earlier."""
+        """The lane for the rows of changes with a statement; created unless it is remembered from earlier.
+
+        No value may be null in the `required` columns; messages with their schema ignore that.
+        """
         key = (statement.table, statement.spelled, required)
         lane = self._lanes.pop(key, None)
         if lane is None:

@@ -101,8 +101,8 @@ class Splitter:
     def _find_irregular(self, messages: pa.BinaryArray) -> Mask:
         """Which messages the splitter must not search: they could disturb their neighbours, or begin without a row.
 
-        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with a
-        byte order mark, a comment or blanks.
+        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with what
+        may be a byte order mark or, if comments are skipped, with a comment or blank.
         """
         data = content(messages)
         start, end = bounds(messages)

@@ -175,7 +175,7 @@ class ColumnReader:
                     yield i, column.slice(place * rows, rows), fallback[place * rows : (place + 1) * rows]
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
-        """Add to `infinite`, for each of `count` values, the infinite values inside its members or elements."""
+        """Add to `infinite`, for each of `count` values, the sum of `inside` over the members or elements it owns."""
         counts = np.bincount(owner, inside, count).astype(np.int64)
         self.infinite = counts if self.infinite is None else self.infinite + counts
 
@@ -210,7 +210,10 @@ class ColumnReader:
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
     def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback."""
+        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback.
+
+        The digits of a time beyond the type's precision are cut off.
+        """
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
