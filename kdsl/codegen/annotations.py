@@ -217,7 +217,7 @@ class Annotations:
             path: The path to the type.
             kind: The type.
             exact: Whether exactly this type must be derived from the annotation; if need be, it is declared in
-                ``Annotated``.
+                ``Annotated``. A row without fields always is.
         """
         annotation, explicit = self.parts(draft, path, kind)
         if explicit is not None and (exact or kind == t.Row((), nullable=kind.nullable)):

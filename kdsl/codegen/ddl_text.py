@@ -150,7 +150,7 @@ def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
     """Write the ``WATERMARK`` clause.
 
     Raises:
-        CodegenError: The delay is invalid.
+        CodegenError: The delay is not a duration.
     """
     column = quote_name(watermark.column)
     try:

@@ -348,7 +348,8 @@ class ReferenceChangeDecoder:
         """Return the rows of a change with lists of rows and of their old values.
 
         Raises:
-            FieldError: A list or element that the operation needs is null or absent, or the list of old values is shorter.
+            FieldError: A list that the operation needs is null or absent, or one of its elements is; or the list of old
+                values is shorter.
         """
         data, old_spelled = _require(change["data"], "data"), document.get("old")
         is_update = operation == self.dialect.update
