@@ -114,7 +114,7 @@ class Arguments:
             yield self._write_format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """Yield the arguments ``group_id=`` and ``properties=`` of client properties, as far as they are needed."""
+        """Yield ``group_id=`` if the client properties name a group, and ``properties=`` if there are others."""
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"

@@ -43,6 +43,13 @@ def to_python(
 
 
 class _Module:
+    """A module of table classes.
+
+    Raises:
+        ResolveError: A table has problems.
+        CodegenError: A watermark is declared on a column that its table does not have.
+    """
+
     def __init__(self, drafts: tuple[TableDraft, ...]) -> None:
         self.drafts = drafts
         for draft in drafts:

@@ -109,6 +109,12 @@ def _has_time(kind: t.DataType) -> bool:
 
 
 class _Reader:
+    """Reads schemas as column types; collects defaults, hints and notes.
+
+    Args:
+        documents: The schemas by the names that references use; the empty name is that of the schema itself.
+    """
+
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self.documents = documents
         self.hints: dict[Path, Hint] = {}
