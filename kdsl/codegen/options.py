@@ -123,7 +123,7 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _write_format(self, name: str, chosen: Options) -> str:
-        """Write a format with its options as an argument, and import it; plain-text secrets are replaced."""
+        """Write a format with its options as an argument, and import it; plain-text secrets are replaced, and noted."""
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._write_value(value)}" for option, value in options.items()]

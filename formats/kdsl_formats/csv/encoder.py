@@ -42,7 +42,7 @@ class CsvEncoder:
         return pc.binary_join_element_wise(*strings, delimiter, null_handling="replace", null_replacement=self.null)
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes if its type may need them."""
+        """The function that writes a column, with quotes if its type may need them and the dialect has quotes."""
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
             return write

@@ -69,7 +69,7 @@ class Splitter:
         )
 
     def _choose_stand_ins(self, messages: pa.BinaryArray) -> Mapping[str, str] | None:
-        """Choose an unused control character for each character that is not ASCII; None if there are too few."""
+        """Choose control characters that no message has for the dialect's characters beyond ASCII; None if too few."""
         free = _CONTROLS[np.bincount(content(messages), minlength=256)[_CONTROLS] == 0]
         used = (self.dialect.delimiter, self.dialect.quote, self.dialect.escape)
         left = [c for c in map(chr, free) if c not in used]

@@ -197,7 +197,7 @@ class TableLane:
         return settled
 
     def _are_held(self, buffer: MessageBuffer, values: ValueSpans, column: str, growth: TableGrowth) -> Mask:
-        """Which values of a column certainly show nothing that the table does not have; most often also null ones."""
+        """Which values of a column certainly show nothing that the table does not have; null ones are among them."""
         kind, coerced = growth.types.get(column), False
         if column in self._fixed or self._declared is not None:
             coerced = True
@@ -232,7 +232,10 @@ class JsonObserver:
         self._ids = ObjectFinder(names, all_needed=True, min_batch=min_batch) if names else None
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
+
+        Null and empty messages are ignored. The members of objects are remembered for later batches.
+        """
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch and not self.reference.rules.payload:

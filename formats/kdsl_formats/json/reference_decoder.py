@@ -179,7 +179,7 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows, or a payload.
+        """Convert an element of an array of rows, or a payload, as `_convert_row` does.
 
         Raises:
             FieldError: It is not an object, or a value cannot be read.
