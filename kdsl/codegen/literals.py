@@ -32,7 +32,7 @@ class Literals:
     def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
         """Write the source of a value of a type, and import the names in it.
 
-        ``path`` is that of the type, by which its class is found. A member of an enumeration is written as its value.
+        ``path`` is that of the type, by which its class is found. A member of an enumeration counts as its value.
 
         Raises:
             CodegenError: It has no literal.

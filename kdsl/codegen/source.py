@@ -68,7 +68,10 @@ class _Module:
         self.notes: list[str] = []
 
     def source(self, heading: str) -> str:
-        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does."""
+        """Write the source of the module, with ``heading`` and notes as docstring; it raises what `to_python` does.
+
+        Notes that cannot be part of a docstring are comments.
+        """
         parts = list(self.annotations.classes(self.drafts))
         for draft, name, attributes in zip(self.drafts, self.names, self.attributes, strict=True):
             table_class = self._write_table(draft, name, attributes)

@@ -92,7 +92,8 @@ class ObjectLevel:
     ) -> Mask:
         """Which values of a member pass the check; objects that are flattened pass if all values inside them do.
 
-        If members are flattened, one whose own name has a dot passes only where it is absent.
+        If members are flattened, one whose own name has a dot passes only where it is absent. The level of the objects
+        in a member is created when it is first needed, and learns their members.
         """
         column = self._prefix + name
         if self._flat is None or column in self._flat:
@@ -173,6 +174,8 @@ class TableLane:
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
         """Which objects certainly show nothing that the table does not have; members that are new here are learned.
+
+        Objects with null in a required column are not among them.
 
         Args:
             buffer: The buffer.
@@ -278,7 +281,10 @@ class JsonObserver:
             settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _lane(self, table: TableId) -> TableLane:
-        """The lane that settles the messages of a table; it is created unless an earlier one is remembered."""
+        """The lane that settles the messages of a table; it is created unless an earlier one is remembered.
+
+        If many are remembered, the one that was not used for longest is forgotten.
+        """
         lane = self._lanes.pop(table, None)
         if lane is None:
             lane = TableLane(self.reference, min_batch=self._min_batch)
