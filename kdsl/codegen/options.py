@@ -32,9 +32,9 @@ def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
         side: ``startup`` or ``bounded``.
 
     Returns:
-        The value of ``startup=`` or ``bounded=``, and a note about omitted options, or None. The value is a time in UTC,
-        offsets by partition, or a mode without ``-offset`` at its end; None for the default; and the whole mode if its
-        time or offsets are missing or cannot be read.
+        The value of ``startup=`` or ``bounded=``, and a note about omitted options, or None. The value is a time in
+        UTC, offsets by partition, or a mode without ``-offset`` at its end; None for the default; and the whole mode if
+        its time or offsets are missing or cannot be read.
     """
     mode = getattr(options, side)
     millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
