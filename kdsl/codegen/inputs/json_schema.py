@@ -55,8 +55,8 @@ def json_schema_draft(
 
     Args:
         schema: The schema, of type object.
-        topic: The topic; by default the schema's title, or the last part of its ``$id``.
-        name: The table's name; by default as that of the topic.
+        topic: The topic; by default the last part of the schema's title or ``$id``, or ``records``.
+        name: The table's name; by default the last part of the schema's title or ``$id``, or else the topic.
         others: The schemas that it references, by the names that it uses for them.
         chosen: The format of the messages; by default plain JSON.
 
@@ -109,6 +109,12 @@ def _has_time(kind: t.DataType) -> bool:
 
 
 class _Reader:
+    """Reads schemas as column types; collects defaults, hints and notes.
+
+    Args:
+        documents: The schemas by the names that references use; the empty name is that of the schema itself.
+    """
+
     def __init__(self, documents: Mapping[str, Any]) -> None:
         self.documents = documents
         self.hints: dict[Path, Hint] = {}

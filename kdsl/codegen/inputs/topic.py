@@ -80,8 +80,8 @@ def topic_draft(
             has a key.
 
     Raises:
-        CodegenError: The topic is empty, its values do not have the named format, or records that should be upserts
-            have no key.
+        CodegenError: The topic is empty, its values do not have the named format, their schema cannot be converted, or
+            records that should be upserts have no key or are change data.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
@@ -173,7 +173,8 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
 def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
-    Without messages the format is raw, unless csv or a format with schemas is named.
+    Without messages the format is raw, unless csv or a format with schemas is named. If no format is named and the
+    registry does not have the schema, the bytes themselves decide, which is noted.
 
     Args:
         messages: The bytes.
@@ -239,7 +240,7 @@ def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: s
 
 
 def _has_frame(message: bytes) -> bool:
-    """Return whether a message begins like one of a registry."""
+    """Return whether a message begins with a zero byte, and has more than the four bytes of an id after it."""
     return len(message) > _HEAD and message[0] == 0
 
 
@@ -247,7 +248,8 @@ def _infer_registered(messages: Sequence[bytes], cluster: Cluster, kind: TopicFo
     """Infer format and columns from the schema with the highest id that the messages name; see `infer_side`.
 
     Raises:
-        CodegenError: There is no registry, no message names a schema, or the schema is of another format.
+        CodegenError: There is no registry, no message names a schema, or the schema is of another format than ``kind``
+            or cannot be converted.
         RegistryError: The registry does not have the schema, does not answer, or refuses.
     """
     if cluster.registry is None:
