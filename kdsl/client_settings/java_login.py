@@ -94,8 +94,8 @@ def _add_krb5_login(draft: SettingsDraft, login_options: dict[str, str], machine
     """Set the JAAS configuration for a principal and a keytab, or for a ticket cache.
 
     A principal alone uses the ticket cache if Flink's login asks for the cache, or is for Kafka and does not turn the
-    cache off; otherwise it is recorded as an error, as a keytab alone is. With neither, the ticket cache is used if Flink's login is for Kafka and
-    does not turn the cache off; otherwise nothing is set.
+    cache off; otherwise it is recorded as an error, as a keytab alone is. With neither, the ticket cache is used if
+    Flink's login is for Kafka and does not turn the cache off; otherwise nothing is set.
     """
     if len(login_options) == 1:
         (present,) = login_options
