@@ -57,8 +57,9 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
     """Attach Spark's Kafka connector to a session that does not have it.
 
     The session's setting ``kdsl.jvm.jars``, or else the environment variable ``KDSL_JVM_JARS``, names what is attached:
-    paths of jars, folders of jars and Maven coordinates, separated by commas; ``provided`` attaches nothing. Without
-    either, it is the connector of the session's version of Spark (`connector_packages`).
+    paths of jars, folders of jars and Maven coordinates, separated by commas; with ``provided``, nothing is attached
+    and a session without the connector is an error. Without either, it is the connector of the session's version of
+    Spark (`connector_packages`).
 
     Args:
         spark: The session, classic or Connect.
