@@ -44,7 +44,7 @@ def write_as_strings(changes: DataFrame, types: Mapping[str, str], *, postgres: 
 
 
 def _write(value: Column, kind: DataType, database: str, *, postgres: bool) -> Column | None:
-    """Return a value as a string, or an array as one of strings; None if its type is not one of those converted."""
+    """Return a value as a string, an array as one of strings; None for a type that `write_as_strings` leaves as it is."""
     from pyspark.sql import functions as F, types as s
 
     if isinstance(kind, s.ArrayType):

@@ -112,6 +112,7 @@ class Selection:
     where: Mapping[str, str] = attrs.field(factory=dict)
 
     def __attrs_post_init__(self) -> None:
+        """Check the attributes that ``where`` names; raise a DeadLetterError if letters cannot be selected by one."""
         wrong = sorted(self.where.keys() - set(_SELECTED))
         if wrong:
             raise DeadLetterError(f"letters have no {wrong[0]!r} to select by; write one of {', '.join(_SELECTED)}")

@@ -50,7 +50,7 @@ class Checkpoint:
         return self.folder.location
 
     def check(self, plan: WritePlan, allow: AllowedChanges) -> list[str]:
-        """Read the stored manifest into `manifest`, and check that a query with a plan may continue from the checkpoint.
+        """Read the stored manifest into `manifest`, and check that a query with a plan may continue from here.
 
         Args:
             plan: What the query writes.

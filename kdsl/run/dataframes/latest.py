@@ -82,7 +82,7 @@ def _may_lack(df: DataFrame, name: str) -> bool:
 
 
 def _last_known(df: DataFrame, name: str) -> Column:
-    """The aggregate of a column's value in the last change that has it and is not a delete, in a struct; NULL if none."""
+    """The aggregate of a column's value in the last change, except deletes, that has it, in a struct; NULL if none."""
     from pyspark.sql import functions as F
 
     row = F.col(_ROW)

@@ -183,7 +183,7 @@ def _members(struct: s.StructType, *, ignore_case: bool) -> dict[str, s.StructFi
 
 
 def _widens(got: s.DataType, want: s.DataType) -> bool:
-    """Whether every value of a simple type has an equal value in another."""
+    """Whether every value of a simple type has an equal value in another; TIME of any precision counts as equal."""
     match got, want:
         case s.NullType(), _:
             return True

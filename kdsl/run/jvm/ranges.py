@@ -29,6 +29,7 @@ class RangeReader:
     """Reads ranges as `kdsl.run.librdkafka.fetch.Fetcher` does, for clusters that only Java's clients can log in to.
 
     Its creation attaches the connector to the session, hides secrets there, and sets system properties.
+
     Args:
         spark: A classic session.
         cluster: The cluster.

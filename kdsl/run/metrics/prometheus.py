@@ -103,6 +103,7 @@ class MetricsServer:
 
 def serve_metrics(port: int = 9404, host: str = "127.0.0.1") -> MetricsServer:
     """Serve the metrics of all running queries of this process in Prometheus' text format, in a thread, until closed.
+
     The labels are the query (its name or id), the table and, if they apply, topic and partition or client id.
 
     Args:

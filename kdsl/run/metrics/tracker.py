@@ -488,7 +488,7 @@ def _read_bucket_sizes(document: Mapping[str, Any]) -> Iterator[tuple[str, str, 
 
 
 def _add_counts(one: SourceCounts, other: SourceCounts) -> SourceCounts:
-    """Add up what two reads of the same table in one query have read."""
+    """Add up what two reads of the same table in one query have read; times are those of the one further behind."""
     behind = min((r for r in (one, other) if r.event is not None), key=lambda r: r.event or 0, default=one)
     return attrs.evolve(
         behind,
