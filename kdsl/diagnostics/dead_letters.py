@@ -286,7 +286,14 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
 
 
 def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempts: int) -> str:
-    """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent."""
+    """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent.
+
+    Args:
+        letter: The letter.
+        selection: The selected letters.
+        seen: The ids of the records whose letters came before.
+        max_attempts: Letters that were rejected as often or more are not sent.
+    """
     if not selection.matches(letter):
         return "unselected"
     if letter.id in seen:

@@ -145,7 +145,8 @@ class LibrdkafkaInspector:
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
 
-        Retriable errors are retried for `ANSWER` seconds. A group that does not exist has no members, and None as rights.
+        Retriable errors are retried for `ANSWER` seconds. A group that does not exist has no members; its rights are
+        None.
 
         Raises:
             NotAnsweredError: The cluster does not report the group.

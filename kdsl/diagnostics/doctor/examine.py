@@ -97,7 +97,7 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
 def _check_table(
     plan: ReadPlan | WritePlan, cluster: Cluster, inspector: Inspector, *, written: bool
 ) -> Iterator[Finding]:
-    """Check a table; an error of kdsl is a finding."""
+    """Check a table; an error of kdsl is a finding. ``written`` is as for `check_read`."""
     verb = "read" if isinstance(plan, ReadPlan) else "write"
     try:
         if isinstance(plan, ReadPlan):

@@ -74,7 +74,7 @@ class JavaInspector:
     def group(self, name: str) -> tuple[list[str], frozenset[str] | None]:
         """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`.
 
-        A group that does not exist has no members, and None as rights.
+        A group that does not exist has no members; its rights are None.
 
         Raises:
             NotAnsweredError: The cluster does not report the group.

@@ -265,6 +265,12 @@ def _resolve(
 ) -> list[str]:
     """Return the paths of the jars of some packages, fetched into `ivy_folder` where they are not there yet.
 
+    Args:
+        spark: The session.
+        packages: The packages.
+        description: What they are, for messages.
+        offline: What to do without a network, for messages.
+
     Raises:
         ConnectorMissingError: They cannot be fetched.
     """
@@ -284,7 +290,10 @@ def _resolve(
 def _reason(
     error: str, output: str, coordinate: str, folder: str, description: str = _CONNECTOR, offline: str = _OFFLINE
 ) -> str:
-    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed."""
+    """Explain why Ivy could not fetch jars, and what to do, from its error and from what it printed.
+
+    The other arguments are parts of the message: the package, Ivy's folder, what the jars are, advice if offline.
+    """
     return explain_failure(
         output,
         error,

@@ -249,6 +249,11 @@ class Worker:
         """Store the outcome of a commit, schedule the next one, and log failures and the recovery.
 
         Failures that follow another one are logged as DEBUG, the others as warnings.
+
+        Args:
+            run: The run.
+            wanted: The positions that the commit contained.
+            error: Why it failed; None if it succeeded.
         """
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error

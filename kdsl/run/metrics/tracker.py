@@ -97,7 +97,13 @@ class _Source:
     clients: _Clients = attrs.field(factory=_Clients)
 
     def store_size(self, observation: str, size: BucketSize, key: _Key) -> None:
-        """Store the size of a bucket, unless it is known from a later batch."""
+        """Store the size of a bucket, unless it is known from a later batch.
+
+        Args:
+            observation: The name under which it was reported.
+            size: The size.
+            key: The number and time of the batch.
+        """
         bucket = (observation, size.bucket)
         if bucket not in self.buckets or self.buckets[bucket][0] <= key:
             self.buckets[bucket] = (key, size)

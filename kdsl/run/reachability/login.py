@@ -145,7 +145,9 @@ def examine_port(server: str, settings: Mapping[str, str]) -> Port:
 
 
 def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, str]) -> Port:
-    """Make a TLS handshake, and return what the port is; the certificate is checked only if the settings use TLS.
+    """Make a TLS handshake on a connection, and return what its port is.
+
+    The certificate is checked only if the settings use TLS.
 
     Raises:
         OSError: The handshake fails; an `ssl.SSLError` if the port does not speak TLS, or has a wrong certificate.
