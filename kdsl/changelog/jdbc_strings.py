@@ -77,7 +77,7 @@ def _in_utc(instant: Column) -> Column:
 
 
 def _spell(value: Column, offset: str = "") -> Column:
-    """Write a date or timestamp, then an offset, as Postgres does: years before 1 with ``BC``, no plus sign after 9999."""
+    """Write a date or timestamp, then an offset, as Postgres does: ``BC`` for years before 1, no plus for late ones."""
     from pyspark.sql import functions as F
 
     text, year = value.cast("string"), F.year(value)
