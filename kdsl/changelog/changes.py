@@ -104,7 +104,7 @@ class Changelog:
 
         Each batch of a stream is written in one transaction with its number. A batch that is repeated after a failure,
         or by a driver that was presumed dead, changes nothing. A warning is logged if the stream aggregates change data
-        whose events may be repeated.
+        whose events may be repeated. The target may attach its jars to the session (`Target.check`).
 
         Args:
             target: `delta`, `jdbc`, `memory`, or any other `Target`.

@@ -222,6 +222,9 @@ def replay(
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
 
+    Returns:
+        What was done with the letters from there on.
+
     Raises:
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.

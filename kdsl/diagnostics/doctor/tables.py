@@ -186,8 +186,8 @@ def check_durability(
 def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
     """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes.
 
-    Of a topic of upserts the retention is reported in any case (`_check_retention`). ``client`` has the client
-    properties.
+    Of a topic of upserts with a message key the retention is reported, too (`_check_retention`). ``client`` has the
+    client properties.
     """
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):

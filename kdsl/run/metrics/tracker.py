@@ -363,7 +363,7 @@ class Tracker:
             log_drops(self._sink.table, counts.dropped, f"of batch {document['batchId']} ")
 
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
-        """Update the counts of the sink from its file of reports, and log new drops; without them from Spark's report.
+        """Update the sink's counts from its file of reports, and log new drops; without reports, add Spark's row count.
 
         Args:
             document: Spark's report of a batch; None without one.
