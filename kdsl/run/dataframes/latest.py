@@ -50,8 +50,8 @@ def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = (
 
     Returns:
         The columns of the DataFrame, with the row kind first. A delete certainly has values only for its key. A column
-        without a value in the last change (`kdsl.formats.UNAVAILABLE`) has that of the last change with one, if any, and
-        is then not listed as unavailable.
+        without a value in the last change (`kdsl.formats.UNAVAILABLE`) has that of the last change with one, if any,
+        and is then not listed as unavailable.
     """
     from pyspark.sql import functions as F
 
