@@ -332,7 +332,7 @@ def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
 
 
 def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
-    """The ids of the records whose key has a later record in the original partition, or that have no key."""
+    """Find the records whose key has a later one in the original partition, or that have no key; return their ids."""
     outdated: set[str] = set()
     wanted: dict[TopicPartition, list[tuple[bytes, DeadLetter]]] = {}
     for letter in letters:

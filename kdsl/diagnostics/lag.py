@@ -212,6 +212,7 @@ class LagReader:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
         Partitions whose record does not arrive within 5 s, or does not exist before the end in ``reach``, are left out.
+        The consumer is created at the first use, and stays open; after an exception it is closed.
         """
         if not nexts:
             return {}

@@ -91,7 +91,7 @@ def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterat
 
 
 def _is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or ``localhost``; other names are not resolved."""
+    """Whether a host is a loopback address, ``localhost`` or a name that ends in it; other names are not resolved."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

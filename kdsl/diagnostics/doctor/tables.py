@@ -210,7 +210,7 @@ def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client
 def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
     """Check that a topic keeps the last record of each key as long as the row exists, and say how long deletes stay.
 
-    Nothing is reported if the brokers do not report the topic's settings.
+    A topic that keeps all records gets a warning, too. Nothing is reported if the brokers do not report the settings.
     """
     policy = settings.get("cleanup.policy")
     if policy is None:  # the brokers do not report it
