@@ -145,7 +145,7 @@ def _check_settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]
 
 
 def _without_login(cluster: Cluster) -> Cluster:
-    """Return the cluster without its login, with SSL or PLAINTEXT: settings that librdkafka and Java's clients share."""
+    """Return the cluster without its login, with SSL or PLAINTEXT: settings that both kinds of clients understand."""
     properties = {key: value for key, value in cluster.properties.items() if not key.startswith(_LOGIN)}
     protocol = str(cluster.settings().get("security.protocol", "PLAINTEXT")).upper()
     properties["security.protocol"] = "SSL" if protocol in _TLS else "PLAINTEXT"

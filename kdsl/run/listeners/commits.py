@@ -166,8 +166,7 @@ class Worker:
                 self.read, self._interval, self._admin = read, _shortest_interval(read), None
 
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
-        """Schedule a commit of a run's positions.
-
+        """Schedule a commit of a run's positions, and start the thread if it does not run.
         They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
         committed.
         """
