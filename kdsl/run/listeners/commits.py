@@ -167,6 +167,7 @@ class Worker:
 
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions, and start the thread if it does not run.
+
         They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
         committed.
         """

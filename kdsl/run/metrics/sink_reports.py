@@ -136,7 +136,7 @@ def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Append what the tasks of a batch have written to the file, in one line; do nothing without a path or a file."""
+    """Append what a batch's tasks have written to the file of a `Spool`, as one line; without path or file do nothing."""
     if path is None:
         return
     reports = list(tasks)
