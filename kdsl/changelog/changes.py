@@ -51,6 +51,12 @@ class Changelog:
         keys: Iterable[str] | None = None,
         order_by: Iterable[str] = (),
     ) -> None:
+        """Choose the key, and check that the DataFrame has the columns of ``keys`` and ``order_by``.
+
+        Raises:
+            KdslError: There is no key.
+            ChangelogError: A column is missing.
+        """
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df

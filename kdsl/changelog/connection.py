@@ -43,6 +43,7 @@ class Connection:
     """A database connection, through Java."""
 
     def __init__(self, java: Any) -> None:
+        """Ask the driver of a Java connection how it quotes identifiers."""
         self._java = java
         mark = str(java.getMetaData().getIdentifierQuoteString())
         self._mark = mark.strip()

@@ -209,6 +209,7 @@ class _Delta:
     """
 
     def __init__(self, spark: SparkSession) -> None:
+        """Use a session that has Delta's rules and catalog; for another one attach what is missing, and use a clone."""
         self._spark, self._jvm = spark, jvm_of(spark)
         session = java_session(spark)
         extended = EXTENSION in (spark.conf.get("spark.sql.extensions", "") or "")

@@ -352,6 +352,7 @@ class _Staging:
         existing: Mapping[str, str],
         writer: str,
     ) -> None:
+        """Convert the rows for the database, find columns that need casts, and choose names; create nothing yet."""
         url = _unwrap(target.url)
         types = {name: existing[to] for name, to in names.items()}
         self._target, self._connection = target, connection

@@ -100,6 +100,7 @@ class LagReader:
     """
 
     def __init__(self, cluster: Cluster, timeout: float | None = None) -> None:
+        """Open an admin client with the shorter one of the timeouts; this may start a Spark session (`open_admin`)."""
         if timeout is not None:
             most = min(int(timeout * 1000), cluster.kdsl_settings.api_timeout_ms)
             cluster = cluster.with_properties({"default.api.timeout.ms": most})

@@ -28,8 +28,6 @@ MAX_OFFSETS = 200_000
 class RangeReader:
     """Reads ranges as `kdsl.run.librdkafka.fetch.Fetcher` does, for clusters that only Java's clients can log in to.
 
-    Its creation attaches the connector to the session, hides secrets there, and sets system properties.
-
     Args:
         spark: A classic session.
         cluster: The cluster.
@@ -41,6 +39,7 @@ class RangeReader:
     """
 
     def __init__(self, spark: SparkSession, cluster: Cluster, table: str, needs: Collection[str]) -> None:
+        """Attach the connector to the session, hide secrets there, set system properties, and resolve the options."""
         attach_connector(spark)
         hide_secrets(spark)
         set_system_properties(spark, cluster, table)
