@@ -45,7 +45,7 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """Return the active session, or log that one is needed and start it (`start_local_session`)."""
+    """Return the active session, or log that one is needed and start it; it gets settings by `start_local_session`."""
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
