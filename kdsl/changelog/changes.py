@@ -51,6 +51,12 @@ class Changelog:
         keys: Iterable[str] | None = None,
         order_by: Iterable[str] = (),
     ) -> None:
+        """Choose the key, and check that the DataFrame has the columns of ``keys`` and ``order_by``.
+
+        Raises:
+            KdslError: There is no key.
+            ChangelogError: A column is missing.
+        """
         declared = Table(table.definition()) if isinstance(table, type) else table
         self._name = declared.name if declared is not None else "the changelog"
         self.df = df
@@ -104,7 +110,7 @@ class Changelog:
 
         Each batch of a stream is written in one transaction with its number. A batch that is repeated after a failure,
         or by a driver that was presumed dead, changes nothing. A warning is logged if the stream aggregates change data
-        whose events may be repeated.
+        whose events may be repeated. The target may attach its jars to the session (`Target.check`).
 
         Args:
             target: `delta`, `jdbc`, `memory`, or any other `Target`.

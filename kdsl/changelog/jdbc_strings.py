@@ -44,7 +44,14 @@ def write_as_strings(changes: DataFrame, types: Mapping[str, str], *, postgres: 
 
 
 def _write(value: Column, kind: DataType, database: str, *, postgres: bool) -> Column | None:
-    """Return a value as a string, or an array as one of strings; None if its type is not one of those converted."""
+    """Return a value as a string, or an array as one of strings; None for a type that needs no conversion.
+
+    Args:
+        value: The value.
+        kind: Its type in Spark.
+        database: The driver's name of its type in the database.
+        postgres: As for `write_as_strings`.
+    """
     from pyspark.sql import functions as F, types as s
 
     if isinstance(kind, s.ArrayType):
@@ -70,7 +77,7 @@ def _in_utc(instant: Column) -> Column:
 
 
 def _spell(value: Column, offset: str = "") -> Column:
-    """Write a date or timestamp as Postgres spells it: years before 1 with ``BC``, those after 9999 without a sign."""
+    """Write a date or timestamp, then an offset, as Postgres does: ``BC`` for years before 1, no plus for late ones."""
     from pyspark.sql import functions as F
 
     text, year = value.cast("string"), F.year(value)

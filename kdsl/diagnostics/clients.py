@@ -45,7 +45,7 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """Return the active session, or start one, whose JVM runs Java's client."""
+    """Return the active session, or log that one is needed and start it; it gets settings by `start_local_session`."""
     from pyspark.sql import SparkSession
 
     if SparkSession.getActiveSession() is None:
@@ -89,7 +89,7 @@ def record_reader(
         cluster: The cluster of the table.
         plan: The read.
         needs: The wanted fields of a raw batch; topic, partition and offset are always read.
-        name: The client id.
+        name: The client id, and the group id if the plan has none; Java's client ignores it.
         large: Whether whole topics are read.
     """
     if needs_jvm(cluster):

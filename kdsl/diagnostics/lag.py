@@ -100,6 +100,7 @@ class LagReader:
     """
 
     def __init__(self, cluster: Cluster, timeout: float | None = None) -> None:
+        """Open an admin client with the shorter one of the timeouts; this may start a Spark session (`open_admin`)."""
         if timeout is not None:
             most = min(int(timeout * 1000), cluster.kdsl_settings.api_timeout_ms)
             cluster = cluster.with_properties({"default.api.timeout.ms": most})
@@ -212,6 +213,7 @@ class LagReader:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
         Partitions whose record does not arrive within 5 s, or does not exist before the end in ``reach``, are left out.
+        The consumer is created at the first use, and stays open; after an exception it is closed.
         """
         if not nexts:
             return {}
