@@ -45,11 +45,12 @@ def needs_jvm(cluster: Cluster) -> bool:
 
 
 def jvm_session() -> SparkSession:
-    """Return the active session, or log that one is needed and start it; it gets settings by `start_local_session`."""
+    """Return the active session; if there is none, log that one is needed, and start it."""
     from pyspark.sql import SparkSession
 
-    if SparkSession.getActiveSession() is None:
-        _log.info("only Java's client can log in to this cluster; starting Spark to use its JVM")
+    if (active := SparkSession.getActiveSession()) is not None:
+        return active
+    _log.info("only Java's client can log in to this cluster; starting Spark to use its JVM")
     return start_local_session("kdsl")
 
 
