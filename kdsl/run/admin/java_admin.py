@@ -214,6 +214,8 @@ class JavaAdmin:
     def result(self, future: Any, what: str, action: errors.Action = "read") -> Any:
         """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
+        Until the cluster has answered once, it waits `FIRST_ANSWER` seconds at most.
+
         Args:
             future: The future.
             what: What was requested, for messages.

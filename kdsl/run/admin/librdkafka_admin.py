@@ -379,7 +379,7 @@ class LibrdkafkaAdmin:
         return self._retry(ask, _retriable_error, timeout)
 
     def _do_exist(self, partitions: Iterable[ClientPartition]) -> bool:
-        """Whether the cluster has partitions that a leader does not know yet, as just after their creation."""
+        """Whether the cluster has all of some partitions, which a leader may not know just after their creation."""
         topics = self.topics({partition.topic for partition in partitions})
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
@@ -487,7 +487,8 @@ class LibrdkafkaAdmin:
         """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
 
         Raises:
-            KafkaReadError: The client reported an error after which waiting does not help.
+            UnreachableError: The client reported an error after which waiting does not help, or the first broker's port
+                shows why no broker accepts the client (`_examine_port`).
         """
         self._view.note_error()
         self._view.expire()

@@ -235,7 +235,7 @@ def _write_within_query(
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token.
 
     The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends. What
-    is already written is skipped by the tasks.
+    is already written is skipped by the tasks. The process remembers the write until the next one under its id.
 
     Raises:
         ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
@@ -339,6 +339,11 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
 
 def _refresh_tokens_of_query(holder: tuple[str, ...], cluster: Cluster, older_than: float) -> None:
     """Refresh the tokens of a query's writes that are older than some seconds; one that fails does not end it.
+
+    Args:
+        holder: The query: its brokers, its prefix and its id.
+        cluster: The cluster.
+        older_than: Only refresh tokens that were committed more than this many seconds ago.
 
     Raises:
         KdslError: The tokens of a write cannot be refreshed; the last such error.

@@ -90,7 +90,16 @@ class DoneWrite:
 
 
 class WriteLog:
-    """The record of the writes under a prefix."""
+    """The record of the writes under a prefix.
+
+    Args:
+        cluster: The cluster.
+        prefix: The prefix of the transactional ids.
+        table: The table's name, for messages.
+
+    Attributes:
+        topic: The topic that contains the record.
+    """
 
     def __init__(self, cluster: Cluster, prefix: str, table: str) -> None:
         self.topic = log_topic(prefix)
@@ -197,6 +206,11 @@ class WriteLog:
 
     def _read(self, consumer: Consumer, keys: set[bytes], open_ones: set[int]) -> dict[str, DoneWrite]:
         """Read the done writes with some keys, up to the ends of the partitions, and return them by key.
+
+        Args:
+            consumer: A consumer to which all partitions are assigned.
+            keys: The keys.
+            open_ones: The partitions that are not read to their ends; it is emptied.
 
         Raises:
             StalledError: No record arrives in time.

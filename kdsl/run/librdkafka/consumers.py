@@ -259,7 +259,9 @@ class PooledConsumer:
         deadline = Deadline(seconds)
 
         def ask(timeout: float) -> tuple[list[int], list[tuple[Range, KafkaError | None]]]:
-            """Request the offsets; return them, or the ranges without one.
+            """Request the offsets once; return them, or an empty list and the ranges without one, with their errors.
+
+            After a failure the client's leaders of these ranges are refreshed.
 
             Raises:
                 KafkaReadError: A partition has an error that repeating does not change.
@@ -303,7 +305,7 @@ class PooledConsumer:
     def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
         """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
 
-        None are returned if a request fails. Once the client has learned that a partition has no leader, it does not
+        The result is empty if a request fails. Once the client has learned that a partition has no leader, it does not
         request its offsets for minutes. If no partition of a topic has a leader, it calls the partitions unknown.
         """
         missing = {(r.topic, r.partition) for r in ranges}

@@ -306,9 +306,9 @@ class Fetcher:
 
 
 def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
-    """Return the first range whose topic an error names; for a refused login, the first range.
+    """Return the first range whose topic occurs in the message of an error; for a refused login, the first range.
 
-    None for a late error about a topic that an earlier task read.
+    None if no such topic occurs in it, as in a late error about a topic that an earlier task read.
     """
     if errors.is_login_error(error):
         return ranges[0]

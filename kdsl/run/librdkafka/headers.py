@@ -24,7 +24,8 @@ class HeaderReader:
     """Reads the headers of single records with its own client, which lives until `close`.
 
     Args:
-        settings: librdkafka's settings of a consumer.
+        settings: librdkafka's settings of a consumer; those that are neither strings nor integers, such as callbacks,
+            are left out.
         servers: The cluster's bootstrap servers, for error messages.
     """
 

@@ -93,6 +93,10 @@ class LetterWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Wait until all letters are acknowledged and report them (`_finish`), also if Spark needs no more rows.
+
+        After any other error than `GeneratorExit`, drop the letters that are not sent, and close the producer.
+        """
         if kind is not None and not issubclass(kind, GeneratorExit):
             self._stack.__exit__(kind, error, traceback)
             return
@@ -313,7 +317,7 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    """Ask the brokers for `topic_max_bytes`; the last argument makes cached answers expire."""
+    """Ask the brokers for `topic_max_bytes`, with a new client; the last argument makes cached answers expire."""
     client = AdminClient({**cluster.admin()})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:

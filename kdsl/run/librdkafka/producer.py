@@ -178,7 +178,8 @@ class Producer:
         Args:
             topic: The topic.
             timeout: How long to wait for brokers that do not answer, in seconds.
-            creating: Whether a missing topic may be in creation; if so, wait some seconds for it.
+            creating: Whether a missing topic may be in creation; if so, wait some seconds for it, as in any case for
+                one without leaders.
             first_attempt: The timeout of the first request, in seconds.
 
         Returns:

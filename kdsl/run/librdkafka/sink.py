@@ -87,7 +87,7 @@ class BatchWriter(DataSourceArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
+        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, "batch")
 
@@ -107,7 +107,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write_partition(self._options, iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Log and report what was written; DeadLetterError if a read has too many letters (the records stay)."""
+        """Log and report what was written; instead, DeadLetterError if a read has too many letters (records stay)."""
         _check_letters(self._options, messages)
         _report(self._options, messages, f"batch {batchId}")
 
@@ -218,7 +218,8 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
     Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
-    at most; records that were not written are then logged and counted as lost instead of an error.
+    at most; records that were not written are then logged and counted as lost instead of an error. From then on the
+    process keeps freed memory (`keep_freed_memory`).
 
     Raises:
         RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
@@ -272,7 +273,18 @@ def choose_sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[
 
 
 class _TaskWriter:
-    """Writes the rows of one task."""
+    """Writes the rows of one task.
+
+    Args:
+        plan: What is written.
+        cluster: The cluster whose registry the formats use.
+        producer: The task's producer; it is not closed.
+        settings: The producer's settings.
+        creating: Whether the brokers may create missing topics.
+
+    Raises:
+        KdslError: The user's partitioner cannot be imported.
+    """
 
     def __init__(
         self, plan: WritePlan, cluster: Cluster, producer: Producer, settings: Mapping[str, str], *, creating: bool

@@ -344,7 +344,10 @@ class Stream:
         """
 
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
-            """Return the ends, and whether they include all unread records."""
+            """Ask once for the ends; return them, and whether they include all unread records.
+
+            Effects and errors are those of `_fetch_ends`.
+            """
             try:
                 if self._finds_held_back:  # before the others: records that are appended between are not held back
                     self._high = self._subscription.high(current.positions, {})
@@ -411,7 +414,7 @@ class Stream:
     def _find_new_partitions(self, current: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
         """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
 
-        None for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
+        Empty for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
         """
         if current.stop and self._plan.discovery is None:
             return {}
@@ -476,7 +479,8 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Return how many records of each partition are read, so that none is far ahead of what remains in the others.
 
-        Partitions without a backlog are idle and not considered. Partitions that are not read are left out.
+        Partitions without a backlog are idle and not considered. Partitions that are not read are left out. The time
+        before which everything is read is stored: the next search begins there.
         """
         watermark = self._plan.watermark
         assert watermark is not None

@@ -166,7 +166,8 @@ class TopicCheck:
     def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
         """Wait for the topics' present ids, and compare them with the planned ones.
 
-        Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare.
+        Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare (and no
+        planned id). After a TopicRecreatedError, `explain` asks nothing any more.
 
         Raises:
             TopicMissingError: A topic was deleted.

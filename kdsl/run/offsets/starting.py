@@ -122,7 +122,7 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
 
 
 def check_partitions(table: str, moment: str, offsets: Mapping[TopicPartition, int], known: Known) -> None:
-    """Check that offsets belong to partitions that are read.
+    """Check that offsets belong to partitions that are read. ``moment`` names them in the message: start or end.
 
     Raises:
         OffsetError: Some do not; the message names their partitions and those that are read.

@@ -206,7 +206,7 @@ class Subscription:
     def find_held_back(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Find the partitions that an open transaction holds back; return their last stable offset and the log's end.
 
-        None unless the isolation level is ``read_committed``.
+        Empty unless the isolation level is ``read_committed``; otherwise the brokers are asked for the logs' ends.
 
         Args:
             ends: What `ends` returned.

@@ -378,7 +378,8 @@ class RecordDecoder:
         If the plan keeps such values, or its state has them, do nothing.
 
         Raises:
-            RecordError: The format has ``unavailable='error'``; _RejectedError with an output for dead letters.
+            RecordError: There are such values, and the format has not ``unavailable='null'``; _RejectedError with an
+                output for dead letters.
         """
         if (
             value is None or not value.unavailable or self._keeps_unavailable or self._state_has_values

@@ -120,6 +120,9 @@ class DropLog:
     """Logs what the tasks of batch reads leave out: one line per table, after a pause without further reports.
 
     Spark does not report the end of a read's last task. Pending counts are logged when the process ends.
+
+    Args:
+        pause: How long the pause is, in seconds.
     """
 
     def __init__(self, pause: float = 2.0) -> None:

@@ -111,6 +111,11 @@ def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str |
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
 
     A record that says that the table was emptied adds a row to the chunks of every bucket.
+
+    Args:
+        decoded: The rows and their records; at least one row or such a record.
+        upserts: The key and the number of buckets.
+        time: The event-time column; None if chunks have no event time.
     """
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)

@@ -73,6 +73,8 @@ def write_transactionally(
     If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
     the next attempt finds out from the token. After any other error nothing of the transaction is visible.
 
+    The producer stays in a pool for the next batch; after an error it is closed.
+
     Args:
         spec: Who writes what.
         cluster: Where it is written.
@@ -135,7 +137,8 @@ def _begin_transaction(
 ) -> OwnedProducer | None:
     """Begin a transaction with the token in it and return its producer; None if the batch has been written.
 
-    The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id.
+    The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id. If the
+    batch has been written, the new producer is put into the pool.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.

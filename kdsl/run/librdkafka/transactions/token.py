@@ -45,6 +45,7 @@ class Writer:
     kind: Kind = "stream"
 
     def __str__(self) -> str:
+        """Return the query's id with its write, table and checkpoint, as the subject of a message's sentence."""
         what = "the query" if self.kind == "stream" else "the write"
         name = f"{self.query}/{self.sink}" if self.sink else self.query
         checkpoint = f", checkpoint {self.checkpoint}" if self.checkpoint else ""
