@@ -322,7 +322,10 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     tokens = TokenRefresh(retention, plan.table, lambda: query.is_busy, refresh)
 
     def wait() -> None:
-        """Refresh tokens until the query has ended, then release the lease; runs in a thread."""
+        """Refresh tokens until the query has ended, then release the lease; runs in a thread.
+
+        Nothing is refreshed after the lease is lost.
+        """
         while True:
             while query.is_active:
                 time.sleep(_LOOK)
@@ -415,7 +418,10 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
-    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error."""
+    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error.
+
+    Rows that rules or NOT NULL have left out are logged afterwards.
+    """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options
 

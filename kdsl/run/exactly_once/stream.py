@@ -306,6 +306,8 @@ def start_stream(
 ) -> StreamingQuery:
     """Start a query that writes exactly once, and a thread that refreshes its tokens and finally releases its lease.
 
+    If the query cannot be started, the lease is released at once.
+
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The write plan.

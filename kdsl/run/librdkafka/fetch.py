@@ -349,7 +349,7 @@ class FetchCount:
         self.at = 0.0
 
     def add(self, messages: Messages, columns: Mapping[str, pa.Array]) -> None:
-        """Count some records; the last one and the present time become `event` and `at`.
+        """Count some records and their bytes; the last one's timestamp becomes `event`, and the present time `at`.
 
         Args:
             messages: The records; at least one.

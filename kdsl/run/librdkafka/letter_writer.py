@@ -317,7 +317,10 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
 
 @lru_cache(maxsize=16)
 def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
-    """Ask the brokers for `topic_max_bytes`, with a new client; the last argument makes cached answers expire."""
+    """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
+
+    The last argument makes cached answers expire.
+    """
     client = AdminClient({**cluster.admin()})
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -349,6 +352,8 @@ class RecordReader:
 
     def __call__(self, records: pa.RecordBatch) -> pa.RecordBatch:
         """Read the same records from Kafka again, and return them in their order with the fields `NEEDS`.
+
+        The consumer is borrowed from the pool; after an error it is closed.
 
         Raises:
             KafkaReadError: A record no longer exists, or the brokers do not answer.

@@ -73,7 +73,8 @@ class RangeProgress:
     def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
         """Select the unread messages of the only range, and move its progress past them, as `advance` does.
 
-        All messages must be of the range's topic partition.
+        Return them with their topics, partitions and offsets; note a missing first record. All messages must be of the
+        range's topic partition.
         """
         position, end = int(self._positions[0]), int(self._ends[0])
         if offset_of(messages[0]) < position or offset_of(messages[-1]) >= end:
@@ -95,7 +96,10 @@ class RangeProgress:
         return messages, (topic, pa.array(np.full(count, self._partitions[0])), pa.array(offsets))
 
     def _advance_several(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
-        """Select the unread messages of several ranges, and move their progress past them, as `advance` does."""
+        """Select the unread messages of several ranges, and move their progress past them, as `advance` does.
+
+        Return them with their topics, partitions and offsets; note missing first records.
+        """
         count = len(messages)
         partitions = zip(map(Message.topic, messages), map(Message.partition, messages), strict=True)
         index = np.fromiter((self._index.get(p, -1) for p in partitions), np.int64, count)  # type: ignore[arg-type]

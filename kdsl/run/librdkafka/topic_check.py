@@ -143,7 +143,7 @@ class TopicCheck:
         self._explain(self._ask(), error)
 
     def _ask(self) -> Future[dict[str, Topic]] | None:
-        """Ask for the present topic ids in a thread; None if there is nothing to check."""
+        """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check."""
         if not self._ids:
             return None
         lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)

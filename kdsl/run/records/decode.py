@@ -566,7 +566,10 @@ class RecordDecoder:
         return left_out
 
     def _is_lenient(self, column: str) -> bool:
-        """Return whether rows with NULL in a NOT NULL column are left out instead of an error."""
+        """Return whether rows with NULL in a NOT NULL column are left out instead of an error.
+
+        The plan or, by ignoring parse errors, the format of the column may say so.
+        """
         if self._plan.drops_nulls:
             return True
         parts = [p for p in (self._plan.value, self._plan.key) if p is not None and column in p.columns]

@@ -133,7 +133,10 @@ class DropLog:
         atexit.register(self.flush)
 
     def add(self, table: str, dropped: Mapping[str, int]) -> None:
-        """Add the counts of a task, and log all pending ones ``pause`` seconds later if no others are added before."""
+        """Add the counts of a task, and start a thread that logs all pending ones after ``pause`` seconds.
+
+        It logs nothing if other counts are added before.
+        """
         with self._lock:
             self._waiting.setdefault(table, Counter()).update(dropped)
             if self._timer is not None:
