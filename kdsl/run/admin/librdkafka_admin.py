@@ -220,7 +220,7 @@ class LibrdkafkaAdmin:
         """
 
         def ask(_: float) -> tuple[list[Any], KafkaError | None]:
-            """Request the groups, and return them with the error of a broker whose groups are missing.
+            """Request the groups, and return them with the error of a broker whose groups are missing, or None.
 
             Raises:
                 KafkaReadError: The brokers refuse.
@@ -476,6 +476,9 @@ class LibrdkafkaAdmin:
             """Send the request once; return its result or a retriable error, and raise any other error.
 
             Notes what the answer shows about the cluster; its first answer extends the deadline.
+
+            Raises:
+                KafkaReadError: The brokers refuse.
             """
             try:
                 result = ask(seconds)  # the client keeps connecting between attempts

@@ -81,7 +81,7 @@ class QueryWatch:
             self._prepared.lease.release()
 
     def _wait_for_end(self) -> bool:
-        """Wait a moment for the end of the query, and return whether it has ended; a query that failed has ended."""
+        """Wait a second for the end of the query, and return whether it has ended; a query that failed has ended."""
         try:
             return bool(self.query.awaitTermination(_INTERVAL))
         except Exception:  # noqa: BLE001  # it has failed, or the session has ended

@@ -94,7 +94,8 @@ def _prepare(
 ) -> PreparedStream:
     """Choose the routing, acquire the transactional ids, and store the plan and the routing in the checkpoint.
 
-    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards.
+    The prefix is already leased. The plan is stored before the ids are acquired, the routing afterwards. Warnings are
+    logged if an open batch was started with at-least-once, or if its number of writers is kept.
 
     Raises:
         ResolveError: The transaction timeout is above the brokers' maximum.

@@ -116,7 +116,8 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: It cannot be created, or would delete records.
-            KafkaReadError: The brokers cannot be asked for it, or do not know the new topic in time.
+            KafkaReadError: The brokers cannot be asked for it.
+            TopicMissingError: The brokers do not know the new topic in time.
         """
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:

@@ -159,7 +159,7 @@ class Lease:
                 membership.leave()
 
     def release(self) -> None:
-        """Release the lease if it is held; others may acquire it at once. Waits some seconds for that at most."""
+        """Release the lease if it is held; others may acquire it at once. Waits ten seconds for that at most."""
         membership, self._membership = self._membership, None
         if membership is not None:
             atexit.unregister(self.release)

@@ -347,7 +347,8 @@ _nth = count(1)
 def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
     """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
 
-    It stays in the pool. Consumers that have been unused for long are closed, and the oldest one if the pool is full.
+    It stays in the pool. Clients that have been unused for ten minutes are closed, and the oldest one if the pool is
+    full.
 
     Args:
         cluster: Where to connect; its secrets are resolved here for a new consumer.

@@ -181,7 +181,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll up to ``max_messages`` messages for a moment; none after an error that the client recovers from.
+        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from.
 
         Raises:
             KafkaReadError: The client fails.

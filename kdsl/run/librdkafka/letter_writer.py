@@ -106,6 +106,8 @@ class LetterWriter:
     def __call__(self, records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
         """Send a letter for each rejection, up to the limit of the query; letters are acknowledged at the task's end.
 
+        They are added to `count`.
+
         Args:
             records: The records of a batch, among them the rejected ones.
             rejections: The rejections, each with the index of its record.

@@ -186,8 +186,8 @@ def write_transaction(
             not answered (`write_transactionally`).
         RecordError: A row cannot be encoded or violates a rule, or Kafka rejects a record; nothing of the task is
             visible.
-        KdslError: The settings are invalid in this process, the task has no id of its batch, the producer cannot be
-            created or has failed, or the user's partitioner has failed.
+        KdslError: The cluster's settings have errors in this process, the task has no id of its batch, the producer
+            cannot be created or has failed, or the user's partitioner cannot be imported or has failed.
     """
     creating, settings = choose_producer_settings(plan, cluster)
 
@@ -202,7 +202,8 @@ def _current_batch_id() -> int:
     """Return the id of the micro-batch that this task belongs to.
 
     Raises:
-        KdslError: The task has no id, because the query was not started by `Table.write_stream`.
+        KdslError: No task of Spark runs here, or it has no id, because the query was not started by
+            `Table.write_stream`.
     """
     context = TaskContext.get()
     batch = None if context is None else current_batch_id(context)
@@ -224,8 +225,8 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
     Raises:
         RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
             Nothing more of the task is sent.
-        KdslError: The settings are invalid in this process, the producer cannot be created or has failed, or the user's
-            partitioner cannot be imported or has failed.
+        KdslError: The cluster's settings have errors in this process, the producer cannot be created or has failed, or
+            the user's partitioner cannot be imported or has failed.
     """
     keep_freed_memory()
     creating, settings = choose_producer_settings(plan, cluster)

@@ -330,7 +330,7 @@ class Stream:
         return topic in topics.names
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Ask for the ends of the partitions, again for some seconds while a broker reports less than known offsets.
+        """Ask for the ends of the partitions, again for five seconds while a broker reports less than known offsets.
 
         If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
 

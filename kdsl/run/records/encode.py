@@ -251,7 +251,7 @@ def columns_to_check(plan: WritePlan) -> t.Row:
 
 
 def _nullable_within(kind: t.DataType) -> t.DataType:
-    """Return the type of a headers column with nullable keys and values; a type that is not one's unchanged."""
+    """Return the type of a headers column with nullable keys and values; neither array of rows nor map: unchanged."""
     match kind:
         case t.Array(element=t.Row(fields=fields)):
             members = tuple(attrs.evolve(f, type=f.type.as_nullable()) for f in fields)
