@@ -87,6 +87,8 @@ def route_rows(
 ) -> tuple[DataFrame, RowRouting]:
     """Choose a stable routing, and return the rows partitioned by it, as `apply_routing` does, and the routing.
 
+    Rows over one Kafka table of kdsl are routed by its tasks; others to one writer, or by columns.
+
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The plan of an exactly-once write.

@@ -39,7 +39,7 @@ def log_topic(prefix: str) -> str:
     """Build the name of the topic that records the writes of a prefix.
 
     It begins with the prefix, whose characters that are illegal in topic names are replaced. If any was, or if the name
-    would be too long, the prefix is cut, and a checksum of it added.
+    would be too long, the prefix is cut to 200 characters, and a checksum of it added.
     """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:

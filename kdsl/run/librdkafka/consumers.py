@@ -293,7 +293,7 @@ class PooledConsumer:
         return offsets
 
     def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
-        """Create the error for a range whose offset cannot be fetched."""
+        """Create the error for a range whose offset cannot be fetched; ``waited`` says in the message for how long."""
         reason = f": {error.str()} ({error.name()})" if error is not None else ""
         fix = "check that the partition has a leader, and that its broker can be reached from this machine"
         if error is not None and errors.is_not_allowed(error):

@@ -238,6 +238,10 @@ class Fetcher:
         """Create the read's error for an error of the client, at a range if it is known.
 
         For an expired offset, the brokers are asked for the earliest one, which may raise a KafkaReadError itself.
+
+        Returns:
+            An UnreachableError, NotAllowedError, TopicMissingError, TopicRecreatedError or OffsetError where the code
+            of the error says so.
         """
         where = f" at {at}" if at else ""
         if errors.is_login_error(error):

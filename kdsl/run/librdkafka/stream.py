@@ -366,7 +366,7 @@ class Stream:
         return ends
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
-        """Return the table's topics if it is time to look for new ones, otherwise an empty dict.
+        """Return the table's topics in the first call, and if it is time to look for new ones; otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
         stream with discovery looks once more when its end is ``reached``.

@@ -227,7 +227,10 @@ def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
 
 
 def _truncate(array: pa.Array, precision: int) -> pa.Array:
-    """Cut off digits of the second beyond the precision, towards the past; the values have milliseconds only."""
+    """Cut off digits of the second beyond the precision, towards the past.
+
+    The values have milliseconds only, so the array itself is returned for a precision of 3 or more.
+    """
     if precision >= 3:
         return array
     ticks = array.view(pa.int64())
