@@ -127,7 +127,8 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
 def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: str, *, adopt: bool) -> None:
     """Write a batch under a write id, unless it is done: then log a warning.
 
-    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
+    Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too. The
+    transactional id is acquired in both cases.
 
     The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it. ``adopt``
     accepts a recorded write as done without a check.

@@ -345,7 +345,7 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says.
+    """Start Spark's query for a prepared stream, staged or direct as the plan says; arguments as for `start_stream`.
 
     Raises:
         ResolveError: As for `write_staged` and `write_options`.

@@ -107,7 +107,7 @@ class _Pointers:
     valid: Any
 
     def put(self, start: int, count: int, addresses: Any, sizes: Any) -> None:
-        """Write the addresses and sizes of some values into two arrays; a null has the address and size 0."""
+        """Write the addresses and sizes of ``count`` values from ``start`` on into arrays; those of a null are 0."""
         ends = self.ends[start : start + count + 1]
         np.add(ends[:-1], self.base, out=addresses)
         np.subtract(ends[1:], ends[:-1], out=sizes)

@@ -420,7 +420,7 @@ class _TaskWriter:
             raise self._record_error(self._producer.failure, self._producer.failed)
 
     def _record_error(self, failure: Failure, count: int) -> RecordError:
-        """Create the error for a record that was not written."""
+        """Create the error for the first of ``count`` records that were not written."""
         reason, fix = explain_failure(failure, self._limits, self._producer.last_error)
         return RecordError(
             "write",

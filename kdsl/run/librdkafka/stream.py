@@ -450,7 +450,7 @@ class Stream:
         """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
 
         It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one, or the
-        query is ``availableNow``.
+        query is ``availableNow``. ``reach`` is how far each partition can be read, ``stop`` where the stream ends.
         """
         target = self._frozen_ends
         if target is not None:

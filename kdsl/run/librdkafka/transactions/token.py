@@ -258,7 +258,11 @@ def find_start_batches(
 def find_half_written(
     writer: Writer, progress: LogProgress, previous: Mapping[str, Token | None], offsets: str
 ) -> list[str]:
-    """Return the ids that have written the open batch, by their tokens; see `find_start_batches` for the arguments."""
+    """Return the ids that have written the open batch, by their last tokens; none if no batch is open.
+
+    A token of another writer, or one with another digest than ``offsets``, does not count; an unknown digest matches
+    any. Arguments are those of `find_start_batches`.
+    """
     return [
         id_
         for id_, token in previous.items()
