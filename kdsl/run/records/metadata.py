@@ -135,7 +135,8 @@ def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: st
     """Convert metadata of the type ``kind`` to another, for the pairs of types that the resolver allows.
 
     Instants become wall-clock times, dates or strings in the time zone; bytes become strings, with U+FFFD where they
-    are not UTF-8. Elements of maps, arrays and rows are converted in the same way; other values are returned unchanged.
+    are not UTF-8; integers become numbers of the other type or strings. Elements of maps, arrays and rows are converted
+    in the same way; other values are returned unchanged.
 
     Raises:
         BadMetadataError: An integer does not fit.
@@ -226,7 +227,10 @@ def _wall_clock(array: pa.Array, zone: str) -> pa.Array:
 
 
 def _truncate(array: pa.Array, precision: int) -> pa.Array:
-    """Cut off digits of the second beyond the precision, towards the past; the values have milliseconds only."""
+    """Cut off digits of the second beyond the precision, towards the past.
+
+    The values have milliseconds only, so the array itself is returned for a precision of 3 or more.
+    """
     if precision >= 3:
         return array
     ticks = array.view(pa.int64())

@@ -111,6 +111,11 @@ def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str |
     """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
 
     A record that says that the table was emptied adds a row to the chunks of every bucket.
+
+    Args:
+        decoded: The rows and their records; at least one row or such a record.
+        upserts: The key and the number of buckets.
+        time: The event-time column; None if chunks have no event time.
     """
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
@@ -160,7 +165,10 @@ def _raw_records(raw: pa.RecordBatch) -> tuple[pa.Array, Integers, Integers]:
 
 
 def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
-    """Create a row for each record that says that the table was emptied; its columns have no meaning."""
+    """Create a row for each record that says that the table was emptied, with NULL in the columns of the table.
+
+    The columns that chunks add have the record's time and offset, and mark what it says (`UNAVAILABLE`).
+    """
     count, which = len(decoded.truncates), pa.array(decoded.truncates)
     offsets = decoded.raw.column("offset").take(which).cast(pa.int64())
     own = {
@@ -207,7 +215,10 @@ def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.Recor
 
 
 def _unavailable_values(decoded: RowsOfRecords, names: Sequence[str]) -> pa.Array:
-    """Encode the unavailable values of each row (`UNAVAILABLE`)."""
+    """Encode the unavailable values of each row: its record's offset, and the indices of their columns in ``names``.
+
+    NULL for a row that has all values.
+    """
     if not decoded.unavailable:
         return pa.nulls(decoded.rows.num_rows, _UNAVAILABLE_TYPE)
     flags = np.column_stack(list(decoded.unavailable.values()))
@@ -273,7 +284,7 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
 
 
 def _find_truncates(lacks: pa.ListArray) -> Mask | None:
-    """Return which rows mark that the table was emptied; None if there are none."""
+    """Return which rows mark in the column `UNAVAILABLE` that the table was emptied; None if there are none."""
     if lacks.null_count == len(lacks):
         return None
     result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 1), False).to_numpy(zero_copy_only=False)
@@ -283,7 +294,10 @@ def _find_truncates(lacks: pa.ListArray) -> Mask | None:
 def _read_unavailable(
     lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
 ) -> Unavailable | None:
-    """Decode the unavailable values of rows (`UNAVAILABLE`); None if no row lacks one."""
+    """Decode the unavailable values of rows from the column `UNAVAILABLE`; None if no row lacks one.
+
+    ``part_of`` is the index of each row's topic partition in ``partitions``.
+    """
     if lacks.null_count == len(lacks):
         return None
     rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))
