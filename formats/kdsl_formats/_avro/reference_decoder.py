@@ -69,7 +69,7 @@ class EmptyItemCounter:
             kind: Their type; each type inside it counts, because each is read.
 
         Raises:
-            BodyError: There are too many.
+            BodyError: They and those counted before are more than `MOST_EMPTY`.
         """
         self.count += count * kind.members
         if self.count > MOST_EMPTY:
@@ -256,7 +256,7 @@ class _Compiler:
         raise AssertionError(step)
 
     def skipper(self, kind: Type) -> ReadValue:
-        """The function that skips values of a type, which may contain itself; it raises `BodyError`."""
+        """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot."""
         if kind.kind in _READERS:
             return _READERS[kind.kind]
         if kind.kind == "fixed":
@@ -451,7 +451,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _block_skipper(inner: ReadValue, count_items: CountItems | None, *, keyed: bool) -> ReadValue:
-    """The function that skips an array, or a map if `keyed`; `count_items` is called before items are skipped."""
+    """The function that skips an array, or a map if `keyed`; `count_items` is called for blocks without their size."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
         def skip_item(item: int) -> int:
