@@ -109,7 +109,7 @@ class _Nothing(ColumnEncoder):
         self.number = number
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Return the size of each element: one byte in a union, else none; rows with values are marked for the fallback."""
+        """Return the bytes of each element: 1 in a union, otherwise 0; rows with values are marked for the fallback."""
         fallback.add(np.asarray(array.is_valid()))
         return np.full(len(array), 0 if self.number is None else 1)
 

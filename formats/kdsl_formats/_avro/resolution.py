@@ -269,8 +269,8 @@ class _Resolver:
     def _resolve_record(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """Resolve two records: match fields by name or alias, and give missing ones their defaults.
 
-        Return the step; it is a `Fail` if a missing field of a column does not have a default. Fields of the writer that
-        no column reads are skipped.
+        Return the step; it is a `Fail` if a missing field of a column does not have a default. It skips the fields of
+        the writer that no column reads.
 
         Raises:
             AvroTypeError: The table's schema has no field for a column, a field or default does not fit its column, or

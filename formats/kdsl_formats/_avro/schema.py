@@ -233,7 +233,7 @@ class _Deriver:
                 return _SIMPLE[type(kind)]
 
     def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
-        """Derive the schema of a row, with a namespace if it is the first; return only its name if that was derived before."""
+        """Derive the schema of a row, with a namespace if it is the first; only its name if that was derived before."""
         if name in self.records:
             return name
         outermost = not self.records

@@ -199,7 +199,7 @@ class RegistryFormat(Format):
             record: The full name of the written record.
 
         Raises:
-            KdslError: The subject cannot be determined.
+            KdslError: The subject is named after the topic, and the table has several topics or a pattern.
         """
         if self.subject is not None:
             return self.subject

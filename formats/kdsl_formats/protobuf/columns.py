@@ -222,7 +222,10 @@ class MemberReader:
         return pa.Array.from_buffers(self.one, len(numbers), [None, pa.py_buffer(wide)])
 
     def _read_enums(self, numbers: Words, fallback: Mask, owner: Integers | None) -> pa.Array:
-        """Convert enum numbers to names, or keep them; unknown ones are `UNRECOGNIZED`, or need the fallback."""
+        """Convert enum numbers to names, or keep them if the column has numbers.
+
+        Unknown numbers become `UNRECOGNIZED`; those of a closed enum, or of a column of numbers, need the fallback.
+        """
         member = self.member
         values = numbers.astype(np.uint32).view(np.int32)
         index = np.minimum(np.searchsorted(self._numbers, values), len(self._numbers) - 1)

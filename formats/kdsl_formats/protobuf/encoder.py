@@ -181,7 +181,10 @@ class MemberWriter:
         return numbers.view(np.uint64), None
 
     def _enum_bits(self, array: pa.Array) -> tuple[Words, Mask | None]:
-        """The numbers of enum values, the first one for unknown values, and which need the fallback (None: none)."""
+        """The numbers of enum values, the first one of the enum for NULL and for unknown values.
+
+        Also return which values need the fallback: unknown ones, if the rules reject them; None if there are none.
+        """
         member = self.member
         if member.by_name:
             known = pa.array(list(member.numbers), pa.string())
