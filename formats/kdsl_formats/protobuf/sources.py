@@ -107,7 +107,8 @@ def schema_of(name: str, files: FileDescriptorSet) -> Schema:
         files: The files; those of ``google/protobuf/`` may be missing.
 
     Raises:
-        SchemaError: There is no such message, or the set lacks files.
+        SchemaError: There is no such message, several have the bare name, or the set lacks files, or they do not fit
+            together.
     """
     complete = _add_well_known(files)
     message_name = _find_name(name, complete.values())
