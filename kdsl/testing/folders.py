@@ -38,7 +38,9 @@ def read_tail(log: Path, lines: int = 25) -> str:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
-    """Hold a lock between processes; it ends with the process that holds it. The file is created.
+    """Wait for a lock between processes, and hold it for the body, at most until this process ends.
+
+    The file is created if it does not exist, and stays.
 
     Raises:
         LocalKafkaError: This operating system has no such locks (Windows), or the folder cannot be created.

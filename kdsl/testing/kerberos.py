@@ -56,13 +56,15 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Create the realm, unless the folder has it already, and start its KDC on a free port.
+        """Create the realm, unless the folder has it already, start its KDC on a free port, and wait until it answers.
+
+        The configuration of clients and of the KDC is written in any case.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.
 
         Raises:
-            LocalKafkaError: A program is missing or fails, or the KDC does not start.
+            LocalKafkaError: A program is missing or fails, or the KDC does not answer within 20 s.
         """
         missing = missing_programs()
         if missing:

@@ -71,6 +71,10 @@ class LocalKafka(LocalService, RunningKafka):
         jars: A folder of Kafka's jars to use instead, see ``find_kafka``.
         timeout: How long the brokers may take to start, in seconds.
         on_progress: Called with a line about each step; None logs to ``kdsl.testing``.
+
+    Raises:
+        LocalKafkaError: The number of brokers is below 1, a kind of login is not known or needs users, or a property is
+            one that this class sets itself.
     """
 
     _error = LocalKafkaError

@@ -180,7 +180,7 @@ class LocalRegistry(LocalService):
         ]
 
     def _serves(self) -> bool:
-        """Return whether the registry answers; this also sets its compatibility.
+        """Return whether the registry answers with HTTP 200; a compatibility other than ``NONE`` is set with this.
 
         Raises:
             LocalRegistryError: It does not know the compatibility.

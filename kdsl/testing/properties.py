@@ -53,7 +53,7 @@ def broker_properties(
     overrides: Mapping[str, str],
     acls: bool = False,
 ) -> dict[str, str]:
-    """Compute all properties of one broker.
+    """Compute all properties of one broker; the site creates the key files that its kinds of login need.
 
     Args:
         node_id: The broker, from 1.

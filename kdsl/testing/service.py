@@ -70,6 +70,8 @@ class LocalService(ABC):
     def start(self) -> Self:
         """Start the service, and wait until it is ready. Does nothing if it is started already.
 
+        A watchdog process is started, too. If the start fails, everything is stopped again.
+
         Raises:
             KdslError: A process ended, or was not ready in time; or a program, a port or a folder cannot be used.
         """

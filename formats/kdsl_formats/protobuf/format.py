@@ -129,7 +129,7 @@ class MessageFormat(Format):
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report an unknown message, columns without a fitting field, and when writing required fields without a column.
+        """Report an unknown message, columns without a fitting field, and, to write, required fields without a column.
 
         Without a name of a message nothing is reported.
         """
