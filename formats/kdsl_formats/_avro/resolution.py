@@ -543,6 +543,7 @@ def _decimal_converter(kind: t.Decimal, scale: int) -> Callable[[bytes], decimal
     bound = 10 ** (kind.precision - kind.scale)
 
     def convert(data: bytes) -> decimal.Decimal | None:
+        """Return the decimal, or None if it has too many digits; ValueError for no bytes."""
         if not data:
             raise ValueError("a decimal of no bytes is not a number")
         if len(data) > 64:  # far beyond every decimal, and slow to convert

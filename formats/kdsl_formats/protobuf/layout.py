@@ -351,6 +351,7 @@ def _messages_of(files: FileDescriptorSet) -> Iterator[tuple[str, tuple[Descript
     """Every message of a set: its full name, its declaration, and the list that contains it."""
 
     def inside(messages: Any, prefix: str) -> Iterator[tuple[str, tuple[DescriptorProto, Any]]]:
+        """Yield what `_messages_of` returns for a list of messages, whose names get a prefix, and those inside them."""
         for message in list(messages):
             yield prefix + message.name, (message, messages)
             yield from inside(message.nested_type, f"{prefix}{message.name}.")

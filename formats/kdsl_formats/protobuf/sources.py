@@ -291,6 +291,7 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
     files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
+        """Add a file to `files` after its imports, unless it is there already."""
         if one.name in files:
             return
         for needed in one.dependencies:
@@ -362,6 +363,7 @@ def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[s
     names: dict[str, None] = {}
 
     def add(one: str) -> None:
+        """Add a file's name to `names` after those of its imports, unless it is there already."""
         if one not in names:
             for needed in files[one].dependency:
                 add(needed)
