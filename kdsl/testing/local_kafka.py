@@ -402,7 +402,7 @@ class LocalKafka(LocalService, RunningKafka):
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
-            """Take a port, or a free one if None; LocalKafkaError if it is in use."""
+            """Add a port, or a free one if None, to `taken`, and return it; LocalKafkaError if it is in use."""
             if wanted is not None and not is_free(wanted):
                 raise LocalKafkaError(
                     f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "

@@ -368,7 +368,7 @@ def _union_reader(branches: list[ReadValue]) -> ReadValue:
     """The function that reads the index of a branch, and then that branch; `BodyError` if there is no such branch."""
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
-        """Return the value of the branch whose number is at an index, and the index after it; `BodyError` if none has it."""
+        """Return the value of the branch whose number is at an index, and the index after it; `BodyError` for none."""
         index, at = _read_int(body, at)
         if not 0 <= index < len(branches):
             raise BodyError(f"a union of {len(branches)} types has no type number {index}")
@@ -417,7 +417,7 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
     """
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
-        """Return the items of the array at an index and the index after it; the `BodyError` of an item passes."""
+        """Return the items of the array at an index and the index after it; `BodyError` if it cannot be read."""
         items: list[Any] = []
 
         def read_item(at: int) -> int:
@@ -443,7 +443,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
-        """Return the entries of the map at an index and the index after it; the `BodyError` of an entry passes."""
+        """Return the entries of the map at an index and the index after it; `BodyError` if it cannot be read."""
         entries: dict[str, Any] = {}
 
         def read_entry(at: int) -> int:
@@ -480,7 +480,7 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
     """The function that skips the fields of a record."""
 
     def read(body: bytes, at: int) -> tuple[None, int]:
-        """Return None and the index after the record at an index; the `BodyError` of a field passes."""
+        """Return None and the index after the record at an index; `BodyError` if a field cannot be read."""
         for one in inner:
             at = one(body, at)[1]
         return None, at
@@ -505,7 +505,7 @@ def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[st
     """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
-        """Return the record at an index and the index after it; the `BodyError` of a named field gets the name."""
+        """Return the record at an index and the index after it; the `BodyError` of a column's field gets its name."""
         row = dict(constants)
         for one, name in steps:
             if name is None:

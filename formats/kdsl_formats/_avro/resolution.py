@@ -421,7 +421,7 @@ def _branch_column(union: Type, column: t.DataType | None) -> t.DataType | None:
 
 
 def _wire_step(wire: Type, held: t.DataType) -> Step:
-    """The step that reads a value as it is on the wire, with the type `held`."""
+    """The step that reads a value as it is on the wire, with the type `held`: a scalar, or a record for a ROW."""
     if not isinstance(held, t.Row):
         return Scalar(wire.kind, wire.kind, held)
     kinds = {f.name: f.type for f in held.fields}

@@ -36,7 +36,10 @@ class Numbers(ColumnDecoder):
             self.values[slots] = values
 
     def _read_values(self, cursor: Cursor) -> npt.NDArray[Any]:
-        """Read a number at each position, in the column's unit, and move the cursor after it."""
+        """Read a number at each position, in the column's unit, and move the cursor after it.
+
+        Bodies with integers that are unreadable, or out of the column's range, are marked for the fallback.
+        """
         match self.step.wire:
             case "boolean":
                 flags: Mask = cursor.take_bytes() == 1

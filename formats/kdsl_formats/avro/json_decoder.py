@@ -236,7 +236,7 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
     """
 
     def read(value: Any) -> list[tuple[str, Any]]:
-        """Return the members of a JSON object as pairs; `BodyError` for any other value; that of a member gets its key."""
+        """Return the members of a JSON object as pairs; `BodyError` for other values; that of a member gets its key."""
         if not isinstance(value, dict):
             raise _type_error("an object", value)
         entries: dict[str, Any] = {}

@@ -153,7 +153,7 @@ class ReferenceEncoder:
                 return 0
 
     def _convert_scalar(self, member: Member, value: Any) -> Any:
-        """Convert a value to Protobuf's form: of an enum to its number, for an unsigned field to an unsigned number.
+        """Convert an enum value to its number, and a value of an unsigned field to an unsigned number; others stay.
 
         A negative number of as many bits as the field becomes the unsigned number of the same bits.
 
