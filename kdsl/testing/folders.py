@@ -26,7 +26,7 @@ def make_folder(path: Path) -> Path:
 
 
 def read_tail(log: Path, lines: int = 25) -> str:
-    """Read the last lines of a log; empty if it cannot be read."""
+    """Read the last lines of a log, of its last 64 KiB at most; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 65536))

@@ -123,7 +123,7 @@ class Realm:
         return self._process.pid
 
     def disown(self) -> None:
-        """Let the KDC outlive this process."""
+        """Let the KDC outlive this process, and forget it, so that `stop` does nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # this process does not wait for it

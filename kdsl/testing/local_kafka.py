@@ -538,5 +538,5 @@ def _check_kinds(security: Security | Sequence[Security]) -> tuple[Security, ...
 
 
 def _add_plaintext(security: Sequence[Security]) -> tuple[Security, ...]:
-    """Return the kinds of login with plaintext, which is always open: brokers talk to each other in it."""
+    """Return the kinds of login, with plaintext added if it is not among them: brokers talk to each other in it."""
     return security if "plaintext" in security else (*security, "plaintext")  # type: ignore[return-value]

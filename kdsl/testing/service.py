@@ -206,7 +206,7 @@ class ServiceProcess:
             psutil.Process(self._process.pid).resume()
 
     def terminate(self) -> None:
-        """Ask the process to shut down (SIGTERM), also a frozen one; `wait` waits for its end."""
+        """Ask the process, if it runs, to shut down (SIGTERM), also a frozen one; `wait` waits for its end."""
         if self._process is not None and self.running:
             self.thaw()  # a frozen process does not receive the signal
             self._process.terminate()

@@ -106,7 +106,7 @@ class _Unsupported(ColumnDecoder):
         self.kind = arrow_type(kind)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Mark all bodies for the fallback."""
+        """Mark the bodies of all positions for the fallback."""
         cursor.mark_all_fallback()
 
     def build(self, cursor: Cursor) -> pa.Array:

@@ -170,7 +170,7 @@ class Symbols(ColumnDecoder):
             self.indexes[slots] = indexes
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read; all are NULL if the enum has no symbols."""
         if not len(self.symbols):
             return pa.nulls(self.count, pa.string())
         return self.symbols.take(pa.array(self.indexes, mask=None if self.valid is None else ~self.valid))

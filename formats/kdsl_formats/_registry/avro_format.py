@@ -77,7 +77,7 @@ class AvroRegistryFormat(RegistryFormat):
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def prunable(self) -> bool:
-        """True if fields are matched by name; the option ``schema`` needs all columns."""
+        """True unless the option ``schema`` is set, which needs all columns: fields are matched by name."""
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:

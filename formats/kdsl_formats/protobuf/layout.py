@@ -390,7 +390,7 @@ def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Lay
 
 
 def _hidden_type(field: FieldDescriptor) -> t.DataType:
-    """A type for a field that is read but has no column."""
+    """A type for a field that is read but has no column: an empty ROW for a message, otherwise the best column type."""
     one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
