@@ -199,7 +199,8 @@ def start(
         The running Kafka, and whether it was started now.
 
     Raises:
-        LocalKafkaError: Some of its brokers died since the last start, or it cannot be started.
+        LocalKafkaError: Some of its brokers died since the last start, it cannot be started, the name is invalid, or
+            its record cannot be read.
     """
     with lock_file(_record_path(name).with_suffix(".lock")):
         known = find(name)

@@ -334,7 +334,7 @@ class RunningKafka:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
-            """Ask once; return the error if a partition has just moved."""
+            """Ask once for the offsets by partition; return the error if a partition has just moved, raise others."""
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
             wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
             try:

@@ -63,6 +63,9 @@ class SparkCluster(LocalService):
         memory: The memory of each worker, and of its executor, as Spark writes it.
         python_path: More folders that executors import from.
         timeout: How long the cluster may take to start, in seconds.
+
+    Raises:
+        SparkClusterError: The number of workers or of cores is below 1.
     """
 
     _error = SparkClusterError

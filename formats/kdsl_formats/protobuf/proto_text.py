@@ -111,7 +111,14 @@ class _FileWriter:
     def _write_field(
         self, field: FieldDescriptorProto, indent: str, inside: dict[str, DescriptorProto], *, label: bool = True
     ) -> Iterator[str]:
-        """Write a field, line by line."""
+        """Write a field, line by line: a map or a group with the message that it declares.
+
+        Args:
+            field: The field.
+            indent: The blanks before each line.
+            inside: The messages that are declared beside the field, by their full names.
+            label: Whether to write the field's label, which members of a oneof do not have.
+        """
         entry = inside.get(field.type_name)
         options = _field_options(field)
         shown = f" [{', '.join(options)}]" if options else ""
