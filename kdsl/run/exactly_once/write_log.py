@@ -245,7 +245,7 @@ class WriteLog:
 
 
 def read_done_write(value: bytes, topic: str) -> DoneWrite:
-    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.done_record` makes it).
+    """Read a record of the topic (`kdsl.run.librdkafka.transactions.spec.TransactionSpec.done_record` makes it).
 
     Raises:
         ExactlyOnceError: It was written by a newer kdsl.

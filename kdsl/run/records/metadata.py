@@ -186,7 +186,7 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
     """Cast integers to the column's type, an integer or a decimal.
 
     Raises:
-        BadMetadataError: A number is too large; the error names the first one.
+        BadMetadataError: A number is too large or too small; the error names the first one.
     """
     try:
         wide = array.cast(pa.decimal128(38, 0)) if isinstance(to, t.Decimal) else array
@@ -194,11 +194,13 @@ def _cast_number(array: pa.Array, to: t.DataType) -> pa.Array:
     except pa.ArrowInvalid:
         if isinstance(to, t.Decimal):
             maximum = 10 ** (to.precision - to.scale) - 1
+            minimum = -maximum
         else:
-            maximum = int(np.iinfo(arrow_type(to).to_pandas_dtype()).max)
+            limits = np.iinfo(arrow_type(to).to_pandas_dtype())
+            minimum, maximum = int(limits.min), int(limits.max)
         numbers = array.to_numpy(zero_copy_only=False)
-        rows = np.flatnonzero(numbers > maximum)
-        reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose largest value is {maximum}"
+        rows = np.flatnonzero((numbers < minimum) | (numbers > maximum))
+        reason = f"{int(numbers[rows[0]])} does not fit {to.spelling}, whose values are {minimum} to {maximum}"
         raise BadMetadataError(tuple(rows.tolist()), reason) from None
 
 
