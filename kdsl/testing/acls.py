@@ -64,8 +64,8 @@ def allow(
     for future in admin.create_acls(bindings).values():
         try:
             future.result(_SECONDS)
-        except KafkaException as error:
-            raise LocalKafkaError(f"User {user!r} cannot be given rights: {error}") from error
+        except (KafkaException, TimeoutError) as error:
+            raise LocalKafkaError(f"User {user!r} cannot be given rights: {error!r}") from error
     _wait_for(admin, bindings, user)
 
 
@@ -73,7 +73,7 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
     """Wait until the broker applies the rights.
 
     Raises:
-        LocalKafkaError: It does not in time.
+        LocalKafkaError: It does not in time, or does not answer.
     """
     anything: Any = None
     rights_of_user = AclBindingFilter(
@@ -88,7 +88,10 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
 
     def find_missing(_: float) -> list[AclBinding]:
         """Ask for the rights of the user, and return those that are still missing."""
-        applied = admin.describe_acls(rights_of_user).result(_SECONDS)
+        try:
+            applied = admin.describe_acls(rights_of_user).result(_SECONDS)
+        except (KafkaException, TimeoutError) as error:
+            raise LocalKafkaError(f"The rights of user {user!r} cannot be described: {error!r}") from error
         return [binding for binding in bindings if binding not in applied]
 
     if retry(find_missing, lambda missing: not missing, Deadline(_SECONDS), pause=0.02):

@@ -362,7 +362,7 @@ class RunningKafka:
             """Return whether each partition has a leader, and all leaders answer."""
             if self._count_leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
-                with suppress(KafkaException):
+                with suppress(KafkaException, TimeoutError):
                     _await_all(self.admin().list_offsets({TopicPartition(name, p): _LATEST for p in range(partitions)}))
                     return True
             return False
@@ -370,13 +370,14 @@ class RunningKafka:
         _wait_until(serves, f"Topic {name!r} has no leader")
 
     def _count_leaders(self, name: str) -> int | None:
-        """Ask how many partitions have a leader; None if there is no such topic. KafkaException for other errors."""
-        try:
-            described = _await_one(self.admin().describe_topics(TopicCollection([name])))
-        except KafkaException as error:
-            if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                return None
-            raise
+        """Ask how many partitions have a leader; None if there is no such topic. LocalKafkaError for other errors."""
+        with _convert_errors(f"Topic {name!r} cannot be described"):
+            try:
+                described = _await_one(self.admin().describe_topics(TopicCollection([name])))
+            except KafkaException as error:
+                if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    return None
+                raise
         return sum(1 for partition in described.partitions if partition.leader is not None and partition.leader.id >= 0)
 
 

@@ -35,5 +35,5 @@ def store_users(kafka: RunningKafka, users: Users) -> None:
         for name, future in admin.alter_user_scram_credentials(wanted).items():
             try:
                 future.result(60)
-            except KafkaException as error:
-                raise LocalKafkaError(f"User {name!r} cannot be created: {error}") from error
+            except (KafkaException, TimeoutError) as error:
+                raise LocalKafkaError(f"User {name!r} cannot be created: {error!r}") from error

@@ -245,7 +245,13 @@ class SparkCluster(LocalService):
         self._wait(worker, "Successfully registered with master")
 
     def log(self, worker: int = 0) -> str:
-        """Read all that the master (0) or a worker has logged; SparkClusterError if the cluster is not started."""
+        """Read all that the master (0) or a worker has logged.
+
+        Raises:
+            SparkClusterError: The cluster is not started, or there is no such worker.
+        """
+        if not 0 <= worker <= self.workers:
+            raise SparkClusterError(f"there is no worker {worker}; workers are 1 to {self.workers}, the master is 0")
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:
