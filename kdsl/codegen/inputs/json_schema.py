@@ -73,7 +73,8 @@ def json_schema_draft(
             f"a table needs a JSON Schema of an object with properties, but this one describes {row}; use the schema "
             "of the object"
         )
-    title = str(schema.get("title") or schema.get("$id") or topic or "records").rpartition("/")[2]
+    names = (str(one or "") for one in (schema.get("title"), schema.get("$id"), topic))
+    title = next(filter(None, (one.rstrip("/").rpartition("/")[2] for one in names)), "records")
     columns = [
         ColumnDef(f.name, f.type, default=reader.defaults.get(f.name, MISSING), comment=f.comment) for f in row.fields
     ]

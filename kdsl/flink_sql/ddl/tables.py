@@ -161,6 +161,11 @@ class Catalog:
             The table; with ``IF NOT EXISTS`` the one that exists already, and nothing is added. None if it is ``LIKE``
             one that could not be read: then only its name is added, to ``unread_names``.
         """
+        before = self.find(statement.name)
+        if before is not None and statement.name.parts[-1] != before.name:
+            before = None
+        if before is not None and statement.if_not_exists:
+            return before
         problems: list[Problem] = []
         if statement.like is not None:
             base = self.find(statement.like.table)
@@ -198,10 +203,7 @@ class Catalog:
         else:
             own = [p for p in problems if p not in table.problems]
             table = attrs.evolve(table, problems=(*own, *table.problems))
-        before = self.find(statement.name)
-        if before is not None and statement.name.parts[-1] == before.name:
-            if statement.if_not_exists:
-                return before
+        if before is not None:
             line, column = before.where.line, before.where.position
             message = f"the table {table.name!r} exists already, declared in line {line}, column {column}"
             fix = "give one of them another name, or drop that one before"

@@ -214,8 +214,7 @@ class _ScriptRun:
                 window's step (`TimeWindow`), or is a zone that Python does not know. Sessions are not checked.
         """
         zone = self.spark.conf.get(_ZONE) or "UTC"
-        queries = [*job.queries, *(view.query for view in job.views)]
-        zoned = [w for query in queries for w in query.windows if w.zoned and w.kind != "SESSION"]
+        zoned = [w for query in job.queries for w in query.windows if w.zoned and w.kind != "SESSION"]
         offsets = _zone_offsets(zone) if zoned else None
         moved = [w for w in zoned if offsets is None or any(offset % w.step for offset in offsets)]
         if moved:
