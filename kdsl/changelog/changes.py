@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 import attrs
 
 from kdsl.changelog.target import Batch, Target
-from kdsl.errors import ChangelogError, listing, nearest
+from kdsl.errors import ChangelogError, CheckpointError, listing, nearest
 from kdsl.kafka_table import KafkaTable
 from kdsl.plan.model import OutputMode
 from kdsl.run.checkpoint.checkpoint import Checkpoint
@@ -234,6 +234,16 @@ def _content(query_id: str, checkpoint: Checkpoint, number: int) -> str:
 
 
 def _query_id(checkpoint: Checkpoint) -> str | None:
-    """Read the id of a checkpoint's query; None before its first start."""
+    """Read the id of a checkpoint's query; None before its first start.
+
+    Raises:
+        CheckpointError: The file that has it cannot be read.
+    """
     text = checkpoint.folder.read("metadata")
-    return None if text is None else str(json.loads(text)["id"])
+    try:
+        return None if text is None else str(json.loads(text)["id"])
+    except (ValueError, KeyError, TypeError) as e:
+        raise CheckpointError(
+            f"the file metadata of the checkpoint {checkpoint.location} does not have the id of a query ({e!r}); "
+            "restore it, or start with a new checkpoint"
+        ) from e

@@ -135,7 +135,7 @@ class FramedReader:
         """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
         The decoder, or the error of a schema that cannot be used, and the undeclared columns of the schema are stored;
-        a schema that the registry does not have is requested again each time.
+        a schema that the registry does not have is not, but its client asks for one again only after some seconds.
 
         Raises:
             _UnreadableError: The registry does not have the schema, it is invalid or not an Avro schema, or the table's
@@ -169,7 +169,7 @@ class FramedReader:
 
 
 def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
-    """Yield why the messages of a writer's schema cannot be read into a table; nothing if they can.
+    """Yield why no message of a writer's schema can be read into a table; nothing if some can, as of one union branch.
 
     Args:
         writer_schema: The schema that messages are written with.

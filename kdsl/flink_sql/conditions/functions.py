@@ -91,7 +91,7 @@ def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
 
 
 def _absolute(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile ABS; None for other types than numbers, and for decimals of more than 34 digits."""
+    """Compile ABS of a number, as ``kind``; None for other types, and for decimals of more than 34 digits."""
     if kind is None or not isinstance(kind, (*INTEGERS, *FLOATS, t.Decimal)):
         return None
     return operators.unary(kind, compiler(call.arguments[0]), "abs")

@@ -235,10 +235,10 @@ class _Planner:
         return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
 
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
-        """Find and plan the table that a name means in a Kafka catalog; None as for `ScriptCatalogs.find`.
+        """Find the table that a name means in a Kafka catalog, and store it with its plan, also for queries.
 
-        Its columns may be inferred, which asks the cluster. Names whose columns are unknown are added to
-        ``unread_names``.
+        None, with problems recorded, as for `ScriptCatalogs.find`. Columns may be inferred, which asks the cluster. Names
+        whose columns are unknown are added to ``unread_names``.
         """
         before = len(self.catalogs.unchecked)
         table = self.catalogs.find(name)

@@ -310,7 +310,7 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """Create the rows of a job with the columns of its sink, matched by position and cast to their types.
+        """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.
 
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
         created, too.

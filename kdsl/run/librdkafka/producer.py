@@ -256,7 +256,12 @@ class Producer:
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records in librdkafka, and wait while its queue is full; records that it refuses are failures.
+        """Queue all records in librdkafka, and wait while its queue is full; those that it refuses count in `failed`.
+
+        Args:
+            topic: The topic.
+            records: The records.
+            rows: The index of each record among the task's rows, for `failure`.
 
         Raises:
             ProducerError: The producer has failed for good.

@@ -248,7 +248,7 @@ class RecordDecoder:
         """Decode records that the header filter has let through, before row rules are applied.
 
         Also return which of the rows are to be left out because of a NULL; None if none is. What is left out is counted
-        in `dropped`.
+        in `dropped`, also if an error follows.
 
         Raises:
             RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
