@@ -237,8 +237,8 @@ class _Planner:
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
         """Find the table that a name means in a Kafka catalog, and store it with its plan, also for queries.
 
-        None, with problems recorded, as for `ScriptCatalogs.find`. Columns may be inferred, which asks the cluster. Names
-        whose columns are unknown are added to ``unread_names``.
+        None, with problems recorded, as for `ScriptCatalogs.find`. Columns may be inferred, which asks the cluster.
+        Names whose columns are unknown are added to ``unread_names``.
         """
         before = len(self.catalogs.unchecked)
         table = self.catalogs.find(name)
