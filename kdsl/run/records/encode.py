@@ -346,7 +346,7 @@ def _parse_timestamps(array: pa.Array) -> tuple[pa.Array, Indices]:
 
 
 def _parse_instant(text: pa.StringScalar) -> pa.Int64Scalar | None:
-    """Parse a string as microseconds since 1970, without a zone in UTC; a NULL stays NULL, another string gives None."""
+    """Parse a string as microseconds since 1970, in UTC without a zone; a NULL stays NULL, other strings give None."""
     for kind in (pa.timestamp("us"), _INSTANT):  # without a zone, and with one
         with suppress(pa.ArrowInvalid):
             return text.cast(kind).cast(pa.int64())
