@@ -88,7 +88,10 @@ class Inference:
         return result.schema
 
     def forget(self, name: str) -> None:
-        """Forget what was inferred of a table, or is stored, so that `schema` infers it anew."""
+        """Forget what was inferred of a table or read from a checkpoint, so that `schema` infers it again.
+
+        Only this object changes, not the file of the checkpoint.
+        """
         self.inferred.pop(name, None)
         self._stored.pop(name, None)
 
