@@ -300,10 +300,11 @@ class _ColumnReader:
         return next((part for part in parts if isinstance(part, type) and issubclass(part, Enum)), None)
 
     def _find_comment(self) -> str | None:
-        """Return the comment: the declared one, the string under the column, or its function's docstring; else None."""
+        """Return the declared comment, or the string under the column, or the docstring of the user's function."""
         comment = self.descriptor.comment
         if comment is None:
             comment = self.source.comments.get(self.name)
-        if comment is None and isinstance(self.descriptor, Computed) and self.descriptor.function.__doc__:
-            comment = inspect.cleandoc(self.descriptor.function.__doc__)
+        computed = self.descriptor if isinstance(self.descriptor, Computed) else None
+        if comment is None and computed is not None and computed.sql is None and computed.function.__doc__:
+            comment = inspect.cleandoc(computed.function.__doc__)
         return comment
