@@ -1,0 +1,206 @@
+"""What a batch changes: from what its records show to changes of sink tables, or to refusals, before any effect.
+
+A pure function of the plan, the state before the batch, and what the tasks counted and observed. If a batch is
+repeated, the same records give the same decision, except for changes that an earlier attempt noted already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+
+from kdsl.declare.dead_letters import NO_LIMIT
+from kdsl.formats import TableId
+from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics, wrong_topic
+from kdsl.ingest.evolution import (
+    Learned,
+    Place,
+    Refusal,
+    SinkEvolution,
+    TableDelta,
+    UpstreamTable,
+    evolve_sink,
+    learn,
+    merge_schemas,
+)
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.plan import IngestPlan, TablePlan
+from kdsl.ingest.state import IngestState, Note
+from kdsl.types.sql import quote_name
+from kdsl.types.widening import PrimaryKeyError, TableSchema
+
+DIRTY, WITHOUT_COLUMNS = "dirty", "without-columns"
+_FIRST_REASONS = 5
+
+
+@attrs.frozen
+class Seen:
+    """What the tasks of a batch counted and observed.
+
+    Attributes:
+        rows: How many records of each table there are.
+        deltas: What records show beyond the known schemas.
+        dirty: How many records cannot be read.
+        reasons: Why, of the first of them, each with its place.
+    """
+
+    rows: Mapping[TableId, int] = attrs.field(factory=dict)
+    deltas: tuple[TableDelta, ...] = ()
+    dirty: int = 0
+    reasons: tuple[str, ...] = ()
+
+
+@attrs.frozen
+class TableWork:
+    """An upstream table of a batch.
+
+    Attributes:
+        upstream: Its columns, with which its records are read.
+        plan: What becomes of its rows.
+    """
+
+    upstream: UpstreamTable
+    plan: TablePlan
+
+
+@attrs.frozen
+class Decision:
+    """What a batch does.
+
+    Attributes:
+        note: What is kept with the checkpoint before sinks are changed.
+        tables: The upstream tables whose rows are written.
+        sinks: What happens with each sink table that gets rows.
+        refusals: Why the batch fails; if there is one, nothing is written.
+    """
+
+    note: Note
+    tables: tuple[TableWork, ...] = ()
+    sinks: Mapping[TableId, SinkEvolution] = attrs.field(factory=dict)
+    refusals: tuple[Refusal, ...] = ()
+
+
+def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) -> Decision:
+    """Decide what a batch changes.
+
+    Args:
+        plan: The plan of the ingestion.
+        state: What is known before the batch.
+        number: The number of the batch.
+        seen: What the tasks found.
+    """
+    refusals = [*_refuse_dirty_records(plan, state, seen)]
+    feed = plan.source
+    static = isinstance(feed, KafkaFeed) and feed.inference == "static"
+    learned = learn(state.upstream, seen.deltas, static=static, max_tables=plan.pipeline.max_tables)
+    refusals += learned.refusals
+    counts = {DIRTY: seen.dirty} if seen.dirty else {}
+    tables: list[TableWork] = []
+    for table, rows in seen.rows.items():
+        upstream = learned.tables.get(table)
+        if upstream is None:
+            counts[WITHOUT_COLUMNS] = counts.get(WITHOUT_COLUMNS, 0) + rows
+            continue
+        try:
+            table_plan, problems = plan.table(table, upstream.schema)
+        except ValueError as e:
+            refusals.append(Refusal(table, None, str(e), "correct the route"))
+            continue
+        own = f"the table {format_id(table)!r}: "
+        refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
+        if table_plan is not None:
+            tables.append(TableWork(upstream, table_plan))
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals)
+    refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
+    if refusals:
+        return Decision(Note(number), refusals=tuple(refusals))
+    changes = tuple(change for sink in sinks.values() for change in sink.changes)
+    changed = {change.table for change in changes}
+    note = Note(
+        number,
+        _select_changed_tables(state, learned),
+        {table: sink.schema for table, sink in sinks.items() if table in changed},
+        counts,
+        changes,
+    )
+    return Decision(note, tuple(tables), sinks)
+
+
+def _select_changed_tables(state: IngestState, learned: Learned) -> dict[TableId, UpstreamTable]:
+    return {table: one for table, one in learned.tables.items() if state.upstream.get(table) != one}
+
+
+def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> Iterable[Refusal]:
+    """Refuse a batch with records that cannot be read, if there may be none, or fewer."""
+    feed = plan.source
+    if not seen.dirty or not isinstance(feed, KafkaFeed):
+        return
+    total = state.counts.get(DIRTY, 0) + seen.dirty
+    first = "; ".join(seen.reasons[:_FIRST_REASONS])
+    if not feed.ignore_errors:
+        reason = f"{seen.dirty:,} records cannot be read: {first}"
+        fix = "correct them, or set ingestion.ignore-errors: true"
+    elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
+        reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
+        fix = "correct the producer, or raise ingestion.error-tolerance.max-count"
+    else:
+        return
+    yield Refusal((feed.topics,), None, reason, fix)
+
+
+def _evolve_sinks(
+    plan: IngestPlan,
+    state: IngestState,
+    tables: Sequence[TableWork],
+    deltas: Sequence[TableDelta],
+    refusals: list[Refusal],
+) -> dict[TableId, SinkEvolution]:
+    """What happens with the sink tables of some upstream tables; what cannot be written at all is refused.
+
+    Only tables with rows count: what other tables brought into a sink table before is in its schema.
+    """
+    by_target: dict[TableId, list[TableSchema]] = {}
+    for work in tables:
+        for target in work.plan.targets:
+            by_target.setdefault(target, []).append(work.plan.transformed.schema)
+        refusals += _refuse_topics(plan, work)
+    sinks: dict[TableId, SinkEvolution] = {}
+    for target, schemas in by_target.items():
+        try:
+            wanted = merge_schemas(schemas)
+        except PrimaryKeyError as e:
+            refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
+            continue
+        places = _find_places([work for work in tables if target in work.plan.targets], deltas)
+        sinks[target] = evolve_sink(target, state.sinks.get(target), wanted, plan.policy, places)
+    return sinks
+
+
+def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
+    """The first records that show the columns of a sink table, by the names of its columns.
+
+    An expression has the place of the first record that shows anything new of its table.
+    """
+    places: dict[str, Place] = {}
+    for work in tables:
+        for delta in (delta for delta in deltas if delta.table == work.plan.table):
+            for column in work.plan.transformed.columns:
+                computed = column.sql != quote_name(column.name)
+                place = delta.place if computed else delta.first.get(column.name)
+                if place is not None:
+                    places[column.name] = min(place, places.get(column.name, place))
+    return places
+
+
+def _refuse_topics(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
+    """Refuse a table whose topic or message key cannot be written to Kafka."""
+    sink, table = plan.sink, work.plan.table
+    if not isinstance(sink, KafkaTopics):
+        return
+    for topic in work.plan.topics:
+        if (wrong := wrong_topic(topic)) is not None:
+            yield Refusal(table, None, wrong, "name a topic for the table in sink.tableId-to-topic.mapping")
+    if sink.partition_strategy == "hash-by-key" and not work.plan.transformed.primary_key:
+        reason = "it has no primary key, which partition.strategy: hash-by-key needs"
+        yield Refusal(table, None, reason, "set primary-keys in a transform")

@@ -1,0 +1,115 @@
+"""`Ingestion`: a declared ingestion, with what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Self
+
+import attrs
+
+from kdsl.documents import read_text
+from kdsl.errors import Problem, fail_on, file_position
+from kdsl.ingest.definition import IngestionDef
+from kdsl.ingest.document import read_document, write_document
+from kdsl.ingest.plan import IngestPlan, plan_ingestion
+from kdsl.ingest.resolve import find_problems
+from kdsl.ingest.show import show_plan
+
+
+@attrs.frozen
+class Ingestion(IngestionDef):
+    r"""An ingestion of many tables: from a source, through transforms and routes, into a sink.
+
+    ```python
+    from kdsl import Cluster, DebeziumJson
+    from kdsl.ingest import DeltaTables, Ingestion, KafkaFeed, Pipeline, Route, Transform
+
+    shop = Ingestion(
+        KafkaFeed(Cluster("localhost:9092"), topic_pattern=r"shop\..*", value=DebeziumJson(schema_include=True)),
+        DeltaTables("/lake"),
+        transform=[Transform("shop.orders", projection="*, UPPER(country) AS country_code", primary_keys=("id",))],
+        route=[Route(r"shop.items_\d+", "lake.items")],
+        pipeline=Pipeline(schema_change="LENIENT"),
+    )
+    print(shop.explain())
+    ```
+
+    Args:
+        source: Where the tables come from.
+        sink: Where they go.
+        transform: What is done with their rows; of several transforms that fit a table the first counts.
+        route: The names of the sink tables.
+        pipeline: The settings of the whole ingestion.
+
+    Nothing is checked by the constructor; `problems` reports all mistakes at once.
+    """
+
+    @classmethod
+    def read(
+        cls, text: str, variables: Mapping[str, str] | None = None, *, file: str | None = None
+    ) -> tuple[Self | None, tuple[Problem, ...]]:
+        """Read a YAML document, and find all its mistakes.
+
+        Args:
+            text: The document.
+            variables: The values of ``${name}`` in it.
+            file: The name of its file, for messages.
+
+        Returns:
+            The ingestion, or None if the document cannot be read; and all problems, in the order of their lines.
+        """
+        definition, problems = read_document(text, variables or {}, file=file)
+        if definition is not None:
+            problems = find_problems(definition)
+        values = {} if definition is None else {a.name: getattr(definition, a.name) for a in attrs.fields(IngestionDef)}
+        return cls(**values) if values else None, tuple(sorted(problems, key=file_position))
+
+    @classmethod
+    def from_yaml(cls, path: str | PathLike[str], variables: Mapping[str, str] | None = None) -> Self:
+        """Read a YAML file.
+
+        Args:
+            path: The file.
+            variables: The values of ``${name}`` in the file. References to secrets (``${env:NAME}``,
+                ``${secret_values.NAME}``) stay references.
+
+        Raises:
+            ResolveError: The file is not YAML, has unknown keys, values of a wrong type, or unknown variables. All
+                mistakes are reported, each with its path and line, also those that `problems` reports.
+            OSError: The file cannot be read.
+        """
+        ingestion, problems = cls.read(read_text(Path(path), "document", "yaml"), variables, file=str(path))
+        if ingestion is None:
+            fail_on(problems, str(path))
+        assert ingestion is not None  # otherwise there is an error
+        return ingestion
+
+    def to_yaml(self) -> str:
+        """Write the ingestion as YAML, without defaults. Reading it gives an equal ingestion.
+
+        Raises:
+            SecretError: A secret is written out; only references to secrets can be written.
+        """
+        return write_document(self)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All mistakes that show without a broker, a sink and Spark; warnings, too."""
+        return tuple(find_problems(self))
+
+    def plan(self) -> IngestPlan:
+        """The plan: a frozen value without secrets.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+        """
+        return plan_ingestion(self)
+
+    def explain(self) -> str:
+        """The plan as text. Nothing is started or connected.
+
+        Raises:
+            ResolveError: As for `plan`.
+        """
+        return show_plan(self.plan())

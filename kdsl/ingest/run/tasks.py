@@ -1,0 +1,147 @@
+"""What the tasks of a batch do: records in Spark's batches to packets, and packets to rows."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator, Mapping
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kdsl.declare.definition import ColumnDef
+from kdsl.declare.metadata import METADATA
+from kdsl.formats import TableId
+from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.evolution import Place, UpstreamTable
+from kdsl.ingest.ids import format_id
+from kdsl.ingest.records import RecordSplitter, Split
+from kdsl.plan.model import ReadPlan
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
+from kdsl.types.arrow import cast_array
+
+Batches = Iterator[pa.RecordBatch]
+PACKETS = "table string, rows long, dirty long, reasons array<string>, delta binary, records binary"
+"""The columns of packets, as Spark writes them. A row without a table has the records that cannot be read."""
+_ARROW = pa.schema(
+    [
+        ("table", pa.string()),
+        ("rows", pa.int64()),
+        ("dirty", pa.int64()),
+        ("reasons", pa.list_(pa.string())),
+        ("delta", pa.binary()),
+        ("records", pa.binary()),
+    ]
+)
+_REASONS = 5
+_METADATA = {
+    "topic": "topic",
+    "partition": "partition",
+    "offset": "offset",
+    "timestamp": "timestamp",
+    "timestamp_type": "timestamp-type",
+    "leader_epoch": "leader-epoch",
+    "headers": "header-list",
+    "key": "__raw_key__",
+    "value": "__raw_value__",
+}
+
+
+def raw_columns() -> tuple[ColumnDef, ...]:
+    """The columns of a table whose rows are raw records, named as the fields of a raw record batch."""
+    return tuple(
+        ColumnDef(field, METADATA[key].type, "metadata", metadata_key=key, virtual=True)
+        for field, key in _METADATA.items()
+    )
+
+
+def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn rows of a table with `raw_columns` back into a raw record batch."""
+    arrays = {}
+    for field, kind in RAW.items():
+        array = batch.column(field)
+        if field == "timestamp":
+            millis = array.cast(pa.timestamp("ms", array.type.tz), safe=False).view(pa.int64())
+            array = pc.fill_null(millis, NO_TIMESTAMP)
+        elif field == "timestamp_type":
+            index = pc.index_in(array, value_set=pa.array(TIMESTAMP_TYPES))
+            array = pc.subtract(index, 1)
+        arrays[field] = cast_array(array, kind)
+    return pa.RecordBatch.from_pydict(arrays)
+
+
+def split_task(
+    feed: KafkaFeed, max_columns: int, known: Mapping[TableId, UpstreamTable]
+) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
+
+    Args:
+        feed: The source, without secrets.
+        max_columns: The largest number of columns of a table.
+        known: What is known of the tables.
+    """
+
+    def run(batches: Batches) -> Batches:
+        splitter = RecordSplitter(feed, max_columns=max_columns)
+        for batch in batches:
+            raw = to_raw(batch)
+            yield _write_packets(raw, splitter.split(raw, known))
+
+    return run
+
+
+def _write_packets(raw: pa.RecordBatch, split: Split) -> pa.RecordBatch:
+    rows = [
+        {
+            "table": format_id(packet.table),
+            "rows": packet.records.num_rows,
+            "dirty": 0,
+            "reasons": [],
+            "delta": None if packet.delta is None else pickle.dumps(packet.delta),
+            "records": _write_records(packet.records),
+        }
+        for packet in split.packets
+    ]
+    if split.rejections:
+        first = split.rejections[:_REASONS]
+        rows.append(
+            {
+                "table": None,
+                "rows": 0,
+                "dirty": len(split.rejections),
+                "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
+                "delta": None,
+                "records": None,
+            }
+        )
+    return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _place(raw: pa.RecordBatch, index: int) -> Place:
+    return Place(*(raw.column(name)[index].as_py() for name in ("topic", "partition", "offset")))
+
+
+def _write_records(records: pa.RecordBatch) -> bytes:
+    """Records in Arrow's IPC form."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, records.schema) as writer:
+        writer.write_batch(records)
+    return bytes(sink.getvalue())
+
+
+def decode_task(plan: ReadPlan, zone: str) -> Callable[[Batches], Batches]:
+    """A function for ``mapInArrow`` that decodes the packets of one table.
+
+    Args:
+        plan: How its records are read.
+        zone: The time zone of the session.
+    """
+
+    def run(batches: Batches) -> Batches:
+        decoder = RecordDecoder(plan, zone)
+        for batch in batches:
+            for packet in batch.column("records"):
+                for records in pa.ipc.open_stream(packet.as_buffer()):
+                    yield decoder.decode(records)
+
+    return run
