@@ -82,6 +82,19 @@ class Connection:
         finally:
             prepared.close()
 
+    def query(self, query: str, *values: str | int) -> list[tuple[str | None, ...]]:
+        """Run a query, and return the rows that it returns, each value as a string."""
+        prepared = self._prepare(query, values)
+        try:
+            result = prepared.executeQuery()
+            indexes = range(1, result.getMetaData().getColumnCount() + 1)
+            rows = []
+            while result.next():
+                rows.append(tuple(result.getString(i) for i in indexes))
+            return rows
+        finally:
+            prepared.close()
+
     def _prepare(self, statement: str, values: Sequence[str | int]) -> Any:
         """Prepare a statement, and set its parameters; the caller closes it."""
         prepared = self._java.prepareStatement(statement)

@@ -137,6 +137,12 @@ class Statements:
         matching = self._select_matching("1", self._cast_stage(stage, self.keys), self.table)
         return f"DELETE FROM {self.table} WHERE EXISTS ({matching})"
 
+    def inserts(self, stage: str) -> str:
+        """Write the statement that inserts the rows of a staging table."""
+        names = ", ".join(self.columns)
+        source = self._cast_stage(stage, self.columns)
+        return f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {source}{' s' if self.casts else ''}"
+
     def upserts(self, stage: str) -> list[str]:
         """Write the statements that insert or update the rows of a staging table."""
         names = ", ".join(self.columns)

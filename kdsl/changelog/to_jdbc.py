@@ -14,6 +14,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from functools import wraps
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
@@ -22,6 +23,7 @@ import attrs
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.postgres import read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
 from kdsl.formats import ROW_KIND, UNAVAILABLE
@@ -32,6 +34,7 @@ from kdsl.spark_internals.errors import GatewayError, JavaError
 from kdsl.spark_internals.session import is_connect, open_jdbc_connection
 from kdsl.spark_versions import Package
 from kdsl.types.sql import quote_name
+from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -157,7 +160,7 @@ class JdbcTarget:
 
         The batch's number is stored in the table `BATCHES` of the same schema, which is created if it does not exist.
         If the transaction violates a unique constraint in Postgres, it is repeated so that rows can swap their unique
-        values. For the arguments see `Target.apply`.
+        values. For the arguments see `Target.apply`; without keys all rows are inserted.
 
         Raises:
             ChangelogError: The database reports an error, the table has another batch with this number or a later one,
@@ -175,7 +178,7 @@ class JdbcTarget:
             names = self._match_columns(list(existing), changes)
             staging = _Staging(self, connection, changes, keys, names, existing, "" if batch is None else batch.writer)
             try:
-                deletes, upserts = staging.fill()
+                deletes, upserts = staging.fill() if keys else staging.fill_inserts()
                 try:
                     connection.run_transaction([*deletes, *upserts], batches, self.table, batch)
                 except JavaError as e:
@@ -186,6 +189,31 @@ class JdbcTarget:
                     connection.run_transaction([*deletes, *swaps, *upserts], batches, self.table, batch)
             finally:
                 staging.drop()
+
+    @_translate_java_errors
+    def read_schema(self, spark: SparkSession) -> TableSchema | None:
+        """Read the columns and the primary key of a table of Postgres; None if there is no such table.
+
+        A type that kdsl has no type for is a STRING, in which its values are written.
+        """
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return read_postgres_schema(connection, self.table)
+
+    @_translate_java_errors
+    def change(self, spark: SparkSession, statements: Sequence[str], lock_timeout: timedelta) -> None:
+        """Run statements that create or change a table of Postgres, in one transaction.
+
+        Args:
+            spark: A classic session.
+            statements: The statements.
+            lock_timeout: How long each waits for a lock on the table.
+        """
+        self._attach_driver(spark)
+        millis = lock_timeout // timedelta(milliseconds=1)
+        with self._connect(spark) as connection:
+            first = f"SET LOCAL lock_timeout = {millis}"
+            connection.run_transaction([first, *statements], "", self.table, None)
 
     def _fill_table(self, connection: Connection, statement: str, stage: str, rows: DataFrame) -> int:
         """Create a staging table and fill it, up to three times until it has as many rows as the DataFrame.
@@ -376,6 +404,12 @@ class _Staging:
             error = f"{self._target!r}: {explain_missing_row(listing(columns))}"
             upserts.append(CountedStatement(partial.updates(stage), count, error))
         return first, upserts
+
+    def fill_inserts(self) -> tuple[list[str], list[str | CountedStatement]]:
+        """Create and fill a staging table with all rows; the statements are as those of `fill`."""
+        statements = self._statements(list(self._names))
+        stage, _ = self._load(statements.columns, list(self._names), self._changes, statements)
+        return statements.begin, [statements.inserts(stage)]
 
     def free_unique_values(self) -> list[str]:
         """Write statements that remove unique values which rows of the batch may swap, after `fill`.

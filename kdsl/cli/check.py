@@ -49,7 +49,7 @@ def check(
         try:
             if load.is_ingestion(target):
                 ingestions.append(target)
-                all_problems.extend(load.ingestion_problems(target, variables))
+                all_problems.extend(load.ingestion(target, variables)[1])
                 continue
             tables, script = _targets(target)
         except ResolveError as e:

@@ -78,8 +78,8 @@ def is_ingestion(target: str) -> bool:
     return target.lower().endswith(YAML) and Path(target).is_file() and is_ingestion_document(_document(target))
 
 
-def ingestion_problems(target: str, variables: Mapping[str, str]) -> tuple[Problem, ...]:
-    """The problems of the ingestion in a YAML document, in the order of their lines.
+def ingestion(target: str, variables: Mapping[str, str]) -> tuple[Ingestion | None, tuple[Problem, ...]]:
+    """The ingestion in a YAML document, None if it cannot be read; and its problems, in the order of their lines.
 
     Args:
         target: The file.
@@ -89,7 +89,7 @@ def ingestion_problems(target: str, variables: Mapping[str, str]) -> tuple[Probl
         TargetError: There is no such file, or it cannot be read.
         ResolveError: The file is not UTF-8.
     """
-    return Ingestion.read(_document(target), variables, file=target)[1]
+    return Ingestion.read(_document(target), variables, file=target)
 
 
 def _document(target: str) -> str:

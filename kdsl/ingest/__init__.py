@@ -19,6 +19,7 @@ from kdsl.ingest.ends import (
     MySqlSnapshot,
     Print,
     Sink,
+    SinkRules,
     Source,
     WrongOption,
 )
@@ -42,6 +43,7 @@ __all__ = [
     "Print",
     "Route",
     "Sink",
+    "SinkRules",
     "Source",
     "TablePlan",
     "Transform",

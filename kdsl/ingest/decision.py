@@ -6,7 +6,7 @@ repeated, the same records give the same decision, except for changes that an ea
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -30,8 +30,11 @@ from kdsl.ingest.state import IngestState, Note
 from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
+SchemaReader = Callable[[TableId, TableSchema | None], TableSchema | None]
 DIRTY, WITHOUT_COLUMNS = "dirty", "without-columns"
 _FIRST_REASONS = 5
+_MANY = 10
+"""How many records that cannot be read say something about the format of all."""
 
 
 @attrs.frozen
@@ -43,12 +46,16 @@ class Seen:
         deltas: What records show beyond the known schemas.
         dirty: How many records cannot be read.
         reasons: Why, of the first of them, each with its place.
+        partitions: The topic partitions that the records of each table are in.
+        hint: Why most values of a topic cannot be read in a first batch, with the format that they may have.
     """
 
     rows: Mapping[TableId, int] = attrs.field(factory=dict)
     deltas: tuple[TableDelta, ...] = ()
     dirty: int = 0
     reasons: tuple[str, ...] = ()
+    hint: str | None = None
+    partitions: Mapping[TableId, frozenset[str]] = attrs.field(factory=dict)
 
 
 @attrs.frozen
@@ -81,7 +88,9 @@ class Decision:
     refusals: tuple[Refusal, ...] = ()
 
 
-def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) -> Decision:
+def decide_batch(
+    plan: IngestPlan, state: IngestState, number: int, seen: Seen, read_schema: SchemaReader | None = None
+) -> Decision:
     """Decide what a batch changes.
 
     Args:
@@ -89,6 +98,8 @@ def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) 
         state: What is known before the batch.
         number: The number of the batch.
         seen: What the tasks found.
+        read_schema: Reads the schema that a sink table has, from the table and what is known of it; by default that is
+            what is known.
     """
     refusals = [*_refuse_dirty_records(plan, state, seen)]
     feed = plan.source
@@ -111,18 +122,16 @@ def decide_batch(plan: IngestPlan, state: IngestState, number: int, seen: Seen) 
         refusals += (Refusal(table, None, p.message.removeprefix(own), p.fix) for p in problems)
         if table_plan is not None:
             tables.append(TableWork(upstream, table_plan))
-    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals)
+    sinks = _evolve_sinks(plan, state, tables, seen.deltas, refusals, read_schema or (lambda _, known: known))
     refusals += (refusal for sink in sinks.values() for refusal in sink.refusals)
     if refusals:
         return Decision(Note(number), refusals=tuple(refusals))
-    changes = tuple(change for sink in sinks.values() for change in sink.changes)
-    changed = {change.table for change in changes}
     note = Note(
         number,
         _select_changed_tables(state, learned),
-        {table: sink.schema for table, sink in sinks.items() if table in changed},
+        {table: sink.schema for table, sink in sinks.items() if state.sinks.get(table) != sink.schema},
         counts,
-        changes,
+        tuple(change for sink in sinks.values() for change in sink.changes),
     )
     return Decision(note, tuple(tables), sinks)
 
@@ -135,6 +144,10 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
     """Refuse a batch with records that cannot be read, if there may be none, or fewer."""
     feed = plan.source
     if not seen.dirty or not isinstance(feed, KafkaFeed):
+        return
+    mostly = _MANY <= seen.dirty > sum(seen.rows.values())
+    if mostly and seen.hint is not None and not state.upstream:
+        yield Refusal((feed.topics,), None, seen.hint, "set value.format, or start with another checkpoint")
         return
     total = state.counts.get(DIRTY, 0) + seen.dirty
     first = "; ".join(seen.reasons[:_FIRST_REASONS])
@@ -155,6 +168,7 @@ def _evolve_sinks(
     tables: Sequence[TableWork],
     deltas: Sequence[TableDelta],
     refusals: list[Refusal],
+    read_schema: SchemaReader,
 ) -> dict[TableId, SinkEvolution]:
     """What happens with the sink tables of some upstream tables; what cannot be written at all is refused.
 
@@ -164,7 +178,7 @@ def _evolve_sinks(
     for work in tables:
         for target in work.plan.targets:
             by_target.setdefault(target, []).append(work.plan.transformed.schema)
-        refusals += _refuse_topics(plan, work)
+        refusals += _refuse_names(plan, work)
     sinks: dict[TableId, SinkEvolution] = {}
     for target, schemas in by_target.items():
         try:
@@ -172,9 +186,24 @@ def _evolve_sinks(
         except PrimaryKeyError as e:
             refusals.append(Refusal(target, None, str(e), "give them the same primary-keys in a transform"))
             continue
+        known = state.sinks.get(target)
+        live = read_schema(target, known)
+        if live is None and known is not None:
+            reason = "the sink table is gone, and earlier batches wrote rows to it"
+            fix = "restore it, or start with a new checkpoint, which reads the topics from the start"
+            refusals.append(Refusal(target, None, reason, fix))
+            continue
+        if live is not None and known is None and not plan.policy.rules.stores_keys:
+            live = _with_key(live, wanted.primary_key, fold=plan.policy.rules.folds_case)
         places = _find_places([work for work in tables if target in work.plan.targets], deltas)
-        sinks[target] = evolve_sink(target, state.sinks.get(target), wanted, plan.policy, places)
+        sinks[target] = evolve_sink(target, live, wanted, plan.policy, places)
     return sinks
+
+
+def _with_key(live: TableSchema, key: Sequence[str], *, fold: bool) -> TableSchema:
+    """The schema of a table whose sink does not store the primary key, with that of the rows."""
+    names = {f.name.lower() if fold else f.name: f.name for f in live.columns}
+    return TableSchema(live.columns, tuple(names.get(name.lower() if fold else name, name) for name in key))
 
 
 def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:
@@ -193,9 +222,12 @@ def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> d
     return places
 
 
-def _refuse_topics(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
-    """Refuse a table whose topic or message key cannot be written to Kafka."""
+def _refuse_names(plan: IngestPlan, work: TableWork) -> Iterable[Refusal]:
+    """Refuse a table that the sink cannot have, or whose topic or message key cannot be written to Kafka."""
     sink, table = plan.sink, work.plan.table
+    for target in work.plan.targets:
+        if (wrong := sink.wrong_table(target)) is not None:
+            yield Refusal(target, None, wrong, "name another sink table in a route")
     if not isinstance(sink, KafkaTopics):
         return
     for topic in work.plan.topics:

@@ -166,8 +166,8 @@ class Pipeline(Options):
     )
     collector: Literal["logger", "kafka", "file"] | None = option(
         "dirty-data.collector.type",
-        "Where records go that cannot be read: the log of the tasks, a Kafka topic (dead letters), or a file of JSON "
-        "lines. By default they are only counted.",
+        "Where records go that cannot be read: the log, a Kafka topic (dead letters), or files of JSON lines. By "
+        "default they are only counted.",
         default=None,
     )
     collector_name: str | None = option("dirty-data.collector.name", "A name for messages.", default=None)

@@ -354,6 +354,8 @@ class _SinkTable:
         return name.lower() if self.policy.rules.folds_case else name
 
     def wide(self, kind: t.DataType) -> t.DataType:
+        if isinstance(kind, t.Time) and not self.policy.rules.stores_times:
+            return t.VarChar(nullable=kind.nullable)
         return broaden(kind) if self.policy.broaden else kind
 
     def evolve(self) -> SinkEvolution:
@@ -379,6 +381,9 @@ class _SinkTable:
             if rules.max_name_bytes is not None and size > rules.max_name_bytes:
                 self.refuse(field.name, f"the name has {size} bytes, and {rules.title} would cut it to "
                             f"{rules.max_name_bytes}", "rename the column with a projection")  # fmt: skip
+            if wrong := set(field.name) & set(rules.forbidden):
+                self.refuse(field.name, f"{rules.title} does not allow {min(wrong)!r} in the names of columns",
+                            "rename the column with a projection")  # fmt: skip
         for names in by_name.values():
             if len(names) > 1:
                 self.refuse(names[1], f"{rules.title} does not tell the columns {listing(names)} apart",

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import attrs
 
@@ -16,6 +16,13 @@ from kdsl.ingest.document import read_document, write_document
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.resolve import find_problems
 from kdsl.ingest.show import show_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from kdsl.ingest.restart import AllowedChange
+    from kdsl.ingest.run.sinks import SinkWriter
 
 
 @attrs.frozen
@@ -34,6 +41,7 @@ class Ingestion(IngestionDef):
         pipeline=Pipeline(schema_change="LENIENT"),
     )
     print(shop.explain())
+    query = shop.run(spark, checkpoint="/checkpoints/shop")
     ```
 
     Args:
@@ -105,6 +113,34 @@ class Ingestion(IngestionDef):
             ResolveError: The ingestion has mistakes; all of them are reported.
         """
         return plan_ingestion(self)
+
+    def run(
+        self,
+        spark: SparkSession,
+        checkpoint: str | None = None,
+        *,
+        once: bool = False,
+        writer: SinkWriter | None = None,
+        allow: Collection[AllowedChange] = (),
+    ) -> StreamingQuery:
+        """Start the streaming query that reads the source and writes the sink.
+
+        Args:
+            spark: A classic session.
+            checkpoint: The folder of the checkpoint; by default that of the pipeline.
+            once: Whether the query ends at what there is at its start.
+            writer: Writes to the sink, instead of kdsl's own writer for it. A `kdsl.ingest.run.sinks.MemoryWriter` has
+                the tables of the sink ``Memory``.
+            allow: ``route`` or ``transform``: what may differ from the run before although sink tables lose columns.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+            CheckpointError: The checkpoint does not belong to the ingestion, or cannot be read.
+            KdslError: There is no checkpoint, kdsl cannot run the ingestion, or the cluster cannot be reached.
+        """
+        from kdsl.ingest.run.query import start_ingestion
+
+        return start_ingestion(spark, self, checkpoint, once=once, writer=writer, allow=allow)
 
     def explain(self) -> str:
         """The plan as text. Nothing is started or connected.

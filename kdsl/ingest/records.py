@@ -6,7 +6,7 @@ This is the part of an ingestion that tasks do. It needs neither Spark nor Kafka
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import ColumnDef, TableDef
+from kdsl.declare.metadata import METADATA
 from kdsl.formats import Observed, Observer, SchemaDelta, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Place, TableDelta, UpstreamTable
@@ -23,10 +24,16 @@ from kdsl.plan.build import read_plan
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve import resolve
 from kdsl.run.dead_letters.model import Rejection
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
+from kdsl_formats.suggest import explain_bad_batch
 
+ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
+"""Columns by which the changes of a key are ordered if they are in several partitions; no sink table has them."""
+_TIMES = {"debezium-json": "value.source.timestamp", "canal-json": "value.event-timestamp"}
+"""The metadata with the time of a change in the source, by format."""
 _ONE_TABLE: TableId = ()
 """The id of the table of messages that name none, and of message keys."""
 
@@ -53,10 +60,12 @@ class Split:
     Attributes:
         packets: The records of each table. Records without rows, such as tombstones, are in none.
         rejections: The records that cannot be read, by their index in the batch, ascending.
+        hint: Why most of the values of a topic cannot be read, while no table is known; None otherwise.
     """
 
     packets: tuple[Packet, ...]
     rejections: tuple[Rejection, ...] = ()
+    hint: str | None = None
 
 
 class RecordSplitter:
@@ -72,6 +81,7 @@ class RecordSplitter:
         self._feed = chosen
         self._value: Observer = feed.observer(max_columns)
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
+        self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
     def split(self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide a batch.
@@ -82,12 +92,14 @@ class RecordSplitter:
         """
         packets: list[Packet] = []
         rejections: list[Rejection] = []
+        hint = None
         for topic, indices in _group_by_topic(raw):
             records = raw.take(pa.array(indices)) if len(indices) < raw.num_rows else raw
             split = self._split_topic(topic, records, known)
             packets += split.packets
+            hint = hint or split.hint
             rejections += (attrs.evolve(one, index=int(indices[one.index])) for one in split.rejections)
-        return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)))
+        return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
 
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide the records of one topic."""
@@ -102,13 +114,36 @@ class RecordSplitter:
             indices = np.flatnonzero(codes == code)
             keys, bad = self._observe_keys(raw.column("key"), indices, by_id.get(table))
             rejections += bad
-            wrong = [one.index for one in bad]
-            readable = np.setdiff1d(indices, wrong, assume_unique=True) if wrong else indices
+            readable = _remove(indices, bad)
+            if self._feed.inference == "static" and (table_known := by_id.get(table)) is not None:
+                bad = self._find_unfitting(raw, readable, table or (topic,), table_known)
+                rejections += bad
+                readable = _remove(readable, bad)
             delta = self._delta(raw, topic, table, by_id.get(table), deltas.get(table), keys)
             if len(readable):
                 name = table or (topic,)
                 packets.append(Packet(name, raw.take(pa.array(readable)), delta))
-        return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)))
+        hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
+        hint = None if hint is None else f"topic {topic}: {hint}"
+        return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def _find_unfitting(
+        self, raw: pa.RecordBatch, indices: Indices, table: TableId, known: UpstreamTable
+    ) -> list[Rejection]:
+        """The records among some that cannot be read with the columns of a table, which stay as they are."""
+        schema, decoder = self._decoders.get(table, (None, None))
+        if decoder is None or schema != known:
+            decoder = RecordDecoder(plan_table(self._feed, table, known))
+            self._decoders[table] = known, decoder
+        bad: list[Rejection] = []
+
+        def reject(records: pa.RecordBatch, rejections: Sequence[Rejection]) -> None:
+            del records
+            bad.extend(rejections)
+
+        with decoder.rejecting(reject):
+            decoder.decode(raw.take(pa.array(indices)))
+        return [attrs.evolve(one, index=int(indices[one.index])) for one in bad]
 
     def _value_schema(self, table: UpstreamTable) -> TableSchema:
         """The columns of a table that are in the value, as they are named in messages."""
@@ -175,6 +210,12 @@ class RecordSplitter:
         return TableDelta(table or (topic,), schema, places, min(places.values()), key)
 
 
+def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:
+    """Indices without those of rejected records."""
+    wrong = [one.index for one in rejections]
+    return np.setdiff1d(indices, wrong, assume_unique=True) if wrong else indices
+
+
 def _add_prefix(columns: Iterable[t.Field], prefix: str) -> list[t.Field]:
     return [attrs.evolve(f, name=prefix + f.name) for f in columns]
 
@@ -185,6 +226,37 @@ def _group_by_topic(raw: pa.RecordBatch) -> Iterator[tuple[str, Indices]]:
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     for code, topic in enumerate(encoded.dictionary.to_pylist()):
         yield str(topic), np.flatnonzero(codes == code)
+
+
+def define_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> TableDef:
+    """The declaration of a table, without metadata columns. It reads all topics of the source.
+
+    Args:
+        feed: The source.
+        table: The table.
+        upstream: Its columns.
+    """
+    chosen = feed.valid()
+    columns = tuple(
+        ColumnDef(f.name, f.type, key=f.name in upstream.key, comment=f.comment) for f in upstream.schema.columns
+    )
+    has_key = chosen.key is not None and bool(upstream.key)
+    options = KafkaOptions(
+        topic=chosen.topic,
+        topic_pattern=chosen.topic_pattern,
+        startup="earliest-offset",
+        value_prefix=chosen.value_prefix,
+        key_prefix=chosen.key_prefix if has_key else "",
+        value_fields="EXCEPT_KEY" if has_key else "ALL",
+    )
+    return TableDef(
+        format_id(table),
+        columns,
+        primary_key=upstream.schema.primary_key,
+        options=options,
+        key_format=chosen.key.reading_observed() if has_key and chosen.key is not None else None,
+        value_format=chosen.value.reading_observed(),
+    )
 
 
 def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> ReadPlan:
@@ -199,23 +271,17 @@ def plan_table(feed: KafkaFeed, table: TableId, upstream: UpstreamTable) -> Read
         ResolveError: A column has the name of a metadata column.
     """
     chosen = feed.valid()
-    metadata = tuple(ColumnDef(f.name, f.type, "metadata", virtual=True) for f in chosen.metadata_fields())
-    columns = tuple(ColumnDef(f.name, f.type, key=f.name in upstream.key) for f in upstream.schema.columns)
-    has_key = chosen.key is not None and bool(upstream.key)
-    options = KafkaOptions(
-        topic=("records",),
-        startup="earliest-offset",
-        value_prefix=chosen.value_prefix,
-        key_prefix=chosen.key_prefix if has_key else "",
-        value_fields="EXCEPT_KEY" if has_key else "ALL",
-    )
-    definition = TableDef(
-        format_id(table),
-        (*columns, *metadata),
-        options=options,
-        key_format=chosen.key.reading_observed() if has_key and chosen.key is not None else None,
-        value_format=chosen.value.reading_observed(),
-    )
+    metadata = [ColumnDef(f.name, f.type, "metadata", virtual=True) for f in chosen.metadata_fields()]
+    if chosen.distributed_tables:
+        keys = (_TIMES.get(chosen.value.identifier, "timestamp"), "partition", "offset")
+        metadata += [
+            ColumnDef(name, METADATA[key].type if key in METADATA else t.TimestampLtz(3), "metadata", metadata_key=key,
+                      virtual=True)
+            for name, key in zip(ORDER, keys, strict=True)
+        ]  # fmt: skip
+    declared = define_table(feed, table, upstream)
+    options = attrs.evolve(declared.options, topic=("records",), topic_pattern=None)  # type: ignore[misc]
+    definition = attrs.evolve(declared, columns=(*declared.columns, *metadata), options=options, primary_key=())
     return read_plan(resolve(definition, "read"))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import attrs
 
-from kdsl.errors import Problem
+from kdsl.errors import Problem, Severity
 from kdsl.flink_sql.syntax.errors import UntranslatableError
 from kdsl.formats import TableId
 from kdsl.ingest.definition import WITHOUT_EFFECT, IngestionDef, Locations, Pipeline, Route, Transform
@@ -77,7 +77,7 @@ class _Check:
 
     def add(self, code: str, path: str, message: str, fix: str, *, warning: bool = False) -> None:
         """Add a problem at a path."""
-        severity = "warning" if warning else "error"
+        severity: Severity = "warning" if warning else "error"
         self.problems.append(Problem(code, message, fix, self.locations.where(path), severity))
 
     def group(self, group: Options, path: str) -> None:
@@ -174,10 +174,12 @@ class _Check:
         for i, route in enumerate(routes):
             path = f"$.route[{i}]"
             self.group(route, path)
-            if route.source_table is None or route.sink_table is None:
+            pattern: str | None = route.source_table
+            target: str | None = route.sink_table
+            if pattern is None or target is None:
                 continue  # a missing option is a problem of the group
             try:
-                rules.append(RouteRule.parse(route.source_table, route.sink_table, route.replace_symbol))
+                rules.append(RouteRule.parse(pattern, target, route.replace_symbol))
             except SelectorError as e:
                 self.add("ingest-selector", f"{path}.source-table", str(e), e.fix)
         return rules

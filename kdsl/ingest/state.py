@@ -179,8 +179,8 @@ class StateFiles:
         if note.batch in numbers:  # what an earlier attempt learned is in the state, so that this one does not note it
             attempt = self._read(note.batch)
             whole = whole or attempt["whole"]
-            learned = {k: v for one in _read_notes(attempt) if one.batch == note.batch for k, v in one.upstream.items()}
-            note = attrs.evolve(note, upstream={**learned, **note.upstream})
+            for earlier_note in (one for one in _read_notes(attempt) if one.batch == note.batch):
+                note = _repeat(earlier_note, note)
         document = {
             "version": VERSION,
             "batch": note.batch,
@@ -230,6 +230,16 @@ class StateFiles:
         return CheckpointError(
             f"{path} {reason}; {fix}: it says what was learned of the tables, which kdsl never guesses"
         )
+
+
+def _repeat(attempt: Note, note: Note) -> Note:
+    """The note of a batch that is repeated: a sink may have the changes of the earlier attempt already."""
+    return attrs.evolve(
+        note,
+        upstream={**attempt.upstream, **note.upstream},
+        sinks={**attempt.sinks, **note.sinks},
+        changes=tuple(dict.fromkeys([*attempt.changes, *note.changes])),
+    )
 
 
 def _file(number: int | None) -> str:

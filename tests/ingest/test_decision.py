@@ -5,20 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.cluster import Cluster
+from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Route, Sink, Transform
 from kdsl.ingest.decision import Decision, Seen, decide_batch
 from kdsl.ingest.evolution import Place, TableDelta
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState, StateFiles
+from kdsl.run.checkpoint.folder import LocalFolder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
 from kdsl_formats.json import Json
-from tests.ingest.test_state import LocalFolder
 from tests.strategies import examples
 
 CLUSTER = Cluster("localhost:9092")
@@ -38,7 +40,8 @@ def delta(number: int, table: tuple[str, ...] = TABLE, key: tuple[str, ...] = ()
 
 
 def show(*deltas: TableDelta, dirty: int = 0, **rows: int) -> Seen:
-    counted = {(table,): count for table, count in rows.items()} or {d.table: 1 for d in deltas}
+    counted: dict[TableId, int] = {(table,): count for table, count in rows.items()}
+    counted = counted or {d.table: 1 for d in deltas}
     return Seen(counted, deltas, dirty, ("topic t, partition 0, offset 5: it is not JSON",) * dirty)
 
 
@@ -201,7 +204,9 @@ def test_a_batch_that_was_interrupted_decides_and_keeps_the_same_again(tmp_path:
 def test_a_repeated_batch_changes_nothing_again(batches: list[list[tuple[str, dict[str, str]]]]) -> None:
     run = Run(plan(route=[Route(r"u_\d", "u")]))
     for number, batch in enumerate(batches):
-        batch_seen = show(*(delta(10 * number + i, (table,), **columns) for i, (table, columns) in enumerate(batch)))
+        batch_seen = show(
+            *(delta(10 * number + i, (table,), (), **columns) for i, (table, columns) in enumerate(batch))
+        )
         first = run.batch(batch_seen)
         again = decide_batch(run.plan, run.state, number, batch_seen)
 
@@ -210,3 +215,16 @@ def test_a_repeated_batch_changes_nothing_again(batches: list[list[tuple[str, di
         assert {table: sink.schema for table, sink in again.sinks.items()} == {
             table: sink.schema for table, sink in first.sinks.items()
         }
+
+
+def test_a_first_batch_of_another_format_is_refused_although_errors_are_allowed() -> None:
+    planned = plan(source={"ignore_errors": True})
+    hint = "topic t: 30 of 30 messages cannot be read as json; they look like canal-json"
+    seen = Seen(dirty=30, reasons=("no",), hint=hint)
+    first = decide_batch(planned, IngestState(), 0, seen)
+    few = decide_batch(planned, IngestState(), 0, attrs.evolve(seen, dirty=3))
+    run = Run(planned)
+    run.batch(show(delta(0, id="BIGINT")))
+
+    assert "they look like canal-json; set value.format" in str(first.refusals[0])
+    assert run.batch(seen).refusals == few.refusals == ()

@@ -417,7 +417,7 @@ class TestPython:
 
     def test_options_without_a_position_are_refused_by_position(self) -> None:
         with pytest.raises(TypeError, match="takes by position"):
-            Route("a", "b", "c")  # type: ignore[misc]
+            Route("a", "b", "c")  # type: ignore[call-arg]
 
 
 class Shout(Sink):

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import assume, given, settings, strategies as st
 
 from kdsl.cluster import Cluster
+from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, HologresTables, JdbcTables, KafkaTopics, Pipeline, Sink
 from kdsl.ingest.definition import Behavior
 from kdsl.ingest.ends.end import CHANGE_TAGS, SinkRules
@@ -30,7 +31,7 @@ from kdsl.types.parse import parse_type
 from kdsl.types.widening import PrimaryKeyError, TableSchema, holds
 from tests.strategies import examples, scalar_types
 
-TABLE = ("shop", "orders")
+TABLE: TableId = ("shop", "orders")
 NULLABLE = scalar_types(st.just(True))
 KINDS = st.sampled_from([t.BigInt(), t.Double(), t.STRING, t.Date(), t.Timestamp(6), t.Boolean(), t.Int()]) | NULLABLE
 COLUMNS = st.dictionaries(st.sampled_from("abcdef"), KINDS, min_size=1, max_size=5)

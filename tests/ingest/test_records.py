@@ -18,6 +18,7 @@ from kdsl.ingest.initial_schemas import read_initial_schemas
 from kdsl.ingest.records import Packet, RecordSplitter, Split, initial_tables, plan_table
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import RAW
+from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
 from tests.strategies import examples
@@ -250,3 +251,14 @@ def test_tasks_of_any_size_learn_the_same(rows_of_task: int) -> None:
     deltas = [p.delta for part in parts for p in split(feed(), part).packets if p.delta is not None]
 
     assert learn({}, deltas).tables == whole
+
+
+def test_a_first_batch_that_is_mostly_of_another_format_has_a_hint() -> None:
+    canal = {"data": [{"id": "1"}], "type": "INSERT", "database": "d", "table": "t", "isDdl": False}
+    splitter = RecordSplitter(feed(value=DebeziumJson()), max_columns=100)
+    first = splitter.split(records(canal, canal), {})
+
+    assert first.hint is not None
+    assert first.hint.startswith("topic t: 2 of 2 messages cannot be read as debezium-json")
+    assert first.hint.endswith("they look like canal-json")
+    assert splitter.split(records(canal), {("d", "t"): UpstreamTable(TableSchema(()))}).hint is None

@@ -6,43 +6,20 @@ import json
 import shutil
 from pathlib import Path
 
+import attrs
 import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.errors import CheckpointError
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, START, WHOLE_EVERY, IngestState, Note, StateFiles
+from kdsl.run.checkpoint.folder import LocalFolder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
 from tests.strategies import examples, scalar_types
 
 ORDERS, ODD = ("shop", "orders"), ("a.b", "c`d")
-
-
-class LocalFolder:
-    """A folder of this machine as the folder of a checkpoint."""
-
-    def __init__(self, path: Path) -> None:
-        self._path, self.location = path, str(path)
-
-    def path(self, name: str) -> str:
-        return f"{self.location}/{name}"
-
-    def read(self, name: str) -> str | None:
-        file = self._path / name
-        return file.read_text(encoding="utf-8") if file.exists() else None
-
-    def write(self, name: str, text: str) -> None:
-        (self._path / name).parent.mkdir(parents=True, exist_ok=True)
-        (self._path / name).write_text(text, encoding="utf-8")
-
-    def names(self, name: str) -> list[str]:
-        folder = self._path / name
-        return sorted(path.name for path in folder.iterdir()) if folder.exists() else []
-
-    def remove(self, name: str) -> None:
-        (self._path / name).unlink()
 
 
 def schema(*key: str, **columns: str) -> TableSchema:
@@ -145,6 +122,17 @@ def test_files_that_a_kill_left_beside_a_whole_one_do_not_count(files: StateFile
         shutil.copy(copy / name, tmp_path / SCHEMAS / name)
 
     assert files.load() == whole
+
+
+def test_a_batch_that_is_repeated_keeps_the_changes_of_the_attempt_before(tmp_path: Path) -> None:
+    files = StateFiles(LocalFolder(tmp_path))
+    first = change(0)
+    files.write(first, files.load(0))  # then a sink table is changed, and the process ends
+    again = attrs.evolve(first, changes=(), sinks={})  # now the table has the change already
+    files.write(again, files.load(0))
+
+    assert [one for _, one in files.load().changes] == list(first.changes)
+    assert files.load().sinks == first.sinks
 
 
 class TestDamage:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
+from typing import TypeVar, cast
 
 import pyarrow as pa
 
@@ -12,6 +14,7 @@ from kdsl.ingest.run.tasks import decode_task, raw_columns, split_task, to_raw
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records
 
+T = TypeVar("T")
 SOURCE = feed(key=Json(), key_prefix="k_")
 RECORDS = records({"id": 1}, {"id": "x"}, b"{", keys=[{"k": 1}, None, None])
 
@@ -30,14 +33,20 @@ def test_rows_become_raw_records_again() -> None:
     assert {c.name for c in raw_columns()} == set(RECORDS.schema.names)
 
 
-def test_records_become_packets_and_rows() -> None:
+def _send(function: T) -> T:
+    """A function as Spark sends it to a task."""
     from pyspark import cloudpickle
 
-    split = cloudpickle.loads(cloudpickle.dumps(split_task(SOURCE, 100, {})))
+    dump: Callable[[object], bytes] = cloudpickle.dumps
+    return cast("T", pickle.loads(dump(function)))
+
+
+def test_records_become_packets_and_rows() -> None:
+    split = _send(split_task(SOURCE, 100, {}))
     (packets,) = split(iter([as_rows(RECORDS)]))
     of_table, rejected = packets.slice(0, 1).to_pylist()[0], packets.slice(1).to_pylist()[0]
     table = learn({}, [pickle.loads(of_table["delta"])]).tables["t",]
-    decode = cloudpickle.loads(cloudpickle.dumps(decode_task(plan_table(SOURCE, ("t",), table), "UTC")))
+    decode = _send(decode_task(plan_table(SOURCE, ("t",), table), "UTC"))
     rows = [row for batch in decode(iter([packets.slice(0, 1)])) for row in batch.to_pylist()]
 
     assert (of_table["table"], of_table["rows"], of_table["dirty"]) == ("t", 2, 0)

@@ -6,7 +6,7 @@ Other packages add ends with entry points of the group ``kdsl.ingest.ends``: the
 
 from __future__ import annotations
 
-from kdsl.ingest.ends.end import End, Sink, Source, WrongOption
+from kdsl.ingest.ends.end import End, Sink, SinkRules, Source, WrongOption
 from kdsl.ingest.ends.kafka import KafkaFeed, KafkaTopics
 from kdsl.ingest.ends.plain import Blackhole, Memory, Print
 from kdsl.ingest.ends.registry import end_class, end_types
@@ -26,6 +26,7 @@ __all__ = [
     "MySqlSnapshot",
     "Print",
     "Sink",
+    "SinkRules",
     "Source",
     "WrongOption",
     "end_class",

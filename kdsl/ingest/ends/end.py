@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, Self
 import attrs
 
 from kdsl.errors import Severity, listing, nearest
+from kdsl.formats import TableId
 from kdsl.options import Codec, Options, option
 
 CHANGE_TAGS = (
@@ -120,6 +121,9 @@ class SinkRules:
         folds_case: Whether names that differ only in letter case are the same column.
         max_name_bytes: The longest name of a column, in UTF-8; None for any length.
         max_columns: The largest number of columns; None for any number.
+        forbidden: Characters that names of columns cannot have.
+        stores_times: Whether it has a type for TIME; otherwise such columns are STRING.
+        stores_keys: Whether its tables have primary keys, which can be read.
     """
 
     title: str = "the sink"
@@ -127,6 +131,9 @@ class SinkRules:
     folds_case: bool = False
     max_name_bytes: int | None = None
     max_columns: int | None = None
+    forbidden: str = ""
+    stores_times: bool = True
+    stores_keys: bool = True
 
 
 class Sink(End):
@@ -161,6 +168,11 @@ class Sink(End):
         default="STANDARD",
         ignore_case=True,
     )
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why the sink cannot have a table; None if it can."""
+        del table
+        return None
 
     def applies(self, tag: str) -> bool:
         """Whether the sink applies a kind of schema change, one of `CHANGE_TAGS`."""

@@ -129,7 +129,8 @@ class KafkaEnd(End):
                 yield WrongOption(problem.code, f"{chosen.identifier}.{key}", problem.message, problem.fix)
             for problem in chosen.valid().check(t.Row(()), "read" if self.kind == "source" else "write"):
                 yield WrongOption(problem.code, f"{side}.format", problem.message, problem.fix, problem.severity)
-        for problem in self.cluster.problems() if isinstance(self.cluster, Cluster) else ():
+        cluster: object = self.cluster  # a value of the wrong type is a problem of the option itself
+        for problem in cluster.problems() if isinstance(cluster, Cluster) else ():
             key = f"{PROPERTIES}{problem.property or SERVERS}"
             yield WrongOption(problem.code, key, problem.message, problem.fix, problem.severity)
 

@@ -8,6 +8,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from kdsl.changelog.address import hide_login
+from kdsl.formats import TableId
 from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.options import option
 from kdsl.secrets import Secret
@@ -17,6 +18,7 @@ _URL = "The JDBC address, such as jdbc:postgresql://host/shop; its driver must b
 _BINLOG = "put Debezium or Canal in front and read their topic with 'source: {type: kafka, …}', or set "
 _POSTGRES_NAME = 63  # NAMEDATALEN - 1
 _POSTGRES_COLUMNS = 1600
+_POSTGRES_PARTS = 2
 
 
 def _check_url(url: str) -> str | None:
@@ -31,7 +33,9 @@ class DeltaTables(Sink):
     """Writes tables of Delta Lake: under a folder, or of a catalog of the Spark session."""
 
     type: ClassVar[str] = "delta"
-    rules: ClassVar[SinkRules] = SinkRules("Delta Lake", folds_case=True)
+    rules: ClassVar[SinkRules] = SinkRules(
+        "Delta Lake", folds_case=True, forbidden=" ,;{}()\n\t=", stores_times=False, stores_keys=False
+    )
 
     path: str | None = option(
         "path",
@@ -49,6 +53,13 @@ class DeltaTables(Sink):
         check=lambda v: None if v >= 0 else "use a number from 0 on",
     )
 
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a folder: it would be hidden, or be in another one; None if it can."""
+        if self.path is None:
+            return None
+        wrong = [name for name in table if name.startswith((".", "_")) or set(name) & set("/\\:\0")]
+        return f"a folder of tables cannot be named {wrong[0]!r}" if wrong else None
+
     def check(self) -> Iterable[WrongOption]:
         """Report a sink without a place for its tables, or with two."""
         if self.path is not None and self.catalog is not None:
@@ -57,6 +68,18 @@ class DeltaTables(Sink):
             yield WrongOption(
                 "ingest-delta", "path", "the tables have no place", "add path: the folder of the tables, or catalog"
             )
+
+
+def _wrong_database_table(table: TableId) -> str | None:
+    """Why a name cannot be a table of a database; None if it can."""
+    if len(table) > _POSTGRES_PARTS:
+        return "a table of a database has a schema and a name"
+    for name in table:
+        if len(name.encode()) > _POSTGRES_NAME:
+            return f"the database would cut the name {name!r} to {_POSTGRES_NAME} bytes"
+        if "." in name:
+            return f"a table of a database cannot be named {name!r}, with a dot"
+    return None
 
 
 class JdbcTables(Sink):
@@ -79,6 +102,10 @@ class JdbcTables(Sink):
         default=timedelta(seconds=30),
     )
 
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a table of a database; None if it can."""
+        return _wrong_database_table(table)
+
     def describe(self) -> Iterable[str]:
         """Yield the part of the address that may be shown, and the other options."""
         return describe_jdbc(self)
@@ -100,6 +127,10 @@ class HologresTables(Sink):
         message = "the tables are written with the Postgres driver, as by 'type: jdbc'"
         fix = "nothing is to be done; functions that only Hologres has are not used"
         yield WrongOption("ingest-hologres", "type", message, fix, "warning")
+
+    def wrong_table(self, table: TableId) -> str | None:
+        """Why a name cannot be a table of a database; None if it can."""
+        return _wrong_database_table(table)
 
     def jdbc(self) -> JdbcTables:
         """The same tables as a sink of the type ``jdbc``."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,19 +18,28 @@ from kdsl.ingest.evolution import Place, UpstreamTable
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.records import RecordSplitter, Split
 from kdsl.plan.model import ReadPlan
+from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
 from kdsl.types.arrow import cast_array
 
 Batches = Iterator[pa.RecordBatch]
-PACKETS = "table string, rows long, dirty long, reasons array<string>, delta binary, records binary"
-"""The columns of packets, as Spark writes them. A row without a table has the records that cannot be read."""
+PACKETS = (
+    "table string, rows long, partitions array<string>, dirty long, reasons array<string>, hint string, delta binary, "
+    "records binary"
+)
+"""The columns of packets, as Spark writes them.
+
+A row without a table stands for records that cannot be read; if these are collected, it has them, and why.
+"""
 _ARROW = pa.schema(
     [
         ("table", pa.string()),
         ("rows", pa.int64()),
+        ("partitions", pa.list_(pa.string())),
         ("dirty", pa.int64()),
         ("reasons", pa.list_(pa.string())),
+        ("hint", pa.string()),
         ("delta", pa.binary()),
         ("records", pa.binary()),
     ]
@@ -71,7 +82,7 @@ def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def split_task(
-    feed: KafkaFeed, max_columns: int, known: Mapping[TableId, UpstreamTable]
+    feed: KafkaFeed, max_columns: int, known: Mapping[TableId, UpstreamTable], *, collect: bool = False
 ) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
 
@@ -79,24 +90,27 @@ def split_task(
         feed: The source, without secrets.
         max_columns: The largest number of columns of a table.
         known: What is known of the tables.
+        collect: Whether the records that cannot be read are collected.
     """
 
     def run(batches: Batches) -> Batches:
         splitter = RecordSplitter(feed, max_columns=max_columns)
         for batch in batches:
             raw = to_raw(batch)
-            yield _write_packets(raw, splitter.split(raw, known))
+            yield _write_packets(raw, splitter.split(raw, known), collect=collect)
 
     return run
 
 
-def _write_packets(raw: pa.RecordBatch, split: Split) -> pa.RecordBatch:
+def _write_packets(raw: pa.RecordBatch, split: Split, *, collect: bool) -> pa.RecordBatch:
     rows = [
         {
             "table": format_id(packet.table),
             "rows": packet.records.num_rows,
+            "partitions": _partitions(packet.records),
             "dirty": 0,
             "reasons": [],
+            "hint": None,
             "delta": None if packet.delta is None else pickle.dumps(packet.delta),
             "records": _write_records(packet.records),
         }
@@ -104,17 +118,27 @@ def _write_packets(raw: pa.RecordBatch, split: Split) -> pa.RecordBatch:
     ]
     if split.rejections:
         first = split.rejections[:_REASONS]
+        wrong = raw.take(pa.array([one.index for one in split.rejections]))
+        why = [attrs.evolve(one, index=i) for i, one in enumerate(split.rejections)]
         rows.append(
             {
                 "table": None,
                 "rows": 0,
+                "partitions": [],
                 "dirty": len(split.rejections),
                 "reasons": [f"{_place(raw, one.index)}: {one.reason}" for one in first],
-                "delta": None,
-                "records": None,
+                "hint": split.hint,
+                "delta": pickle.dumps(why) if collect else None,
+                "records": _write_records(wrong) if collect else None,
             }
         )
     return pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _partitions(records: pa.RecordBatch) -> list[str]:
+    """The topic partitions of some records of one topic, as text."""
+    topic = records.column("topic")[0].as_py()
+    return [f"{topic}-{partition}" for partition in pc.unique(records.column("partition")).to_pylist()]
 
 
 def _place(raw: pa.RecordBatch, index: int) -> Place:
@@ -127,6 +151,16 @@ def _write_records(records: pa.RecordBatch) -> bytes:
     with pa.ipc.new_stream(sink, records.schema) as writer:
         writer.write_batch(records)
     return bytes(sink.getvalue())
+
+
+def read_rejections(packet: Mapping[str, Any]) -> tuple[pa.RecordBatch, list[Rejection]]:
+    """The records that cannot be read, and why, of a packet without a table.
+
+    Args:
+        packet: The packet, with the columns ``records`` and ``delta``.
+    """
+    (records,) = pa.ipc.open_stream(packet["records"])
+    return records, pickle.loads(packet["delta"])  # noqa: S301  # of our own tasks
 
 
 def decode_task(plan: ReadPlan, zone: str) -> Callable[[Batches], Batches]:

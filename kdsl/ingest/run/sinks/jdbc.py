@@ -1,0 +1,95 @@
+"""Writes the tables of a database: creates and changes them, and upserts or inserts rows once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from kdsl.changelog.dialects import product
+from kdsl.changelog.postgres import add_column, change_type, create_table, postgres_type, quote_identifier
+from kdsl.changelog.target import Batch
+from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
+from kdsl.errors import KdslError
+from kdsl.formats import TableId
+from kdsl.ingest.ends import JdbcTables
+from kdsl.ingest.evolution import Refusal, SchemaChange
+from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
+from kdsl.secrets import Secret
+from kdsl.types.widening import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class JdbcWriter(TableWriter):
+    """Writes the tables of a Postgres: one transaction for each batch and table, and one before it for new columns.
+
+    Args:
+        sink: The sink, with its secrets.
+        concurrency: How many tables are written at the same time.
+
+    Raises:
+        KdslError: The database is another one.
+    """
+
+    def __init__(self, sink: JdbcTables, concurrency: int) -> None:
+        super().__init__(concurrency)
+        self._sink = sink
+        self._changing = Lock()
+        self._url = sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url)
+        if product(self._url) != "postgresql":
+            raise KdslError(
+                f"kdsl cannot create and change the tables of {product(self._url)!r}; use a database that speaks the "
+                "protocol of Postgres (jdbc:postgresql:…)"
+            )
+
+    def target(self, table: TableId) -> JdbcTarget:
+        """The database table of a sink table."""
+        options = {"user": self._sink.username, "password": self._sink.password, "driver": self._sink.driver}
+        properties = {
+            key: value.reveal() if isinstance(value, Secret) else value
+            for key, value in options.items()
+            if value is not None
+        }
+        return jdbc(self._url, ".".join(map(quote_identifier, table)), properties)
+
+    def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
+        """The columns and the primary key of a table; see `SinkWriter.read_schema`.
+
+        Raises:
+            ChangelogError: The database cannot be reached.
+        """
+        del known
+        return self.target(table).read_schema(spark)
+
+    def refuse_table(self, spark: SparkSession, table: TableId, changes: Sequence[SchemaChange]) -> list[Refusal]:
+        """Refuse columns of nested types; see `SinkWriter.refuse`."""
+        del spark
+        nested = [(change, f) for change in changes for f in change.columns if postgres_type(f.type) is None]
+        fix = "leave it out with a projection, or declare it as STRING, in which it is JSON"
+        return [
+            Refusal(table, f.name, f"a database has no type for {f.type}", fix, change.place) for change, f in nested
+        ]
+
+    def write_table(self, table: SinkTable, batch: Batch) -> None:
+        """Create or change a table, and upsert or insert its rows; see `TableWriter.write_table`."""
+        target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
+        statements: list[str] = []
+        for change in table.evolution.changes:
+            match change.tag:
+                case "create.table":
+                    statements += create_table(target.table, change.columns, keys)
+                case "add.column":
+                    statements += (add_column(target.table, field) for field in change.columns)
+                case "alter.column.type":
+                    assert change.before is not None
+                    statements.append(change_type(target.table, change.columns[0], change.before))
+        if statements:
+            with self._changing:  # Postgres fails if two transactions create the same schema at once
+                target.change(spark, statements, self._sink.lock_timeout)
+        rows = (table.last_changes() if keys else table.inserts()).persist()
+        try:
+            target.apply(rows, keys, batch)
+        finally:
+            rows.unpersist()
