@@ -24,6 +24,7 @@ from kdsl.types.arrow import arrow_schema, cast_array
 from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.json import Json
+from kdsl_formats.json.connect import connect_schema
 from kdsl_formats.json.encoder import JsonEncoder
 
 PASSES = "__kdsl_passes"
@@ -83,7 +84,12 @@ class MessageEncoder:
         self._fields = arrow_schema(t.Row(schema.columns))
         value = chosen.value
         assert isinstance(value, DebeziumJson | CanalJson | Json)
-        self._rows = JsonEncoder(t.Row(schema.columns), value.writing_rules())
+        row, self._head = t.Row(schema.columns), ""
+        if chosen.include_schema:
+            assert isinstance(value, DebeziumJson)
+            value = _with_modes(value)
+            self._head = f'{{"schema":{_message_schema(row, value)},"payload":'
+        self._rows = JsonEncoder(row, value.writing_rules())
         key_columns = [f for f in schema.columns if f.name in schema.primary_key]
         key_columns.sort(key=lambda f: schema.primary_key.index(f.name))
         self._key_names = [f.name for f in key_columns]
@@ -162,7 +168,8 @@ class MessageEncoder:
         tail = f',"source":{json.dumps(source, ensure_ascii=False)}}}'
         kinds = _choose(before, after, '"c"', '"u"', '"d"')
         sides = (pc.fill_null(side, b"null") for side in (before, after))
-        return _join('{"before":', next(sides), ',"after":', next(sides), ',"op":', kinds, tail)
+        end = f"{tail}}}" if self._head else tail
+        return _join(f'{self._head}{{"before":', next(sides), ',"after":', next(sides), ',"op":', kinds, end)
 
     def _check(self, encoded: Encoded) -> pa.Array:
         """Return encoded messages.
@@ -177,6 +184,22 @@ class MessageEncoder:
     def _error(self, reason: str) -> RecordError:
         """The error of a row that cannot be a message."""
         return RecordError("write", format_id(self._table), reason)
+
+
+def _with_modes(value: DebeziumJson) -> DebeziumJson:
+    """A format that writes values as Debezium's connectors do by default, where its options do not say otherwise."""
+    return attrs.evolve(  # type: ignore[misc, no-any-return]
+        value,
+        time_precision_mode=value.time_precision_mode or "adaptive",
+        decimal_handling_mode=value.decimal_handling_mode or "precise",
+        binary_handling_mode=value.binary_handling_mode or "bytes",
+    )
+
+
+def _message_schema(row: t.Row, value: DebeziumJson) -> str:
+    """The schema of messages: of the rows before and after a change."""
+    fields = [{**connect_schema(row, value.modes), "optional": True, "field": side} for side in ("before", "after")]
+    return json.dumps({"type": "struct", "fields": fields, "optional": False}, ensure_ascii=False)
 
 
 def _wrap(texts: pa.Array) -> pa.Array:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,12 +16,17 @@ from kdsl.cluster import Cluster
 from kdsl.errors import RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS, Format
 from kdsl.ingest import KafkaTopics
+from kdsl.ingest.evolution import UpstreamTable
 from kdsl.ingest.messages import PASSES, encode_rows, find_changes
+from kdsl.ingest.records import plan_table
+from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
+from kdsl.types.arrow import arrow_schema
 from kdsl.types.widening import TableSchema
 from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
+from tests.ingest.test_records import feed, records, split
 from tests.strategies import examples
 
 SCHEMA = TableSchema((t.Field("n", t.STRING), t.Field("id", t.BigInt(nullable=False))), ("id",))
@@ -142,3 +149,34 @@ def test_changes_of_no_rows() -> None:
     changes = find_changes(np.array([], dtype=np.int64), np.array([], dtype=bool))
     assert len(changes.before) == len(changes.after) == 0
     assert ROW_KINDS[1] == "-U"
+
+
+KINDS = {
+    "i": t.Int(), "b": t.BigInt(nullable=False), "d": t.Decimal(10, 2), "f": t.Double(), "o": t.Boolean(),
+    "day": t.Date(), "at": t.Timestamp(3), "us": t.Timestamp(6), "zoned": t.TimestampLtz(6), "raw": t.BYTES,
+    "s": t.STRING,
+}  # fmt: skip
+VALUES: dict[str, Any] = {
+    "i": -1, "b": 2**60, "d": Decimal("-12.34"), "f": 0.5, "o": True, "day": date(2024, 2, 29),
+    "at": datetime(2024, 2, 29, 1, 2, 3, 4000), "us": datetime(2024, 2, 29, 1, 2, 3, 4),
+    "zoned": datetime(2024, 2, 29, 1, 2, 3, 4, UTC), "raw": b"\0\xff", "s": "é",
+}  # fmt: skip
+
+
+def test_messages_with_their_schema_are_read_with_the_same_types_and_values() -> None:
+    columns = tuple(t.Field(name, kind) for name, kind in KINDS.items())
+    schema = TableSchema(columns, ("b",))
+    nulls = {name: None if KINDS[name].nullable else VALUES[name] for name in VALUES}
+    arrays = [pa.array([VALUES[f.name], nulls[f.name]], f.type) for f in arrow_schema(t.Row(columns))]
+    batch = pa.RecordBatch.from_arrays([pa.array(["+I", "+I"]), *arrays], [ROW_KIND, *KINDS])
+    encoded = list(encode_rows(sink(include_schema=True), ("shop", "t"), schema, iter([batch])))
+
+    raw = records(*encoded[0].column("value").to_pylist())
+    source = feed(value=DebeziumJson(schema_include=True))
+    (packet,) = split(source, raw).packets
+    assert packet.delta is not None
+    shown = {f.name: f.type for f in packet.delta.schema.columns}
+    assert shown == {name: kind.as_nullable() for name, kind in KINDS.items()}
+    decoder = RecordDecoder(plan_table(source, packet.table, UpstreamTable(packet.delta.schema)))
+    read = [{name: row[name] for name in VALUES} for row in decoder.decode(packet.records).to_pylist()]
+    assert read == [VALUES, nulls]

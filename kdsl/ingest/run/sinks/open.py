@@ -48,8 +48,6 @@ def open_writer(sink: Sink, concurrency: int) -> SinkWriter:
         case JdbcTables():
             return JdbcWriter(sink.valid(), concurrency)
         case KafkaTopics():
-            if sink.valid().include_schema:
-                raise KdslError("kdsl cannot write debezium-json.include-schema.enabled yet; remove it")
             return KafkaWriter(sink, sink.cluster)
         case HologresTables():
             return JdbcWriter(sink.valid().jdbc(), concurrency)
