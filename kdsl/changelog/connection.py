@@ -112,6 +112,22 @@ class Connection:
         finally:
             prepared.close()
 
+    def primary_key(self, schema: str | None, table: str) -> tuple[str, ...]:
+        """Ask the database for the columns of a table's primary key, in order.
+
+        Args:
+            schema: The schema that the table is in (in MySQL the database); None for any.
+            table: The table.
+        """
+        metadata = self._java.getMetaData()
+        catalog = schema if "mysql" in str(metadata.getURL()) or "mariadb" in str(metadata.getURL()) else None
+        rows = metadata.getPrimaryKeys(catalog, None if catalog else schema, table)
+        keys = []
+        while rows.next():
+            keys.append((int(rows.getShort("KEY_SEQ")), str(rows.getString("COLUMN_NAME"))))
+        rows.close()
+        return tuple(name for _, name in sorted(keys))
+
     def unique_columns(self, table: str) -> dict[str, tuple[str, bool]]:
         """Ask Postgres for the columns of unique constraints that are checked row by row, except the primary key.
 

@@ -201,6 +201,22 @@ class JdbcTarget:
             return read_postgres_schema(connection, self.table)
 
     @_translate_java_errors
+    def read_rows(self, spark: SparkSession) -> DataFrame:
+        """Read the rows that the table has when an action runs; timestamps without a time zone stay such."""
+        self._attach_driver(spark)
+        reader = spark.read.format("jdbc").options(**self._options())
+        return reader.option("preferTimestampNTZ", "true").option("url", _reveal(self.url)).option(
+            "dbtable", self.table
+        ).load()  # fmt: skip
+
+    @_translate_java_errors
+    def read_key(self, spark: SparkSession, schema: str | None, table: str) -> tuple[str, ...]:
+        """Read the columns of the primary key of a table, in order; see `Connection.primary_key`."""
+        self._attach_driver(spark)
+        with self._connect(spark) as connection:
+            return connection.primary_key(schema, table)
+
+    @_translate_java_errors
     def change(self, spark: SparkSession, statements: Sequence[str], lock_timeout: timedelta) -> None:
         """Run statements that create or change a table of Postgres, in one transaction.
 

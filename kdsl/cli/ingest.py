@@ -19,7 +19,7 @@ from kdsl.cli.run import session
 from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest import Ingestion, KafkaFeed, Pipeline
+from kdsl.ingest import Ingestion, JdbcSnapshot, KafkaFeed, Pipeline
 from kdsl.ingest.evolution import SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.restart import AllowedChange
@@ -165,6 +165,10 @@ def _run(
         with progress("starting Spark"):
             spark: SparkSession = session(ingestion.pipeline.valid().name or name, conf)
         try:
+            if isinstance(ingestion.source, JdbcSnapshot):
+                copied = ingestion.copy(spark, checkpoint)
+                print_status("done" if copied else "the tables were copied already")
+                return
             query = start_ingestion(spark, ingestion, checkpoint, once=once, allow=allow)
             while query.isActive and not stopping.wait(_WAIT):
                 pass

@@ -142,6 +142,25 @@ class Ingestion(IngestionDef):
 
         return start_ingestion(spark, self, checkpoint, once=once, writer=writer, allow=allow)
 
+    def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:
+        """Copy the tables of the source ``jdbc`` once; a copy that is done is not repeated.
+
+        Args:
+            spark: A classic session.
+            checkpoint: The folder of the checkpoint; by default that of the pipeline.
+            writer: Writes to the sink, instead of kdsl's own writer for it.
+
+        Returns:
+            Whether rows were written; False if the copy was done before.
+
+        Raises:
+            ResolveError: The ingestion has mistakes; all of them are reported.
+            KdslError: There is no checkpoint, a table is refused, or the database or the sink cannot be reached.
+        """
+        from kdsl.ingest.run.snapshot import copy_snapshot
+
+        return copy_snapshot(spark, self, checkpoint, writer=writer)
+
     def explain(self) -> str:
         """The plan as text. Nothing is started or connected.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import timedelta
+from datetime import datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +16,13 @@ from pyspark.errors import StreamingQueryException
 from kdsl.changelog.target import Batch
 from kdsl.changelog.to_delta import DeltaTarget
 from kdsl.cluster import Cluster
-from kdsl.errors import TopicMissingError
+from kdsl.errors import KdslError, TopicMissingError
 from kdsl.formats import TableId
 from kdsl.ingest import (
     Blackhole,
     DeltaTables,
     Ingestion,
+    JdbcSnapshot,
     JdbcTables,
     KafkaFeed,
     KafkaTopics,
@@ -500,3 +502,51 @@ class TestKafka:
         setup.produce({"id": 1})
         with pytest.raises(StreamingQueryException, match=r"its topic 'lake\.t' does not exist"):
             setup.run(setup.ingestion(KafkaTopics(cluster), route=[INTO_T]))
+
+
+@pytest.mark.postgres
+class TestSnapshot:
+    def source(self, postgres: Postgres, *tables: str) -> JdbcSnapshot:
+        return JdbcSnapshot(postgres.url, username="kdsl", password=PASSWORD, tables=tables)
+
+    def test_tables_are_copied_once(self, setup: Setup, postgres: Postgres) -> None:
+        schema = f"c{setup.topic[-8:]}"
+        postgres.execute(f"""
+            CREATE SCHEMA {schema};
+            CREATE TABLE {schema}.users (id bigint PRIMARY KEY, at timestamp(3), n numeric(5, 2), own uuid);
+            INSERT INTO {schema}.users VALUES (1, '2024-01-01 10:00', 1.5, NULL), (2, NULL, NULL, NULL);
+            CREATE TABLE {schema}.notes (body text);
+            INSERT INTO {schema}.notes VALUES ('x');
+        """)
+        source = self.source(postgres, f"{schema}.users", f"{schema}.notes")
+        rule = Transform(f"{schema}.users", projection="*, id * 2 AS twice", filter="id < 2")
+        ingestion = Ingestion(source, Memory(), transform=[rule], route=[Route(rf"{schema}.(\.*)", "copy.$1")])
+        writer = MemoryWriter()
+
+        assert ingestion.copy(setup.spark, setup.checkpoint, writer=writer)
+        assert not ingestion.copy(setup.spark, setup.checkpoint, writer=writer)
+        assert writer.tables["copy", "users"].rows() == [
+            {"id": 1, "at": datetime(2024, 1, 1, 10), "n": Decimal("1.50"), "own": None, "twice": 2}
+        ]
+        assert writer.appended["copy", "notes"] == [{"body": "x"}]
+        assert set(setup.state().upstream) == {(schema, "users"), (schema, "notes")}
+
+    def test_a_copy_that_was_interrupted_goes_on(self, setup: Setup, postgres: Postgres, kdsl_topic: MakeTopic) -> None:
+        table = f"i{setup.topic[-8:]}"
+        postgres.execute(f"CREATE TABLE {table} (id int PRIMARY KEY); INSERT INTO {table} VALUES (1)")
+        sink = JdbcTables(postgres.url, username="kdsl", password=PASSWORD)
+        ingestion = Ingestion(self.source(postgres, table), sink, route=[Route(table, f"public.{table}_copy")])
+        with pytest.raises(RuntimeError, match="gone"):
+            ingestion.copy(setup.spark, setup.checkpoint, writer=Failing(open_writer(sink, 1), 0, "after all tables"))
+        postgres.execute(f"INSERT INTO {table} VALUES (2)")
+        assert ingestion.copy(setup.spark, setup.checkpoint)
+
+        assert postgres.execute(f"SELECT id FROM {table}_copy").split() == ["1"]
+        changes = [change.tag for _, change in setup.state().changes]
+        assert changes == ["create.table"]
+
+    def test_only_databases_are_copied_and_they_are_not_streams(self, setup: Setup, postgres: Postgres) -> None:
+        with pytest.raises(KdslError, match="the source 'kafka' is not copied once"):
+            setup.ingestion(Memory()).copy(setup.spark, setup.checkpoint)
+        with pytest.raises(KdslError, match=r"the source 'jdbc' is not a stream; copy it once with Ingestion\.copy"):
+            Ingestion(self.source(postgres, "t"), Memory()).run(setup.spark, setup.checkpoint)

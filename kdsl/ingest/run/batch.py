@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -20,7 +21,7 @@ from kdsl.ingest.ids import format_id, parse_id
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
-from kdsl.ingest.run.rows import build_sink_tables, count_losses
+from kdsl.ingest.run.rows import build_sink_tables, count_losses, read_packets
 from kdsl.ingest.run.sinks.writer import SinkWriter
 from kdsl.ingest.run.tasks import PACKETS, split_task
 from kdsl.ingest.state import IngestState, Note, StateFiles
@@ -92,8 +93,9 @@ class BatchRunner:
             decision = decide_batch(plan, state, number, seen, lambda table, known: self._schema(spark, table, known))
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
-                raise _error(number, refusals)
-            losses = count_losses(plan, packets, decision)
+                raise refusal_error(f"batch {number}", refusals)
+            read = partial(read_packets, plan, packets)
+            losses = count_losses(plan, read, decision)
             self._state = self._files.write(self._note(_with_losses(decision, losses), state), state)
             self._warn_of_partitions(seen, decision)
             if self._collect is not None and seen.dirty:
@@ -101,7 +103,7 @@ class BatchRunner:
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
             self._writer.write(
-                list(build_sink_tables(plan, packets, decision, with_filtered=self._writer.pairs_updates)),
+                list(build_sink_tables(plan, read, decision, with_filtered=self._writer.pairs_updates)),
                 self._batch(number),
             )
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
@@ -154,10 +156,10 @@ def _configure(spark: SparkSession, pipeline: Pipeline) -> None:
         spark.conf.set("spark.sql.session.timeZone", pipeline.time_zone)
 
 
-def _error(number: int, refusals: Sequence[Refusal]) -> IngestError:
+def refusal_error(what: str, refusals: Sequence[Refusal]) -> IngestError:
     """The error of a batch that is refused."""
     lines = "\n".join(f"  {refusal}" for refusal in refusals)
-    return IngestError(f"batch {number} is refused, and nothing of it was written:\n{lines}")
+    return IngestError(f"{what} is refused, and nothing of it was written:\n{lines}")
 
 
 def _with_losses(decision: Decision, losses: dict[tuple[TableId, str], int]) -> Decision:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kdsl.errors import KdslError
 from kdsl.ingest.definition import IngestionDef
 from kdsl.ingest.ends.kafka import KafkaFeed
+from kdsl.ingest.ends.tables import JdbcSnapshot
 from kdsl.ingest.plan import IngestPlan, plan_ingestion
 from kdsl.ingest.restart import AllowedChange, check_restart, write_declaration
 from kdsl.ingest.run.batch import BatchRunner
@@ -62,7 +63,8 @@ def start_ingestion(
         raise KdslError("an ingestion needs a classic session; it does not run on Spark Connect")
     source = ingestion.source
     if not isinstance(source, KafkaFeed):
-        raise KdslError(f"kdsl cannot read the source {source.type!r} yet; it can check and plan the ingestion")
+        fix = "copy it once with Ingestion.copy" if isinstance(source, JdbcSnapshot) else "it can only be planned"
+        raise KdslError(f"the source {source.type!r} is not a stream; {fix}")
     sink_writer = writer or open_writer(ingestion.sink, plan.pipeline.sink_concurrency)
     records = raw_table(source, plan.pipeline.parallelism).read_stream(spark, source.cluster)
     opened = Checkpoint.open(spark, location)

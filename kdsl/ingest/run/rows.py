@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from kdsl.formats import ROW_KIND, TableId
@@ -22,24 +22,26 @@ from kdsl.types.sql import quote_name
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+RowReader = Callable[[TableWork], "DataFrame"]
+"""Reads the upstream rows of a table; a column of the row kind, if they have one, is the first."""
 _ZONE = "spark.sql.session.timeZone"
 
 
 def build_sink_tables(
-    plan: IngestPlan, packets: DataFrame, decision: Decision, *, with_filtered: bool = False
+    plan: IngestPlan, read: RowReader, decision: Decision, *, with_filtered: bool = False
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with its rows.
 
     Args:
         plan: The plan of the ingestion.
-        packets: The packets of the batch.
+        read: Reads the upstream rows of a table.
         decision: What the batch does.
         with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
     """
     for target, evolution in decision.sinks.items():
         works = tuple(work for work in decision.tables if target in work.plan.targets)
         parts = [
-            _convert_rows(plan, _transform_rows(plan, packets, work, with_filtered=with_filtered), work, evolution)
+            _convert_rows(plan, _transform_rows(read, work, with_filtered=with_filtered), work, evolution)
             for work in works
         ]
         rows = parts[0]
@@ -48,7 +50,7 @@ def build_sink_tables(
         yield SinkTable(target, evolution, works, rows)
 
 
-def count_losses(plan: IngestPlan, packets: DataFrame, decision: Decision) -> dict[tuple[TableId, str], int]:
+def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:
     """How many values a batch loses, by sink table and column: the sink does not get the column, or its type.
 
     Tables that lose nothing cost nothing.
@@ -68,7 +70,7 @@ def count_losses(plan: IngestPlan, packets: DataFrame, decision: Decision) -> di
                     lost[column.name] = f"({column.sql}) IS NOT NULL AND ({fitting}) IS NULL"
             if not lost:
                 continue
-            rows = _transform_rows(plan, packets, work).where(F.col(ROW_KIND).isin("+I", "+U"))
+            rows = _transform_rows(read, work).where(F.col(ROW_KIND).isin("+I", "+U"))
             counted = rows.agg(*(F.expr(f"count_if({sql})").alias(quote_name(name)) for name, sql in lost.items()))
             for name, count in zip(lost, counted.collect()[0], strict=True):
                 if count:
@@ -86,10 +88,13 @@ def _types(plan: IngestPlan, evolution: SinkEvolution) -> dict[str, tuple[str, t
     return {_fold(plan, f.name): (f.name, f.type) for f in evolution.schema.columns}
 
 
-def _transform_rows(plan: IngestPlan, packets: DataFrame, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
-    """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
+def read_packets(plan: IngestPlan, packets: DataFrame, work: TableWork) -> DataFrame:
+    """The upstream rows of a table in the packets of a batch.
 
-    The row kind is their first column.
+    Args:
+        plan: The plan of the ingestion.
+        packets: The packets.
+        work: The table.
     """
     from pyspark.sql import functions as F
 
@@ -97,7 +102,17 @@ def _transform_rows(plan: IngestPlan, packets: DataFrame, work: TableWork, *, wi
     read = plan_table(plan.source, work.plan.table, work.upstream)
     zone = packets.sparkSession.conf.get(_ZONE) or "UTC"
     own = packets.where(F.col("table") == format_id(work.plan.table)).select("records")
-    rows = own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+    return own.mapInArrow(decode_task(read, zone), spark_schema(read.columns))
+
+
+def _transform_rows(read: RowReader, work: TableWork, *, with_filtered: bool = False) -> DataFrame:
+    """The upstream rows of a table that meet its filter, or all with a column that says whether they do.
+
+    The row kind is their first column.
+    """
+    from pyspark.sql import functions as F
+
+    rows = read(work)
     if ROW_KIND not in rows.columns:
         rows = rows.select(F.lit("+I").alias(ROW_KIND), "*")
     condition = work.plan.transformed.filter
