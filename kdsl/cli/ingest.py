@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Collection
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
@@ -28,6 +29,7 @@ from kdsl.ingest.state import IngestState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _PIPELINE = "pipeline."
 _WAIT = 0.2
@@ -56,6 +58,12 @@ def ingest(
         str | None,
         typer.Option(help="Continue although a changed route or transform takes something from sink tables."),
     ] = None,
+    forgive_errors: Annotated[
+        bool,
+        typer.Option(
+            "--forgive-errors", help="Records that could not be read so far no longer count towards the limit."
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None, typer.Option("-D", "--set", help="A setting of the pipeline, as pipeline.name=shop.")
     ] = None,
@@ -89,7 +97,8 @@ def ingest(
     elif schemas:
         _print_schemas(ingestion, location, table, forms[0] if forms else None)
     else:
-        _run(ingestion, location, file.stem, parse_pairs(conf, "--conf"), once=once, allow=_parse_allowed(allow))
+        start = partial(Ingestion.run, once=once, allow=_parse_allowed(allow), forgive_errors=forgive_errors)
+        _run(ingestion, location, file.stem, parse_pairs(conf, "--conf"), start)
 
 
 def _read(file: Path, variables: dict[str, str], settings: dict[str, str]) -> Ingestion:
@@ -143,20 +152,14 @@ def _print_plan(ingestion: Ingestion, *, sample: bool) -> None:
 
 
 def _run(
-    ingestion: Ingestion,
-    checkpoint: str,
-    name: str,
-    conf: dict[str, str],
-    *,
-    once: bool,
-    allow: Collection[AllowedChange],
+    ingestion: Ingestion, checkpoint: str, name: str, conf: dict[str, str], start: Callable[..., StreamingQuery]
 ) -> None:
     """Run the query until it ends or a signal stops it.
 
     Raises:
         KdslError: The query fails.
     """
-    from kdsl.ingest.run.query import explain_end, start_ingestion
+    from kdsl.ingest.run.query import explain_end
 
     stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -169,7 +172,7 @@ def _run(
                 copied = ingestion.copy(spark, checkpoint)
                 print_status("done" if copied else "the tables were copied already")
                 return
-            query = start_ingestion(spark, ingestion, checkpoint, once=once, allow=allow)
+            query = start(ingestion, spark, checkpoint)
             while query.isActive and not stopping.wait(_WAIT):
                 pass
             if query.isActive:

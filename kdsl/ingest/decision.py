@@ -31,7 +31,7 @@ from kdsl.types.sql import quote_name
 from kdsl.types.widening import PrimaryKeyError, TableSchema
 
 SchemaReader = Callable[[TableId, TableSchema | None], TableSchema | None]
-DIRTY, WITHOUT_COLUMNS = "dirty", "without-columns"
+DIRTY, FORGIVEN, WITHOUT_COLUMNS = "dirty", "forgiven", "without-columns"
 _FIRST_REASONS = 5
 _MANY = 10
 """How many records that cannot be read say something about the format of all."""
@@ -149,14 +149,16 @@ def _refuse_dirty_records(plan: IngestPlan, state: IngestState, seen: Seen) -> I
     if mostly and seen.hint is not None and not state.upstream:
         yield Refusal((feed.topics,), None, seen.hint, "set value.format, or start with another checkpoint")
         return
-    total = state.counts.get(DIRTY, 0) + seen.dirty
+    total = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0) + seen.dirty
     first = "; ".join(seen.reasons[:_FIRST_REASONS])
+    if getattr(feed.value, "ignore_parse_errors", False):
+        return
     if not feed.ignore_errors:
         reason = f"{seen.dirty:,} records cannot be read: {first}"
         fix = "correct them, or set ingestion.ignore-errors: true"
     elif feed.max_errors != NO_LIMIT and total > feed.max_errors:
         reason = f"{total:,} records could not be read, and at most {feed.max_errors:,} may: {first}"
-        fix = "correct the producer, or raise ingestion.error-tolerance.max-count"
+        fix = "correct the producer, raise ingestion.error-tolerance.max-count, or start once with --forgive-errors"
     else:
         return
     yield Refusal((feed.topics,), None, reason, fix)
@@ -204,6 +206,21 @@ def _with_key(live: TableSchema, key: Sequence[str], *, fold: bool) -> TableSche
     """The schema of a table whose sink does not store the primary key, with that of the rows."""
     names = {f.name.lower() if fold else f.name: f.name for f in live.columns}
     return TableSchema(live.columns, tuple(names.get(name.lower() if fold else name, name) for name in key))
+
+
+def forgive_errors(state: IngestState) -> tuple[IngestState, dict[str, int]]:
+    """Let the records that could not be read so far not count towards the limit any more.
+
+    Args:
+        state: The state before a batch.
+
+    Returns:
+        The state with which the batch is decided, and the counts that its note gets.
+    """
+    more = state.counts.get(DIRTY, 0) - state.counts.get(FORGIVEN, 0)
+    counts = {FORGIVEN: more} if more else {}
+    forgiven = state.counts.get(FORGIVEN, 0) + more
+    return attrs.evolve(state, counts={**state.counts, FORGIVEN: forgiven}), counts
 
 
 def _find_places(tables: Iterable[TableWork], deltas: Sequence[TableDelta]) -> dict[str, Place]:

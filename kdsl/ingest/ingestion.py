@@ -122,6 +122,7 @@ class Ingestion(IngestionDef):
         once: bool = False,
         writer: SinkWriter | None = None,
         allow: Collection[AllowedChange] = (),
+        forgive_errors: bool = False,
     ) -> StreamingQuery:
         """Start the streaming query that reads the source and writes the sink.
 
@@ -132,6 +133,8 @@ class Ingestion(IngestionDef):
             writer: Writes to the sink, instead of kdsl's own writer for it. A `kdsl.ingest.run.sinks.MemoryWriter` has
                 the tables of the sink ``Memory``.
             allow: ``route`` or ``transform``: what may differ from the run before although sink tables lose columns.
+            forgive_errors: Whether records that could not be read so far no longer count towards the limit
+                (``ingestion.error-tolerance.max-count``).
 
         Raises:
             ResolveError: The ingestion has mistakes; all of them are reported.
@@ -140,7 +143,9 @@ class Ingestion(IngestionDef):
         """
         from kdsl.ingest.run.query import start_ingestion
 
-        return start_ingestion(spark, self, checkpoint, once=once, writer=writer, allow=allow)
+        return start_ingestion(
+            spark, self, checkpoint, once=once, writer=writer, allow=allow, forgive_errors=forgive_errors
+        )
 
     def copy(self, spark: SparkSession, checkpoint: str | None = None, *, writer: SinkWriter | None = None) -> bool:
         """Copy the tables of the source ``jdbc`` once; a copy that is done is not repeated.

@@ -6,7 +6,7 @@ The messages are those of Flink CDC's Kafka sink. Needs neither Spark nor Kafka.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -15,9 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.errors import RecordError
-from kdsl.formats import ROW_KIND, ROW_KINDS, Encoded, Use
+from kdsl.formats import ROW_KIND, ROW_KINDS, Encoded, TableId, Use
 from kdsl.ingest.ends.kafka import KafkaTopics
 from kdsl.ingest.ids import format_id
+from kdsl.plan.model import ReadPlan
+from kdsl.run.records.decode import RecordDecoder
+from kdsl.run.records.encode import HEADERS
 from kdsl.types import model as t
 from kdsl.types.arrays import Mask
 from kdsl.types.arrow import arrow_schema, cast_array
@@ -114,6 +117,10 @@ class MessageEncoder:
         self._waiting = None
         if rows.num_rows and rows.column(ROW_KIND)[-1].as_py() == ROW_KINDS[_BEFORE]:
             self._waiting, rows = rows.slice(rows.num_rows - 1), rows.slice(0, rows.num_rows - 1)
+        return self._encode(rows)
+
+    def encode_all(self, rows: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Encode rows that contain both rows of each update; None if there are none."""
         return self._encode(rows)
 
     def finish(self) -> pa.RecordBatch | None:
@@ -218,6 +225,83 @@ def _join(*parts: pa.Array | str) -> pa.Array:
     """Concatenate parts; strings are the same in every element. Null in a part is null in the result."""
     operands = [pa.scalar(part.encode(), pa.binary()) if isinstance(part, str) else part for part in parts]
     return pc.binary_join_element_wise(*operands, pa.scalar(b"", pa.binary()))
+
+
+@attrs.frozen
+class PlainTable:
+    """A table whose rows are written as they are read.
+
+    Attributes:
+        plan: How its records are read.
+        table: The sink table.
+        schema: The columns that are written, and the primary key.
+        topic: The topic.
+        headers: The headers of its messages.
+    """
+
+    plan: ReadPlan
+    table: TableId
+    schema: TableSchema
+    topic: str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def encode_packets(
+    sink: KafkaTopics,
+    tables: Mapping[str, Sequence[PlainTable]],
+    partition: int | None,
+    zone: str,
+    batches: Iterator[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """Decode and encode the packets of a task.
+
+    Args:
+        sink: The sink.
+        tables: The tables that are written, by the upstream table as packets name it. Other packets are left out.
+        partition: The partition of all messages; None leaves it to their keys.
+        zone: The time zone of the session.
+        batches: The packets, with their table and its records.
+
+    Returns:
+        The columns ``key``, ``value``, ``topic``, ``headers`` and ``partition``.
+    """
+    decoders: dict[str, RecordDecoder] = {}
+    encoders: dict[tuple[str, TableId], MessageEncoder] = {}
+    for batch in batches:
+        for name, packet in zip(batch.column("table").to_pylist(), batch.column("records"), strict=True):
+            for one in tables.get(name, ()):
+                if name not in decoders:
+                    decoders[name] = RecordDecoder(one.plan, zone)
+                if (name, one.table) not in encoders:
+                    encoders[name, one.table] = MessageEncoder(sink, one.table, one.schema)
+                for records in pa.ipc.open_stream(packet.as_buffer()):
+                    messages = encoders[name, one.table].encode_all(_with_kinds(decoders[name].decode(records)))
+                    if messages is not None:
+                        yield _add_columns(messages, one, partition)
+
+
+def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with a row kind; without one they are inserts."""
+    if ROW_KIND in rows.schema.names:
+        return rows
+    return rows.append_column(ROW_KIND, pa.repeat(ROW_KINDS[_INSERT], rows.num_rows))
+
+
+def _add_columns(messages: pa.RecordBatch, table: PlainTable, partition: int | None) -> pa.RecordBatch:
+    """Messages with their topic, headers and partition."""
+    count = messages.num_rows
+    headers = pa.nulls(count, HEADERS)
+    if table.headers:
+        one = [{"key": name, "value": value.encode()} for name, value in table.headers]
+        headers = pa.array([one], HEADERS).take(pa.array(np.zeros(count, dtype=np.int64)))
+    columns = {
+        "key": messages.column("key"),
+        "value": messages.column("value"),
+        "topic": pa.repeat(table.topic, count),
+        "headers": headers,
+        "partition": pa.repeat(pa.scalar(partition, pa.int32()), count),
+    }
+    return pa.RecordBatch.from_pydict(columns)
 
 
 def encode_rows(

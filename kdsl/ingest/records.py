@@ -6,6 +6,7 @@ This is the part of an ingestion that tasks do. It needs neither Spark nor Kafka
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
@@ -28,6 +29,7 @@ from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.arrays import Indices
 from kdsl.types.widening import TableSchema
+from kdsl_formats.cdc_json import DebeziumJson
 from kdsl_formats.suggest import explain_bad_batch
 
 ORDER = ("__kdsl_time", "__kdsl_partition", "__kdsl_offset")
@@ -81,6 +83,8 @@ class RecordSplitter:
         self._feed = chosen
         self._value: Observer = feed.observer(max_columns)
         self._key = None if chosen.key is None else chosen.key.observer(Use(side="key"), max_columns=max_columns)
+        self._known: Mapping[TableId, UpstreamTable] | None = None
+        self._named: dict[str, tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]] = {}
         self._decoders: dict[TableId, tuple[UpstreamTable, RecordDecoder]] = {}
 
     def split(self, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
@@ -103,8 +107,7 @@ class RecordSplitter:
 
     def _split_topic(self, topic: str, raw: pa.RecordBatch, known: Mapping[TableId, UpstreamTable]) -> Split:
         """Divide the records of one topic."""
-        by_id = {(_ONE_TABLE if table == (topic,) else table): one for table, one in known.items()}
-        values = {table: self._value_schema(one) for table, one in by_id.items()}
+        by_id, values = self._name_known(topic, known)
         observed = self._value.observe(raw.column("value"), values)
         rejections = [Rejection(bad.index, bad.reason) for bad in observed.bad]
         deltas = {delta.table: delta for delta in observed.deltas}
@@ -119,13 +122,27 @@ class RecordSplitter:
                 bad = self._find_unfitting(raw, readable, table or (topic,), table_known)
                 rejections += bad
                 readable = _remove(readable, bad)
-            delta = self._delta(raw, topic, table, by_id.get(table), deltas.get(table), keys)
+            value = deltas.get(table)
+            if value is not None and table not in by_id:
+                value = self._with_message_key(value, raw.column("key"), readable)
+            delta = self._delta(raw, topic, table, by_id.get(table), value, keys)
             if len(readable):
                 name = table or (topic,)
                 packets.append(Packet(name, raw.take(pa.array(readable)), delta))
         hint = None if known else explain_bad_batch(self._feed.value, raw.column("value"), observed)
         hint = None if hint is None else f"topic {topic}: {hint}"
         return Split(tuple(packets), tuple(sorted(rejections, key=lambda one: one.index)), hint)
+
+    def _name_known(
+        self, topic: str, known: Mapping[TableId, UpstreamTable]
+    ) -> tuple[dict[TableId, UpstreamTable], dict[TableId, TableSchema]]:
+        """The known tables, and their columns in the value, as the messages of a topic name them."""
+        if self._known is not known:
+            self._known, self._named = known, {}
+        if topic not in self._named:
+            by_id = {(_ONE_TABLE if table == (topic,) else table): one for table, one in known.items()}
+            self._named[topic] = by_id, {table: self._value_schema(one) for table, one in by_id.items()}
+        return self._named[topic]
 
     def _find_unfitting(
         self, raw: pa.RecordBatch, indices: Indices, table: TableId, known: UpstreamTable
@@ -169,6 +186,19 @@ class RecordSplitter:
         bad = [Rejection(int(indices[one.index]), one.reason, "key") for one in observed.bad]
         return (observed.deltas[0], indices) if observed.deltas else None, bad
 
+    def _with_message_key(self, value: SchemaDelta, keys: pa.BinaryArray, indices: Indices) -> SchemaDelta:
+        """What the values of a new table show, with the fields of the first message key as primary key.
+
+        Nothing changes if the messages say a primary key, or if a field of the message key is not a column.
+        """
+        chosen = self._feed
+        if value.schema.primary_key or not (chosen.key_is_primary_key and isinstance(chosen.value, DebeziumJson)):
+            return value
+        names = next((_field_names(key) for key in keys.take(pa.array(indices)).drop_null().to_pylist()), ())
+        if not names or not set(names) <= {f.name for f in value.schema.columns}:
+            return value
+        return attrs.evolve(value, schema=attrs.evolve(value.schema, primary_key=names))
+
     def _delta(
         self,
         raw: pa.RecordBatch,
@@ -208,6 +238,17 @@ class RecordSplitter:
         schema = TableSchema((*key_columns, *columns), primary_key)
         key = tuple(f.name for f in key_columns)
         return TableDelta(table or (topic,), schema, places, min(places.values()), key)
+
+
+def _field_names(key: bytes) -> tuple[str, ...]:
+    """The fields of a message key in JSON, with or without its schema; empty if it is something else."""
+    try:
+        document = json.loads(key)
+    except (ValueError, RecursionError):
+        return ()
+    if isinstance(document, dict) and {*document} == {"schema", "payload"}:
+        document = document["payload"]
+    return tuple(document) if isinstance(document, dict) else ()
 
 
 def _remove(indices: Indices, rejections: Iterable[Rejection]) -> Indices:

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.cluster import Cluster
 from kdsl.formats import TableId
 from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopics, Pipeline, Route, Sink, Transform
-from kdsl.ingest.decision import Decision, Seen, decide_batch
+from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
 from kdsl.ingest.evolution import Place, TableDelta
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState, StateFiles
@@ -29,7 +29,8 @@ TABLE = ("t",)
 
 def plan(sink: Sink | None = None, *, pipeline: Pipeline | None = None, source: dict[str, Any] | None = None,
          **rules: Any) -> IngestPlan:  # fmt: skip
-    feed = KafkaFeed(CLUSTER, topic_pattern=".*", value=Json(), **(source or {}))
+    options: dict[str, Any] = {"value": Json(), **(source or {})}
+    feed = KafkaFeed(CLUSTER, topic_pattern=".*", **options)
     return Ingestion(feed, sink or Blackhole(), pipeline=pipeline or Pipeline(), **rules).plan()
 
 
@@ -228,3 +229,24 @@ def test_a_first_batch_of_another_format_is_refused_although_errors_are_allowed(
 
     assert "they look like canal-json; set value.format" in str(first.refusals[0])
     assert run.batch(seen).refusals == few.refusals == ()
+
+
+def test_errors_that_are_forgiven_no_longer_count() -> None:
+    planned = plan(source={"ignore_errors": True, "max_errors": 3})
+    run = Run(planned)
+    run.batch(show(delta(0, id="BIGINT"), dirty=3))
+    assert "4 records could not be read, and at most 3 may" in str(run.batch(show(t=1, dirty=1)).refusals[0])
+
+    judged, counts = forgive_errors(run.state)
+    again = decide_batch(planned, judged, 1, show(t=1, dirty=2))
+    after = run.state.add(attrs.evolve(again.note, counts={**again.note.counts, **counts}))
+    assert (again.refusals, after.counts) == ((), {"dirty": 5, "forgiven": 3})
+    assert forgive_errors(after)[1] == {"forgiven": 2}
+    assert decide_batch(planned, after, 2, show(t=1, dirty=2)).refusals != ()
+
+
+def test_a_format_that_ignores_errors_has_no_limit() -> None:
+    run = Run(plan(source={"value": Json(ignore_parse_errors=True)}))
+    decision = run.batch(show(delta(0, id="BIGINT"), dirty=5))
+
+    assert (decision.refusals, run.state.counts) == ((), {"dirty": 5})

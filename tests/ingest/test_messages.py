@@ -17,8 +17,9 @@ from kdsl.errors import RecordError
 from kdsl.formats import ROW_KIND, ROW_KINDS, Format
 from kdsl.ingest import KafkaTopics
 from kdsl.ingest.evolution import UpstreamTable
-from kdsl.ingest.messages import PASSES, encode_rows, find_changes
+from kdsl.ingest.messages import PASSES, PlainTable, encode_packets, encode_rows, find_changes
 from kdsl.ingest.records import plan_table
+from kdsl.ingest.run.tasks import split_task
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_schema
@@ -27,6 +28,7 @@ from kdsl_formats.cdc_json import CanalJson, DebeziumJson
 from kdsl_formats.csv import Csv
 from kdsl_formats.json import Json
 from tests.ingest.test_records import feed, records, split
+from tests.ingest.test_tasks import as_rows
 from tests.strategies import examples
 
 SCHEMA = TableSchema((t.Field("n", t.STRING), t.Field("id", t.BigInt(nullable=False))), ("id",))
@@ -180,3 +182,30 @@ def test_messages_with_their_schema_are_read_with_the_same_types_and_values() ->
     decoder = RecordDecoder(plan_table(source, packet.table, UpstreamTable(packet.delta.schema)))
     read = [{name: row[name] for name in VALUES} for row in decoder.decode(packet.records).to_pylist()]
     assert read == [VALUES, nulls]
+
+
+@pytest.mark.parametrize("headers", [(), (("from", "here"),)])
+def test_packets_are_encoded_as_their_rows_are(headers: tuple[tuple[str, str], ...]) -> None:
+    source, to = feed(value=DebeziumJson()), sink()
+    events = [("c", None, ONE), ("u", ONE, TWO), ("d", TWO, None)]
+    raw = records(
+        *({"op": op, "before": before, "after": after, "source": {"db": "shop", "table": name}}
+          for name in ("orders", "notes") for op, before, after in events)
+    )  # fmt: skip
+    (packets,) = split_task(source, 100, dict)(iter([as_rows(raw)]))
+    expected, tables = [], {}
+    for packet in split(source, raw).packets:
+        assert packet.delta is not None
+        schema = TableSchema(packet.delta.schema.columns, ("id",))
+        plan = plan_table(source, packet.table, UpstreamTable(packet.delta.schema))
+        rows = RecordDecoder(plan).decode(packet.records)
+        expected += messages(to, rows, table=packet.table, schema=schema)
+        tables[".".join(packet.table)] = [PlainTable(plan, packet.table, schema, f"to-{packet.table[1]}", headers)]
+
+    encoded = [row for b in encode_packets(to, tables, 0, "UTC", iter([packets])) for row in b.to_pylist()]
+    assert [(row["key"], json.loads(row["value"])) for row in encoded] == expected
+    assert [row["topic"] for row in encoded] == ["to-orders"] * 3 + ["to-notes"] * 3
+    assert {row["partition"] for row in encoded} == {0}
+    shown = [{"key": name, "value": value.encode()} for name, value in headers] or None
+    assert all(row["headers"] == shown for row in encoded)
+    assert list(encode_packets(to, {}, None, "UTC", iter([packets]))) == []

@@ -262,3 +262,30 @@ def test_a_first_batch_that_is_mostly_of_another_format_has_a_hint() -> None:
     assert first.hint.startswith("topic t: 2 of 2 messages cannot be read as debezium-json")
     assert first.hint.endswith("they look like canal-json")
     assert splitter.split(records(canal), {("d", "t"): UpstreamTable(TableSchema(()))}).hint is None
+
+
+EVENT = {"op": "c", "before": None, "after": {"id": 1, "n": "x"}, "source": {"db": "d", "table": "t"}}
+
+
+@pytest.mark.parametrize(
+    ("keys", "options", "primary_key"),
+    [
+        ([{"id": 1}], {}, ("id",)),
+        ([None, {"schema": {}, "payload": {"n": "x", "id": 1}}], {}, ("n", "id")),
+        ([{"id": 1}], {"key_is_primary_key": False}, ()),
+        ([{"other": 1}], {}, ()),
+        ([b"{", {"id": 1}], {}, ()),
+        ([5], {}, ()),
+        ([None], {}, ()),
+    ],
+)
+def test_the_message_key_is_the_primary_key_of_a_new_table(
+    keys: list[Any], options: dict[str, Any], primary_key: tuple[str, ...]
+) -> None:
+    source = feed(value=DebeziumJson(), **options)
+    batch = records(*[EVENT] * len(keys), keys=keys)
+    known = learn_from(source, batch)
+
+    assert known["d", "t"].schema.primary_key == primary_key
+    later = records({**EVENT, "after": {"id": 1, "more": 2}}, keys=[{"id": 1}])
+    assert learn_from(source, later, known)["d", "t"].schema.primary_key == primary_key

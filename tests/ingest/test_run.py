@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -200,7 +201,7 @@ class Failing(SinkWriter):
             raise RuntimeError("gone")
         first: SinkTable = tables[0]
         if self.point == "after the change of a table":
-            empty = attrs.evolve(first, rows=first.rows.limit(0))
+            empty = attrs.evolve(first, build_rows=lambda: first.rows.limit(0))
             self.writer.write([empty], Batch("another writer", batch.number, "x/y"))
             raise RuntimeError("gone")
         self.writer.write(tables[:1], batch)
@@ -235,6 +236,33 @@ def test_a_batch_that_is_repeated_changes_nothing_twice(setup: Setup, point: str
         (0, "create.table", ("a",)), (0, "create.table", ("b",)),
         (1, "alter.column.type", ("a",)), (1, "add.column", ("a",)), (1, "add.column", ("b",)),
     ]  # fmt: skip
+
+
+def test_tables_of_a_catalog_are_partitioned_and_have_properties(setup: Setup) -> None:
+    needs_delta()
+    from pyspark.sql import DataFrame
+
+    from kdsl.changelog.to_delta import _Delta
+
+    schema = f"s{setup.topic[-8:]}"
+    rule = Transform(r"\.*", projection="*", partition_keys=("day",), table_options="delta.appendOnly=true")
+    ingestion = setup.ingestion(
+        DeltaTables(catalog="spark_catalog"), transform=[rule], route=[Route(r"\.*", f"{schema}.t")]
+    )
+    setup.produce({"id": 1, "day": "2024-01-01"})
+    setup.run(ingestion)
+    setup.produce({"id": 2, "day": "2024-01-02", "at": "2024-01-02 10:00:00"})
+    setup.run(ingestion)
+
+    opened = _Delta(setup.spark)
+    with opened.active():
+        rows = DataFrame(opened.sql(f"SELECT id, string(day), string(at) FROM {schema}.t ORDER BY id"), setup.spark)
+        detail = opened.detail(DeltaTarget(f"`spark_catalog`.`{schema}`.`t`", is_path=False, schema_evolution=False))
+        assert [tuple(row) for row in rows.collect()] == [
+            (1, "2024-01-01", None), (2, "2024-01-02", "2024-01-02 10:00:00"),
+        ]  # fmt: skip
+    assert detail["partitionColumns"] == ["day"]
+    assert detail["properties"]["delta.appendOnly"] == "true"
 
 
 def test_a_table_that_exists_is_compared_at_the_first_touch(setup: Setup) -> None:
@@ -379,8 +407,8 @@ def test_changes_in_several_partitions_are_ordered_by_their_time_in_the_source(
 ) -> None:
     setup.topic, writer = kdsl_topic("two", partitions=2), MemoryWriter()
     late, early = change("u", {"id": 1, "n": 1}, {"id": 1, "n": 2}), change("c", None, {"id": 1, "n": 1})
-    for partition, time, one in ((0, 2000, late), (1, 1000, early)):
-        one["source"]["ts_ms"] = time
+    for partition, millis, one in ((0, 2000, late), (1, 1000, early)):
+        one["source"]["ts_ms"] = millis
         setup.kafka.produce(setup.topic, Record(json.dumps(one), partition=partition))
     feed = setup.feed(value=DebeziumJson(), distributed_tables=distributed)
     setup.run(setup.ingestion(Memory(), feed, transform=[KEYED]), writer)
@@ -496,6 +524,45 @@ class TestKafka:
             ("c", None, one), ("u", one, {**one, "n": 2}), ("d", {**one, "n": 2, "new": None}, None),
         ]  # fmt: skip
         assert [v["after"] for _, v, _, _ in self.consume(setup, notes)] == [{"x": 1}, {"x": 2}]
+
+    @pytest.mark.parametrize("strategy", ["all-to-zero", "hash-by-key"])
+    def test_messages_are_the_same_with_and_without_expressions(
+        self, setup: Setup, kdsl_topic: MakeTopic, strategy: Any
+    ) -> None:
+        first = {"id": 1, "n": 1.5, "at": "2024-01-01 10:00:00", "day": "2024-01-01"}
+        setup.produce(
+            change("c", None, first), change("u", first, {**first, "n": 2}), change("d", {**first, "n": 2}, None),
+            change("c", None, {"id": 7}, "other"),
+        )  # fmt: skip
+        results = []
+        for filter_ in (None, "1 = 1"):
+            topic = kdsl_topic(partitions=3)
+            sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic, partition_strategy=strategy,
+                               table_id_headers=True)  # fmt: skip
+            rule = Transform(r"\.*.\.*", primary_keys=("id",), filter=filter_)
+            setup.checkpoint += "-next"
+            setup.run(setup.ingestion(sink, setup.feed(value=DebeziumJson(), metadata=("offset",)), transform=[rule]))
+            results.append(sorted(self.consume(setup, topic), key=lambda record: str(record[1]["source"]["table"])))
+
+        assert results[0] == results[1]
+        assert [(record[1]["op"], record[3][2]) for record in results[0]] == [
+            ("c", ("tableName", b"orders")), ("u", ("tableName", b"orders")), ("d", ("tableName", b"orders")),
+            ("c", ("tableName", b"other")),
+        ]  # fmt: skip
+
+    @pytest.mark.reliability
+    def test_a_thousand_tables(self, setup: Setup, kdsl_topic: MakeTopic) -> None:
+        """All tables are created within a minute."""
+        topic, count = kdsl_topic("out"), 1000
+        sink = KafkaTopics(Cluster(setup.kafka.bootstrap_servers), topic=topic)
+        ingestion = setup.ingestion(sink, setup.feed(value=Json(table_id_fields="t")))
+        setup.produce(*({"t": f"t{i}", "id": i, "n": "x"} for i in range(count)))
+        start = time.monotonic()
+        setup.run(ingestion)
+        seconds = time.monotonic() - start
+
+        assert len(setup.state().upstream) == len(self.consume(setup, topic)) == count
+        assert seconds < 60
 
     def test_a_missing_topic_is_refused_where_brokers_may_not_create_it(self, setup: Setup) -> None:
         cluster = Cluster(setup.kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})

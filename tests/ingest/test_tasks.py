@@ -42,7 +42,7 @@ def _send(function: T) -> T:
 
 
 def test_records_become_packets_and_rows() -> None:
-    split = _send(split_task(SOURCE, 100, {}))
+    split = _send(split_task(SOURCE, 100, dict))
     (packets,) = split(iter([as_rows(RECORDS)]))
     of_table, rejected = packets.slice(0, 1).to_pylist()[0], packets.slice(1).to_pylist()[0]
     table = learn({}, [pickle.loads(of_table["delta"])]).tables["t",]
@@ -56,9 +56,9 @@ def test_records_become_packets_and_rows() -> None:
 
 
 def test_a_batch_that_shows_nothing_new_has_no_delta() -> None:
-    (first,) = split_task(SOURCE, 100, {})(iter([as_rows(RECORDS)]))
+    (first,) = split_task(SOURCE, 100, dict)(iter([as_rows(RECORDS)]))
     known = learn({}, [pickle.loads(first.column("delta")[0].as_py())]).tables
 
-    (again,) = split_task(SOURCE, 100, known)(iter([as_rows(RECORDS)]))
+    (again,) = split_task(SOURCE, 100, lambda: known)(iter([as_rows(RECORDS)]))
 
     assert again.column("delta").to_pylist() == [None, None]

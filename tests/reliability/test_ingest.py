@@ -23,8 +23,8 @@ from tests.reliability.harness import HERE, Job, Kill, Point
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLES, BATCHES, EVOLUTIONS = 20, 10, 30
-KILLS = int(os.environ.get("KDSL_TEST_KILLS", "20"))
+TABLES = KILLS = int(os.environ.get("KDSL_TEST_KILLS", "20"))
+BATCHES, EVOLUTIONS = 10, 30
 NOTED = Point("kdsl.ingest.state:StateFiles.write", "after")
 """The batch is noted, and no sink table is changed."""
 CHANGING = Point("kdsl.ingest.run.sinks.writer:SinkTable.last_changes", "before")
@@ -126,6 +126,7 @@ def run_and_judge(
 
 
 @pytest.mark.reliability
+@pytest.mark.timeout(7200)
 def test_into_delta(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path) -> None:
     needs_delta()
 
@@ -143,6 +144,7 @@ def test_into_delta(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, spark: Spar
 
 @pytest.mark.reliability
 @pytest.mark.postgres
+@pytest.mark.timeout(7200)
 def test_into_postgres(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path, postgres: Postgres) -> None:
     def read(name: str, columns: list[str]) -> list[Row]:
         names = ", ".join(f'"{column}"' for column in columns)

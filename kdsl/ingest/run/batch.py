@@ -13,7 +13,7 @@ import attrs
 from kdsl.changelog.target import Batch
 from kdsl.errors import KdslError
 from kdsl.formats import TableId
-from kdsl.ingest.decision import Decision, Seen, decide_batch
+from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
 from kdsl.ingest.definition import Pipeline
 from kdsl.ingest.ends.kafka import KafkaFeed
 from kdsl.ingest.evolution import Refusal
@@ -23,7 +23,7 @@ from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.collectors import Collector
 from kdsl.ingest.run.rows import build_sink_tables, count_losses, read_packets
 from kdsl.ingest.run.sinks.writer import SinkWriter
-from kdsl.ingest.run.tasks import PACKETS, split_task
+from kdsl.ingest.run.tasks import PACKETS, KnownTables, Tables, split_task
 from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.checkpoint import Checkpoint
 from kdsl.types.spark import TIME_TYPE_SETTING
@@ -52,6 +52,7 @@ class BatchRunner:
         files: The state of the ingestion.
         checkpoint: The checkpoint of the query.
         collect: Collects records that cannot be read; None if they are only counted.
+        forgive: Whether those of earlier runs do not count towards the limit any more.
     """
 
     def __init__(
@@ -61,11 +62,14 @@ class BatchRunner:
         files: StateFiles,
         checkpoint: Checkpoint,
         collect: Collector | None = None,
+        *,
+        forgive: bool = False,
     ) -> None:
         self._plan, self._writer, self._files, self._checkpoint = plan, writer, files, checkpoint
-        self._collect = collect
+        self._collect, self._forgive = collect, forgive
         self._query: str | None = None
         self._state: IngestState | None = None
+        self._known: tuple[Tables, KnownTables] | None = None
         self._live: dict[TableId, TableSchema | None] = {}
         self._partitions: dict[TableId, frozenset[str]] = {}
 
@@ -86,29 +90,40 @@ class BatchRunner:
             _configure(spark, plan.pipeline)
         state = self._files.load(number) if self._state is None else self._state
         collect = self._collect is not None
-        task = split_task(plan.source, plan.pipeline.max_columns, state.upstream, collect=collect)
+        task = split_task(plan.source, plan.pipeline.max_columns, self._send(spark, state), collect=collect)
         packets = records.mapInArrow(task, PACKETS).persist()
         try:
             seen = _collect_seen(packets)
-            decision = decide_batch(plan, state, number, seen, lambda table, known: self._schema(spark, table, known))
+            judged, forgiven = forgive_errors(state) if self._forgive else (state, {})
+            decision = decide_batch(plan, judged, number, seen, lambda table, known: self._schema(spark, table, known))
             refusals = decision.refusals or self._refuse_changes(spark, decision)
             if refusals:
                 raise refusal_error(f"batch {number}", refusals)
             read = partial(read_packets, plan, packets)
             losses = count_losses(plan, read, decision)
-            self._state = self._files.write(self._note(_with_losses(decision, losses), state), state)
+            note = self._note(_with_losses(decision, losses), state)
+            note = attrs.evolve(note, counts={**note.counts, **forgiven})
+            self._state, self._forgive = self._files.write(note, state), False
             self._warn_of_partitions(seen, decision)
             if self._collect is not None and seen.dirty:
                 self._collect(packets, number)
             for change in decision.note.changes:
                 _log.info("batch %d: %s", number, change)
-            self._writer.write(
-                list(build_sink_tables(plan, read, decision, with_filtered=self._writer.pairs_updates)),
-                self._batch(number),
-            )
+            pairs = self._writer.pairs_updates
+            own = packets if pairs else None
+            tables = build_sink_tables(plan, read, decision, with_filtered=pairs, packets=own)
+            self._writer.write(list(tables), self._batch(number))
             self._live |= {table: evolution.schema for table, evolution in decision.sinks.items()}
         finally:
             packets.unpersist()
+
+    def _send(self, spark: SparkSession, state: IngestState) -> KnownTables:
+        """Make what is known of tables known to tasks; it is sent again only if it has changed."""
+        if self._known is None or self._known[0] != state.upstream:
+            if self._known is not None:
+                self._known[1].data.unpersist()
+            self._known = state.upstream, KnownTables.send(spark, state.upstream)
+        return self._known[1]
 
     def _note(self, decision: Decision, state: IngestState) -> Note:
         """What is noted of a batch; if the declaration has changed since it was noted last, also the declaration."""

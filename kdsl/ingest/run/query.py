@@ -39,6 +39,7 @@ def start_ingestion(
     once: bool = False,
     writer: SinkWriter | None = None,
     allow: Collection[AllowedChange] = (),
+    forgive_errors: bool = False,
 ) -> StreamingQuery:
     """Start the query of an ingestion.
 
@@ -49,6 +50,7 @@ def start_ingestion(
         once: Whether the query ends at what there is at its start.
         writer: Writes to the sink; by default that of the sink.
         allow: What may differ from the run before whatever becomes of the sink tables.
+        forgive_errors: Whether records that could not be read so far no longer count towards the limit.
 
     Raises:
         CheckpointError: The checkpoint was written with other routes or transforms, and sink tables would lose columns.
@@ -75,7 +77,7 @@ def start_ingestion(
     else:
         check_restart(plan, state, allow, opened.location)
     collector = open_collector(spark, source, ingestion.pipeline.valid()) if source.valid().ignore_errors else None
-    runner = BatchRunner(plan, sink_writer, files, opened, collector)
+    runner = BatchRunner(plan, sink_writer, files, opened, collector, forgive=forgive_errors)
     stream = records.writeStream.foreachBatch(runner)
     return start_query(stream, location, _trigger(plan, once=once), plan.pipeline.name)
 

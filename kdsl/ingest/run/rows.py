@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from kdsl.formats import ROW_KIND, TableId
@@ -13,10 +14,10 @@ from kdsl.ingest.ids import format_id
 from kdsl.ingest.messages import PASSES
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.records import ORDER, plan_table
-from kdsl.ingest.run.sinks.writer import SinkTable
+from kdsl.ingest.run.sinks.writer import PlainRows, SinkTable
 from kdsl.ingest.run.tasks import decode_task
 from kdsl.types import model as t
-from kdsl.types.spark import convert_sql, spark_schema
+from kdsl.types.spark import convert_sql, spark_schema, spark_type_name
 from kdsl.types.sql import quote_name
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 def build_sink_tables(
-    plan: IngestPlan, read: RowReader, decision: Decision, *, with_filtered: bool = False
+    plan: IngestPlan,
+    read: RowReader,
+    decision: Decision,
+    *,
+    with_filtered: bool = False,
+    packets: DataFrame | None = None,
 ) -> Iterator[SinkTable]:
     """The sink tables that get rows, each with its rows.
 
@@ -37,17 +43,53 @@ def build_sink_tables(
         read: Reads the upstream rows of a table.
         decision: What the batch does.
         with_filtered: Whether rows that do not meet the filter are among them, with a column that says so.
+        packets: The packets of the batch, for writers that write plain rows by themselves.
     """
+    works: dict[TableId, list[TableWork]] = {}
+    for work in decision.tables:
+        for target in work.plan.targets:
+            works.setdefault(target, []).append(work)
     for target, evolution in decision.sinks.items():
-        works = tuple(work for work in decision.tables if target in work.plan.targets)
-        parts = [
-            _convert_rows(plan, _transform_rows(read, work, with_filtered=with_filtered), work, evolution)
-            for work in works
-        ]
-        rows = parts[0]
-        for other in parts[1:]:
-            rows = rows.unionByName(other, allowMissingColumns=True)
-        yield SinkTable(target, evolution, works, rows)
+        own = tuple(works[target])
+        build = partial(_build_rows, plan, read, own, evolution, with_filtered=with_filtered)
+        plain = None
+        if packets is not None and len(own) == 1 and _is_plain(plan, own[0], evolution):
+            assert isinstance(plan.source, KafkaFeed)
+            table = own[0].plan.table
+            plain = PlainRows(packets, format_id(table), plan_table(plan.source, table, own[0].upstream))
+        yield SinkTable(target, evolution, own, build, plain)
+
+
+def _build_rows(
+    plan: IngestPlan,
+    read: RowReader,
+    works: Sequence[TableWork],
+    evolution: SinkEvolution,
+    *,
+    with_filtered: bool,
+) -> DataFrame:
+    """Build the rows of a sink table from those of the upstream tables that go into it."""
+    parts = [
+        _convert_rows(plan, _transform_rows(read, work, with_filtered=with_filtered), work, evolution) for work in works
+    ]
+    rows = parts[0]
+    for other in parts[1:]:
+        rows = rows.unionByName(other, allowMissingColumns=True)
+    return rows
+
+
+def _is_plain(plan: IngestPlan, work: TableWork, evolution: SinkEvolution) -> bool:
+    """Whether the rows of a table go into a sink table as they are read."""
+    transformed, types = work.plan.transformed, {f.name: f.type for f in evolution.schema.columns}
+    return (
+        not (transformed.filter or transformed.soft_delete or evolution.left_out or evolution.narrowed)
+        and not plan.policy.rules.folds_case
+        and all(
+            column.sql == quote_name(column.name)
+            and spark_type_name(column.type) == spark_type_name(types[column.name])
+            for column in transformed.columns
+        )
+    )
 
 
 def count_losses(plan: IngestPlan, read: RowReader, decision: Decision) -> dict[tuple[TableId, str], int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 import pyarrow as pa
@@ -22,6 +24,10 @@ from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.metadata import NO_TIMESTAMP, RAW, TIMESTAMP_TYPES
 from kdsl.types.arrow import cast_array
+
+if TYPE_CHECKING:
+    from pyspark import Broadcast
+    from pyspark.sql import SparkSession
 
 Batches = Iterator[pa.RecordBatch]
 PACKETS = (
@@ -81,23 +87,62 @@ def to_raw(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(arrays)
 
 
+Tables = Mapping[TableId, UpstreamTable]
+
+
+@attrs.frozen(eq=False)
+class KnownTables:
+    """What is known of the upstream tables, for tasks. A worker reads it once, until it changes.
+
+    Attributes:
+        digest: Distinguishes it from what was known before.
+        data: The tables, pickled.
+    """
+
+    digest: str
+    data: Broadcast[bytes]
+
+    @classmethod
+    def send(cls, spark: SparkSession, tables: Tables) -> Self:
+        """Make tables known to the workers of a classic session."""
+        data = pickle.dumps(dict(tables))
+        return cls(hashlib.sha256(data).hexdigest(), spark.sparkContext.broadcast(data))
+
+    def __call__(self) -> Tables:
+        """Return the tables."""
+        if self.digest not in _KNOWN:
+            _KNOWN.clear()
+            _KNOWN[self.digest] = pickle.loads(self.data.value)  # noqa: S301  # of our own driver
+        return _KNOWN[self.digest]
+
+
+_KNOWN: dict[str, Tables] = {}
+
+
+@lru_cache(maxsize=4)
+def _splitter(feed: bytes, max_columns: int) -> RecordSplitter:
+    """The splitter of a pickled source; a worker keeps it for the tasks of later batches."""
+    return RecordSplitter(pickle.loads(feed), max_columns=max_columns)  # noqa: S301  # of our own driver
+
+
 def split_task(
-    feed: KafkaFeed, max_columns: int, known: Mapping[TableId, UpstreamTable], *, collect: bool = False
+    feed: KafkaFeed, max_columns: int, known: Callable[[], Tables], *, collect: bool = False
 ) -> Callable[[Batches], Batches]:
     """A function for ``mapInArrow`` that divides raw records by table, into rows of `PACKETS`.
 
     Args:
         feed: The source, without secrets.
         max_columns: The largest number of columns of a table.
-        known: What is known of the tables.
+        known: Returns what is known of the tables.
         collect: Whether the records that cannot be read are collected.
     """
+    pickled = pickle.dumps(feed)
 
     def run(batches: Batches) -> Batches:
-        splitter = RecordSplitter(feed, max_columns=max_columns)
+        splitter, tables = _splitter(pickled, max_columns), known()
         for batch in batches:
             raw = to_raw(batch)
-            yield _write_packets(raw, splitter.split(raw, known), collect=collect)
+            yield _write_packets(raw, splitter.split(raw, tables), collect=collect)
 
     return run
 

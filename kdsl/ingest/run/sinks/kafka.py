@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial, reduce
+from functools import partial
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import attrs
@@ -15,7 +16,7 @@ from kdsl.declare.definition import ColumnDef, TableDef
 from kdsl.formats import TableId
 from kdsl.ingest.ends import KafkaTopics
 from kdsl.ingest.evolution import Refusal, SchemaChange
-from kdsl.ingest.messages import encode_rows
+from kdsl.ingest.messages import PlainTable, encode_packets, encode_rows
 from kdsl.ingest.run.sinks.writer import SinkTable, SinkWriter
 from kdsl.plan.build import write_plan
 from kdsl.plan.model import MetadataColumn, WritePlan
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _WRITE_ID = "ingest"
 _MESSAGES = "key binary, value binary"
+_RECORDS = f"{_MESSAGES}, topic string, headers array<struct<key: string, value: binary>>, partition int"
 _HEADERS = t.Array(t.Row((t.Field("key", t.STRING), t.Field("value", t.BYTES))))
 
 
@@ -96,9 +98,34 @@ class KafkaWriter(SinkWriter):
         del batch  # an exactly-once write finds it in the query
         if not tables:
             return
-        messages = reduce(lambda a, b: a.unionAll(b), map(self._messages, tables))
+        messages = [self._messages(table) for table in tables if table.plain is None]
+        plain = [table for table in tables if table.plain is not None]
+        if plain:
+            messages.append(self._plain_messages(plain))
+        while len(messages) > 1:  # by halves: Spark analyzes each union with everything in it
+            pairs = zip_longest(messages[::2], messages[1::2])
+            messages = [a if b is None else a.unionAll(b) for a, b in pairs]
         exactly_once = self._plan.transactions is not None
-        write(messages, self._plan, self._cluster, write_id=_WRITE_ID if exactly_once else None)
+        write(messages[0], self._plan, self._cluster, write_id=_WRITE_ID if exactly_once else None)
+
+    def _plain_messages(self, tables: Sequence[SinkTable]) -> DataFrame:
+        """The messages of tables whose rows are written as they are read: all of them in one pass over the packets."""
+        entries: dict[str, list[PlainTable]] = {}
+        packets: DataFrame | None = None
+        for table in tables:
+            rows = table.plain
+            assert rows is not None
+            packets = rows.packets
+            names = {column.name for work in table.tables for column in work.plan.transformed.columns}
+            schema = TableSchema(tuple(f for f in table.schema.columns if f.name in names), table.schema.primary_key)
+            topic = self._sink.topic_of(table.table)
+            one = PlainTable(rows.plan, table.table, schema, topic, tuple(self._headers(table)))
+            entries.setdefault(rows.table, []).append(one)
+        assert packets is not None
+        zone = packets.sparkSession.conf.get("spark.sql.session.timeZone") or "UTC"
+        partition = 0 if self._sink.partition_strategy == "all-to-zero" else None
+        encode = partial(encode_packets, self._sink, entries, partition, zone)
+        return packets.select("table", "records").mapInArrow(encode, _RECORDS)
 
     def _messages(self, table: SinkTable) -> DataFrame:
         """The messages of a table, with topic, partition and headers."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import attrs
@@ -15,12 +16,28 @@ from kdsl.ingest.decision import TableWork
 from kdsl.ingest.evolution import Refusal, SchemaChange, SinkEvolution
 from kdsl.ingest.ids import format_id
 from kdsl.ingest.records import ORDER
+from kdsl.plan.model import ReadPlan
 from kdsl.run.dataframes.latest import last_changes
 from kdsl.spark_internals.threads import run_in_session
 from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+
+@attrs.frozen(eq=False)
+class PlainRows:
+    """Rows that go into a sink table as they are read: without expressions, a filter, or other types.
+
+    Attributes:
+        packets: The packets of the batch.
+        table: The upstream table, as packets name it.
+        plan: How its records are read.
+    """
+
+    packets: DataFrame
+    table: str
+    plan: ReadPlan
 
 
 @attrs.frozen(eq=False)
@@ -31,14 +48,23 @@ class SinkTable:
         table: The sink table.
         evolution: How its columns change, and what they are then.
         tables: The upstream tables that the rows come from.
-        rows: The rows: the row kind (`kdsl.formats.ROW_KIND`), then columns of the sink table with its types. In the
-            order of the changes of each key, unless they have columns for it.
+        build_rows: Builds the DataFrame of `rows`.
+        plain: Where the rows are, if they are written as they are read.
     """
 
     table: TableId
     evolution: SinkEvolution
     tables: tuple[TableWork, ...]
-    rows: DataFrame
+    build_rows: Callable[[], DataFrame]
+    plain: PlainRows | None = None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows: the row kind (`kdsl.formats.ROW_KIND`), then columns of the sink table with its types.
+
+        They are in the order of the changes of each key, unless they have columns for it.
+        """
+        return self.build_rows()
 
     @property
     def schema(self) -> TableSchema:
