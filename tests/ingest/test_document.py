@@ -456,3 +456,12 @@ def test_the_two_examples_of_the_page_are_the_same_ingestion() -> None:
 
 def test_debezium_is_the_default_format() -> None:
     assert FEED.value == DebeziumJson()
+
+
+def test_a_database_whose_tables_cannot_be_created_is_a_problem() -> None:
+    text = document(sink={"type": "jdbc", "url": "jdbc:db2://h/d"})
+    ingestion, wrong = Ingestion.read(text)
+
+    assert ingestion is not None
+    assert [(p.code, p.where.line is not None) for p in wrong] == [("ingest-jdbc", True)]
+    assert "the tables of 'db2'" in wrong[0].message

@@ -8,6 +8,7 @@ from typing import ClassVar
 from urllib.parse import quote
 
 from kdsl.changelog.address import hide_login
+from kdsl.changelog.dialects import product
 from kdsl.formats import TableId
 from kdsl.ingest.ends.end import COMMAS, Sink, SinkRules, Source, WrongOption
 from kdsl.options import option
@@ -19,6 +20,7 @@ _BINLOG = "put Debezium or Canal in front and read their topic with 'source: {ty
 _POSTGRES_NAME = 63  # NAMEDATALEN - 1
 _POSTGRES_COLUMNS = 1600
 _POSTGRES_PARTS = 2
+_POSTGRES = "postgresql"
 
 
 def _check_url(url: str) -> str | None:
@@ -101,6 +103,14 @@ class JdbcTables(Sink):
         "How long a change of a table's columns waits for the lock on the table.",
         default=timedelta(seconds=30),
     )
+
+    def check(self) -> Iterable[WrongOption]:
+        """Report a database whose tables kdsl cannot create and change."""
+        url = self.url.reveal() if isinstance(self.url, Secret) else str(self.url)
+        if product(url) not in ("", _POSTGRES):
+            message = f"kdsl cannot create and change the tables of {product(url)!r}"
+            fix = "use a database that speaks the protocol of Postgres: jdbc:postgresql://host/database"
+            yield WrongOption("ingest-jdbc", "url", message, fix)
 
     def wrong_table(self, table: TableId) -> str | None:
         """Why a name cannot be a table of a database; None if it can."""

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from kdsl.changelog.dialects import product
 from kdsl.changelog.postgres import add_column, change_type, create_table, postgres_type, quote_identifier
 from kdsl.changelog.target import Batch
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
-from kdsl.errors import KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
@@ -28,9 +26,6 @@ class JdbcWriter(TableWriter):
     Args:
         sink: The sink, with its secrets.
         concurrency: How many tables are written at the same time.
-
-    Raises:
-        KdslError: The database is another one.
     """
 
     def __init__(self, sink: JdbcTables, concurrency: int) -> None:
@@ -38,11 +33,6 @@ class JdbcWriter(TableWriter):
         self._sink = sink
         self._changing = Lock()
         self._url = sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url)
-        if product(self._url) != "postgresql":
-            raise KdslError(
-                f"kdsl cannot create and change the tables of {product(self._url)!r}; use a database that speaks the "
-                "protocol of Postgres (jdbc:postgresql:…)"
-            )
 
     def target(self, table: TableId) -> JdbcTarget:
         """The database table of a sink table."""
