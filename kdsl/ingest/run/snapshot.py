@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import attrs
 
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
+from kdsl.changelog.to_jdbc import JdbcTarget
 from kdsl.errors import ChangelogError, KdslError
 from kdsl.formats import TableId
 from kdsl.ingest.decision import Seen, TableWork, decide_batch
@@ -24,9 +24,9 @@ from kdsl.ingest.restart import write_declaration
 from kdsl.ingest.run.batch import refusal_error
 from kdsl.ingest.run.rows import build_sink_tables
 from kdsl.ingest.run.sinks import SinkWriter, open_writer
+from kdsl.ingest.run.sinks.jdbc import find_database_table
 from kdsl.ingest.state import IngestState, StateFiles
 from kdsl.run.checkpoint.checkpoint import FOLDER, Checkpoint
-from kdsl.secrets import Secret
 from kdsl.spark_internals.session import is_connect
 from kdsl.types import model as t
 from kdsl.types.spark import from_spark
@@ -82,7 +82,7 @@ def copy_snapshot(
     upstream: dict[TableId, UpstreamTable] = {}
     for name in source.valid().tables:
         table = parse_id(name)
-        target = _target(source, name)
+        target = find_database_table(source.valid(), name)
         frames[table] = target.read_rows(spark)
         upstream[table] = UpstreamTable(_read_schema(spark, target, table, frames[table]))
     seen = Seen(dict.fromkeys(upstream, 1))
@@ -101,18 +101,6 @@ def copy_snapshot(
     sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
     folder.write(FILE, json.dumps({**document, "done": True}))
     return True
-
-
-def _target(source: JdbcSnapshot, table: str) -> JdbcTarget:
-    """A table of the source."""
-    options = {"user": source.username, "password": source.password, "driver": source.driver}
-    properties = {
-        key: value.reveal() if isinstance(value, Secret) else value
-        for key, value in options.items()
-        if value is not None
-    }
-    url = source.url.reveal() if isinstance(source.url, Secret) else str(source.url)
-    return jdbc(url, table, properties)
 
 
 def _read_schema(spark: SparkSession, target: JdbcTarget, table: TableId, rows: DataFrame) -> TableSchema:

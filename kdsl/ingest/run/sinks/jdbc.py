@@ -10,7 +10,7 @@ from kdsl.changelog.postgres import add_column, change_type, create_table, postg
 from kdsl.changelog.target import Batch
 from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
 from kdsl.formats import TableId
-from kdsl.ingest.ends import JdbcTables
+from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
 from kdsl.ingest.run.sinks.writer import SinkTable, TableWriter
 from kdsl.secrets import Secret
@@ -18,6 +18,22 @@ from kdsl.types.widening import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarget:
+    """A table of a database, with the login of a source or sink; nothing is connected yet.
+
+    Args:
+        end: The source or sink.
+        table: The table, as in SQL.
+    """
+    options = {"user": end.username, "password": end.password, "driver": end.driver}
+    properties = {
+        key: value.reveal() if isinstance(value, Secret) else value
+        for key, value in options.items()
+        if value is not None
+    }
+    return jdbc(end.url.reveal() if isinstance(end.url, Secret) else str(end.url), table, properties)
 
 
 class JdbcWriter(TableWriter):
@@ -32,17 +48,10 @@ class JdbcWriter(TableWriter):
         super().__init__(concurrency)
         self._sink = sink
         self._changing = Lock()
-        self._url = sink.url.reveal() if isinstance(sink.url, Secret) else str(sink.url)
 
     def target(self, table: TableId) -> JdbcTarget:
         """The database table of a sink table."""
-        options = {"user": self._sink.username, "password": self._sink.password, "driver": self._sink.driver}
-        properties = {
-            key: value.reveal() if isinstance(value, Secret) else value
-            for key, value in options.items()
-            if value is not None
-        }
-        return jdbc(self._url, ".".join(map(quote_identifier, table)), properties)
+        return find_database_table(self._sink, ".".join(map(quote_identifier, table)))
 
     def read_schema(self, spark: SparkSession, table: TableId, known: TableSchema | None) -> TableSchema | None:
         """The columns and the primary key of a table; see `SinkWriter.read_schema`.
