@@ -7,27 +7,18 @@ from __future__ import annotations
 
 import argparse
 import json
-from decimal import Decimal
 
 from rich.console import Console
 
 from bench.__main__ import compute
 from bench.machine import facts, fill, session
 from bench.paired import compare
-from bench.tables import Fields, Orders
-from kdsl import Cluster, Col, Json, col, expect
+from bench.tables import CheckedOrders, Orders
+from kdsl import Cluster
 from kdsl.testing import LocalKafka
 
 PARTITIONS = 4
 GOAL = 0.97
-
-
-class CheckedOrders(Fields, topic="orders", value=Json(), startup="earliest"):
-    """The orders with three rules, which all of them meet."""
-
-    pay_amount: Col[Decimal | None] = col(type="DECIMAL(10, 2)", expect=expect("pay_amount >= 0", on_fail="drop"))
-    known_channel = expect("order_channel IN ('webShop', 'appShop', 'miniAppShop')", on_fail="fail")
-    named = expect("user_name LIKE 'customer-%' AND CHAR_LENGTH(order_id) = 18")
 
 
 def main() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from kdsl import Col, DeadLetters, Json, KafkaTable, Raw, col
+from kdsl import Col, DeadLetters, Json, KafkaTable, Raw, col, expect
 
 
 class Messages(KafkaTable, topic="orders", value=Raw(), startup="earliest"):
@@ -56,3 +56,19 @@ class DirtyOrdersWithLetters(
     Fields, topic="dirty-orders", value=Json(), startup="earliest", dead_letters=DeadLetters("dead-orders")
 ):
     """The same where one message of a hundred is not JSON."""
+
+
+class CheckedOrders(Fields, topic="orders", value=Json(), startup="earliest"):
+    """The orders with three rules, which all of them meet."""
+
+    pay_amount: Col[Decimal | None] = col(type="DECIMAL(10, 2)", expect=expect("pay_amount >= 0", on_fail="drop"))
+    known_channel = expect("order_channel IN ('webShop', 'appShop', 'miniAppShop')", on_fail="fail")
+    named = expect("user_name LIKE 'customer-%' AND CHAR_LENGTH(order_id) = 18")
+
+
+class CheckedOrdersWithLetters(
+    CheckedOrders, topic="orders", value=Json(), startup="earliest", dead_letters=DeadLetters("dead-orders")
+):
+    """The same with dead letters, also for the orders that violate one of the rules."""
+
+    named = expect("user_name LIKE 'customer-%' AND CHAR_LENGTH(order_id) = 18", on_fail="dead_letter")

@@ -137,7 +137,8 @@ def import_name(function: Callable[..., Any]) -> str:
         function: A function or a class at the top of a module, or a method of such a class.
 
     Raises:
-        FunctionError: It is a lambda, a local function, an object without a name, or defined in the main program.
+        FunctionError: It is a lambda, a local function, an object without a name, or defined in a main program that was
+            not started with ``python -m``; or another object has its name, for example because it was decorated.
     """
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     fix = "define it with def at the top of a module that all processes can import"
@@ -161,13 +162,14 @@ def import_name(function: Callable[..., Any]) -> str:
 
 
 def import_function(name: str) -> Callable[..., Any]:
-    """Import a function by its name.
+    """Import a function, and the module that defines it, by its name.
 
     Args:
         name: ``package.module:function``.
 
     Raises:
-        FunctionError: The module cannot be imported in this process, or has no such function; or it cannot be called.
+        FunctionError: The import of the module fails in this process, whatever the error, or the module has no such
+            function; or what has the name cannot be called.
     """
     module_name, _, path = name.partition(":")
     try:
@@ -207,6 +209,9 @@ def _lookup(module: ModuleType, path: str) -> Any:
 
 
 def _main_module() -> str | None:
-    """The name under which the main program can be imported: that of ``python -m package.module``."""
+    """The name under which the main program can be imported: that of ``python -m package.module``.
+
+    None for a script, and for a package that ``python -m package`` runs.
+    """
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     return spec.name if spec is not None and not spec.name.endswith("__main__") else None

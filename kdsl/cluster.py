@@ -34,7 +34,7 @@ _REGISTRY = "registry."
 
 
 def _join_servers(servers: str | Sequence[str]) -> str:
-    """Join bootstrap servers with commas, without spaces and empty ones."""
+    """Join bootstrap servers with commas, without the spaces around them and without empty ones."""
     entries = servers.split(",") if isinstance(servers, str) else servers
     return ",".join(part for entry in entries if (part := entry.strip()))
 
@@ -61,7 +61,10 @@ class Registry:
 
 
 def login_of(url: str) -> str | None:
-    """The login in the first URL that has one, decoded, as ``user:password`` or ``user:``; None if there is none."""
+    """The first login with a password in one or several URLs, percent-decoded, as ``user:password``.
+
+    Without one it is the first user alone, as ``user:`` (only in a URL with a scheme); None if there is no login.
+    """
     if login := LOGIN.search(url):
         return f"{unquote(login['user'])}:{unquote(login['password'])}"
     user = re.search(r"(?<=://)[^/@\s]+(?=@)", url)  # which may be a token
@@ -98,8 +101,8 @@ class Cluster:
         """The cluster that environment variables describe.
 
         ``KDSL_BOOTSTRAP_SERVERS`` (required), ``KDSL_PROPERTIES_SASL_MECHANISM`` and the like for client properties
-        (``_`` stands for ``.``), ``KDSL_REGISTRY`` (its address), ``KDSL_REGISTRY_PROPERTIES_…``,
-        ``KDSL_CLUSTER_NAME``.
+        (``_`` stands for ``.``, and capitals for small letters), ``KDSL_REGISTRY`` (its address),
+        ``KDSL_REGISTRY_PROPERTIES_…`` (ignored without an address), ``KDSL_CLUSTER_NAME``.
 
         Args:
             prefix: How the variables' names begin.
@@ -154,7 +157,11 @@ class Cluster:
         return cls(**_from_document(document, name))
 
     def with_properties(self, properties: Mapping[str, Value]) -> Self:
-        """Return the cluster with further client properties, such as a table's own, which override the cluster's."""
+        """Return the cluster with further client properties, such as a table's own, which override the cluster's.
+
+        Raises:
+            ResolveError: Values are not strings, numbers or booleans.
+        """
         return attrs.evolve(self, properties=self.properties.merge(properties))
 
     @property
@@ -163,13 +170,17 @@ class Cluster:
         return self.name or show_servers(self.bootstrap_servers)
 
     def settings(self) -> dict[str, str]:
-        """Return the client properties including the bootstrap servers and literal secrets: never print them."""
+        """Return the client properties including `bootstrap_servers` and literal secrets: never print them.
+
+        References are not resolved.
+        """
         return {**self.properties.reveal(), SERVERS: self.bootstrap_servers}
 
     def problems(self, transport: Literal["librdkafka", "jvm"] = "librdkafka") -> tuple[Problem, ...]:
-        """Check the cluster's settings, and return everything that is wrong or that a transport ignores.
+        """Check the client settings of consumer, producer and admin client; return errors, and warnings of no effect.
 
-        References are checked but not resolved; see `check_references` for those.
+        No file is read, and references are parsed but not resolved; see `check_references` for those. The registry is
+        not checked.
 
         Args:
             transport: The transport whose clients get the settings.
@@ -183,7 +194,7 @@ class Cluster:
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
-        """Report properties that name other brokers than ``bootstrap_servers``."""
+        """Yield a problem if the properties name other brokers than ``bootstrap_servers``; a `Secret` is skipped."""
         again = self.properties.get(SERVERS)
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
@@ -194,7 +205,11 @@ class Cluster:
             )
 
     def check_references(self) -> tuple[Problem, ...]:
-        """Check that this process can resolve all references; return the problems, which never contain values."""
+        """Check that this process can resolve all references in the properties of the cluster and of its registry.
+
+        Returns:
+            A problem for each property that it cannot resolve; none contains a value.
+        """
         texts = {**self.settings(), **(self.registry.properties.reveal() if self.registry else {})}
         problems = []
         for key, text in texts.items():
@@ -210,7 +225,7 @@ class Cluster:
 
     @cached_property
     def kdsl_settings(self) -> KdslSettings:
-        """The settings that kdsl keeps for itself, with references unresolved; read once for each object."""
+        """The settings that kdsl keeps for itself, read once for each object; a reference counts as not set."""
         return kdsl_settings(self.settings())
 
     def split_literals(self) -> tuple[Self, dict[str, str]]:
@@ -228,7 +243,10 @@ class Cluster:
         return attrs.evolve(self, properties=properties, registry=registry), literals
 
     def with_literals(self, literals: Mapping[str, str]) -> Self:
-        """The cluster with the literal secrets that `split_literals` separated, in place of their references."""
+        """The cluster with the literal secrets that `split_literals` separated, in place of their references.
+
+        A reference whose literal is missing stays.
+        """
         registry = self.registry
         if registry is not None:
             registry = attrs.evolve(registry, properties=registry.properties.with_literals(literals, _REGISTRY))
@@ -249,11 +267,11 @@ class Cluster:
         return self._create_config(consumer_settings, sizes, machine)
 
     def producer(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
-        """The settings for a ``confluent_kafka.Producer``; see `consumer`."""
+        """The settings for a ``confluent_kafka.Producer``; see `consumer`, also for errors."""
         return self._create_config(producer_settings, sizes, machine)
 
     def admin(self, sizes: Mapping[str, str | int] | None = None, machine: Machine | None = None) -> dict[str, str]:
-        """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`."""
+        """The settings for a ``confluent_kafka.admin.AdminClient``; see `consumer`, also for errors."""
         return self._create_config(admin_settings, sizes, machine)
 
     def java(self, client: Client) -> JavaSettings:
@@ -266,7 +284,7 @@ class Cluster:
         """Translate the settings with resolved secrets to a configuration of librdkafka.
 
         Raises:
-            ResolveError: The settings have problems.
+            ResolveError: The settings have errors, or a reference cannot be resolved here; warnings are ignored.
         """
         translated = make(self.settings(), resolve, machine or ThisMachine())
         subject = f"the cluster {self.name!r}" if self.name else "the cluster"
@@ -286,7 +304,8 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
     """Return the constructor's arguments for the cluster that a YAML document describes.
 
     Raises:
-        ResolveError: The document has no such cluster, several without a name, or settings of a wrong form.
+        ResolveError: The document has no such cluster, or several and ``name`` is None; or the cluster has unknown
+            keys, no bootstrap servers, or values of wrong types.
     """
 
     def wrong_document(path: str, message: str, fix: str) -> ResolveError:
@@ -368,7 +387,10 @@ def _read_registry(
     read_settings: Callable[[object, str], dict[Any, Any]],
     report: Callable[[str, str, str], None],
 ) -> Registry | None:
-    """Read the registry of a cluster; None, and a report, if it has no URL or a setting has a wrong type."""
+    """Read the registry of a cluster, and report all its mistakes.
+
+    None if it has no URL or a setting has a wrong type; unknown keys are left out.
+    """
     if not isinstance(value, dict) or not isinstance(value.get("url"), str):
         report(path, "this is not the URL of a registry", "write registry: https://…, or url and properties under it")
         return None

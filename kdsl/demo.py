@@ -62,10 +62,15 @@ class BigOrders(
 
 
 def run(console: Console | None = None) -> None:
-    """Run the demonstration: start Kafka, run the job, show what it did, stop Kafka.
+    """Run the demonstration: start Kafka and Spark, run the job, show what it did, stop both.
+
+    Kafka is downloaded if this machine does not have it yet.
 
     Args:
         console: Where to show it; the output of this process if None.
+
+    Raises:
+        KdslError: Kafka cannot be downloaded or started, or the job fails.
     """
     console = console or Console()
     console.print(Panel(Syntax(inspect.getsource(Orders), "python", background_color="default"), title="a table"))
@@ -88,12 +93,15 @@ def run(console: Console | None = None) -> None:
 
 
 def session() -> SparkSession:
-    """Start a Spark session on this machine that listens on loopback only."""
+    """Return the active Spark session, or start one on this machine, in UTC, that listens on loopback only."""
     return start_local_session("kdsl demo", {"spark.sql.session.timeZone": "UTC"})
 
 
 def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
-    """Run the stream from one topic to the other until it has caught up, then read both topics and show their rows."""
+    """Write the orders of 100 and more to the other topic with a stream until it has caught up.
+
+    Then read both topics, and show some columns of their rows on the console.
+    """
     from pyspark.sql import functions as F
 
     orders = Orders.read_stream(spark, cluster)
@@ -116,7 +124,7 @@ def job(spark: SparkSession, cluster: Cluster, console: Console) -> None:
 
 
 def show(console: Console, title: str, df: DataFrame) -> None:
-    """Show a small DataFrame as a table."""
+    """Run a small DataFrame, and show its rows as a table, with the types of its columns and times to the second."""
     grid = Grid(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     for field in df.schema.fields:
         grid.add_column(f"{field.name}\n[dim]{field.dataType.simpleString()}[/]")

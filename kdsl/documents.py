@@ -75,8 +75,8 @@ class YamlDocument:
             ``yes`` as true, which is wrong for the value of an option, or for a password.
 
     Attributes:
-        value: The value of the document; None if it cannot be parsed.
-        lines: The line of each part, by its path (``$.clusters.production``).
+        value: The value of the document; None if it is empty or cannot be parsed.
+        lines: The line of each part, from 1, by its path (``$.clusters.production``).
         problems: The mistakes in the document.
     """
 
@@ -107,7 +107,10 @@ class YamlDocument:
     def _walk(self, node: yaml.Node, path: str) -> Any:
         """Return the value of a node, and store the line of every path in it.
 
-        YAML that documents do not allow is recorded as a problem.
+        YAML that documents do not allow is recorded as a problem. An anchor within itself is one, and its value None.
+
+        Raises:
+            yaml.YAMLError: As in `_scalar`.
         """
         self.lines[path] = line = node.start_mark.line + 1
         if any(node is outer for outer in self._inside):
@@ -126,7 +129,7 @@ class YamlDocument:
             self._inside.pop()
 
     def _mapping(self, node: yaml.Node, path: str) -> dict[str, Any]:
-        """Return a mapping with the values of its keys.
+        """Return a mapping with the values of its keys, which are strings as written; store the line of each.
 
         A key that is not a single value is recorded as a problem and left out; of a repeated one, also a problem, the
         last value is returned.
@@ -151,7 +154,7 @@ class YamlDocument:
     def _pairs(self, node: yaml.Node) -> list[tuple[yaml.Node, yaml.Node]]:
         """Return the keys and values of a mapping, its own before those that ``<<`` merges, which do not replace them.
 
-        A merge of something other than a mapping is recorded as a problem.
+        A merge of something other than a mapping, or of the mapping itself, is recorded as a problem and left out.
         """
         own = [(k, v) for k, v in node.value if k.tag != _MERGE]
         known = {k.value for k, _ in own if isinstance(k, yaml.ScalarNode)}
@@ -172,7 +175,11 @@ class YamlDocument:
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:
-        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None."""
+        """Return a value in the type that YAML gives it; an invalid one is recorded as a problem, and becomes None.
+
+        Raises:
+            yaml.YAMLError: It has a tag without a type.
+        """
         loader = yaml.SafeLoader("")
         try:
             return loader.construct_object(node, deep=True)
@@ -186,7 +193,11 @@ class YamlDocument:
     def _string(self, node: yaml.ScalarNode) -> Any:
         """A value as the string that is written, because YAML would read 010 as 8; true and false in lower case.
 
-        None for a null, and for a value that is not valid in YAML, which is recorded as a problem.
+        None for a null, and for a value that is not valid in YAML, which is recorded as a problem. Numbers and times
+        are not validated.
+
+        Raises:
+            yaml.YAMLError: As in `_scalar`.
         """
         plain = self._scalar(node) if node.tag not in _NUMBERS else 0
         if plain is None:
@@ -194,7 +205,7 @@ class YamlDocument:
         return node.value.lower() if node.value.lower() in ("true", "false") else node.value
 
     def where(self, path: str) -> Where:
-        """A path with the line of the nearest known part of it."""
+        """The location of a path: the file, the path, and the line of the longest part of it that the document has."""
         known = path
         while known not in self.lines and known != "$":
             known = known[: max(known.rfind("."), known.rfind("["), 1)]
@@ -202,7 +213,7 @@ class YamlDocument:
 
 
 def _reason(error: yaml.YAMLError) -> str:
-    """The message of PyYAML, without anything that it quotes from the document."""
+    """The message of PyYAML without anything that it quotes from the document, or advice on quotes and escapes."""
     message = str(getattr(error, "problem", None) or "it cannot be parsed")
     if message.startswith("found character") and message.endswith("cannot start any token"):
         return "a value begins with a character that YAML has a meaning for ('@', '`', '%' or a tab); put it in quotes"

@@ -32,10 +32,11 @@ def parse_duration(text: str) -> timedelta:
 
     Args:
         text: An integer with a unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
-            ISO-8601 (``PT5M``). Each may be negative: ``-1 ms``, ``PT-1S``.
+            ISO-8601 in days, hours, minutes and seconds (``PT5M``). Each may be negative: ``-1 ms``, ``PT-1S``. Letter
+            case is ignored, and so are digits of seconds after the microseconds.
 
     Raises:
-        ValueError: The string has another form.
+        ValueError: The string has another form, or the duration is too long.
     """
     try:
         return _parse(text)
@@ -44,7 +45,7 @@ def parse_duration(text: str) -> timedelta:
 
 
 def _parse(text: str) -> timedelta:
-    """Parse a number with a unit, or ISO-8601.
+    """Parse a number with a unit, a number of milliseconds, or ISO-8601; see `parse_duration`.
 
     Raises:
         ValueError: The string has another form.
@@ -68,7 +69,10 @@ def _parse(text: str) -> timedelta:
 
 
 def duration_text(length: timedelta) -> str:
-    """The string of a duration in the largest unit without a remainder, negative in ISO-8601; for `parse_duration`."""
+    """The string of a duration in the largest unit without a remainder (``0 s``), for `parse_duration`.
+
+    A negative one is written as ISO-8601 in seconds.
+    """
     micros = length // timedelta(microseconds=1)
     if micros < 0:
         return f"PT-{-micros // 1_000_000}.{-micros % 1_000_000:06d}S"

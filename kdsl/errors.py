@@ -135,7 +135,8 @@ class ProblemError(KdslError):
 class ResolveError(ExceptionGroup[ProblemError], KdslError):
     """All problems of one or more declarations.
 
-    Raised by ``resolve`` and by everything that resolves first (``schema``, ``read``, ``write``, ``explain``).
+    Raised by ``resolve``, by everything that resolves first (``schema``, ``read``, ``write``, ``explain``), and where
+    documents and client settings are read.
     """
 
     def __new__(cls, message: str, problems: Sequence[Problem | ProblemError]) -> Self:
@@ -170,7 +171,7 @@ class RecordError(KdslError):
         topic: The record's topic.
         partition: The record's partition, if it is known.
         offset: The record's offset, if it is known.
-        data: The first bytes of the message; shown as hex.
+        data: The message; the error shows its length and its first bytes, as hex.
         more: The number of other records of the batch that failed.
         fix: What can be done.
     """
@@ -321,12 +322,14 @@ def line_and_column(text: str, index: int) -> tuple[int, int]:
 
 
 def excerpt(text: str, start: int, length: int = 1, hidden: Sequence[tuple[int, int]] = (), mark: str = "") -> str:
-    """The line of a position with carets under it; of a long line the part around the position.
+    """The line of a position, without its secrets, and a second line with carets under the position.
+
+    Each blank character becomes a space. Of a line longer than `WIDEST` only the part around the position is returned.
 
     Args:
         text: The whole string.
         start: The first index, from 0.
-        length: The number of characters to mark, at most to the end of the line.
+        length: The number of characters to mark: at least one, and at most to the end of the line.
         hidden: Ranges of the string that may contain secrets, in order, each from a first index to a last, excluded.
         mark: The replacement of a hidden range.
     """
@@ -361,7 +364,7 @@ def file_position(problem: Problem) -> tuple[int, int]:
 
 
 def closest(name: str, valid: Iterable[str]) -> str | None:
-    """The valid name that is closest to a wrong one; None if none is close."""
+    """The valid name that is closest to a wrong one, in any letter case; None if none is close."""
     lower = {n.lower(): n for n in valid}
     matches = get_close_matches(name.lower(), lower, n=1, cutoff=0.6)
     return lower[matches[0]] if matches else None
@@ -374,17 +377,20 @@ def nearest(name: str, valid: Iterable[str]) -> str:
 
 
 def listing(names: Iterable[object]) -> str:
-    """Names in a sentence: ``'a', 'b' and 'c'``."""
+    """Names in a sentence: ``'a', 'b' and 'c'``; ``none`` if there are none."""
     quoted = [repr(n) for n in names]
     return quoted[0] if len(quoted) == 1 else " and ".join([", ".join(quoted[:-1]), quoted[-1]]) if quoted else "none"
 
 
 def fail_on(problems: Iterable[Problem], subject: str) -> tuple[Problem, ...]:
-    """Raise ResolveError if any problem is an error; otherwise return the problems, which are all warnings then.
+    """Raise the errors among problems; otherwise return the problems, which are all warnings then.
 
     Args:
         problems: The problems.
         subject: What was checked, for the first line of the message.
+
+    Raises:
+        ResolveError: Some problems are errors; it contains these, and no warnings.
     """
     every = tuple(problems)
     errors = [p for p in every if p.severity == "error"]

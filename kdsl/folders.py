@@ -26,10 +26,10 @@ def cache_dir() -> Path:
     """The folder for downloads that can be repeated.
 
     ``$KDSL_CACHE``, else ``$XDG_CACHE_HOME/kdsl``, else ``~/.cache/kdsl``; for a user without a home, or with one that
-    every user can write to, ``kdsl-UID`` in the folder of temporary files.
+    every user can write to, ``kdsl-UID`` in the folder of temporary files. Only this last one is created here.
 
     Raises:
-        FolderError: Other users could write to the last of these.
+        FolderError: Other users could write to the last of these, or it is not a folder of this user.
     """
     return _own() or _user_folder("XDG_CACHE_HOME", ".cache")
 
@@ -49,12 +49,13 @@ def state_dir() -> Path:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a lock that only one process of this machine can have, if the operating system supports it.
+    """Wait for a lock that only one process of this machine can have, and hold it while the body runs.
 
-    Windows does not. The file and its folder are created if they do not exist.
+    Where the operating system does not support it (Windows), or the file cannot be written, the body runs without a
+    lock. The file and its folder are created if they do not exist.
 
     Args:
-        path: The lock file; if its folder is not writable, no process waits.
+        path: The lock file.
     """
     with ExitStack() as stack:
         with suppress(ImportError, OSError):
@@ -82,7 +83,7 @@ def process_folder(purpose: str) -> Path:
 
 
 def _remove(key: tuple[int, str]) -> None:
-    """Delete a folder of `process_folder`, unless this process is a fork of the one that created it."""
+    """Delete and forget a folder of `process_folder`, unless this process is a fork of the one that created it."""
     if key[0] == os.getpid() and key in _folders:
         shutil.rmtree(_folders.pop(key), ignore_errors=True)
 
@@ -94,9 +95,10 @@ def _own() -> Path | None:
 
 
 def _user_folder(variable: str, folder: str) -> Path:
-    """Return the folder of kdsl that a variable names, or the one in the user's home.
+    """Return the folder ``kdsl`` in the one that a variable names, or else in a folder of the user's home.
 
-    Without a home, or with one that every user can write to, it is `_temporary`, with its errors.
+    Without a home, or with one that every user can write to, it is `_temporary`, with its errors. The others are not
+    created.
     """
     named = os.environ.get(variable)
     if named:

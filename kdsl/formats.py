@@ -261,7 +261,10 @@ class Format(Options):
 
     @classmethod
     def column_types(cls) -> str | None:
-        """The column types in Markdown, for the reference page of a format whose types depend on more than options."""
+        """The column types in Markdown, for the reference page of a format whose types depend on more than options.
+
+        None for a format whose page needs no such section.
+        """
         return None
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
@@ -363,7 +366,7 @@ class UnknownFormatError(KdslError):
 
 @cache
 def _load_entry_points() -> dict[str, EntryPoint]:
-    """Return the entry points of all formats by their names, read once.
+    """Return the entry points of kdsl's own and all installed formats by their names, read once.
 
     Raises:
         KdslError: Two packages register the same format.
@@ -380,7 +383,11 @@ def _load_entry_points() -> dict[str, EntryPoint]:
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of all formats, sorted; see `format_class` for errors."""
+    """The names of kdsl's own and all installed formats, sorted.
+
+    Raises:
+        KdslError: Two packages register the same format.
+    """
     return tuple(sorted(_load_entry_points()))
 
 

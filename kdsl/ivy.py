@@ -60,7 +60,7 @@ class Coordinate:
 
     @classmethod
     def parse(cls, text: str) -> Coordinate:
-        """Parse ``group:artifact:version``, optionally followed by ``@jar`` or ``:classifier@ending``.
+        """Parse ``group:artifact:version``, optionally followed by ``@jar`` or ``:classifier@extension``.
 
         Raises:
             IvyError: The string has another form.
@@ -99,18 +99,18 @@ def fetch_jars(
     alternative: str,
     on_progress: Callable[[str], None],
 ) -> None:
-    """Fetch artifacts and their dependencies.
+    """Fetch artifacts into a folder, with the dependencies of those that are not `alone`.
 
     Args:
-        coordinates: What to fetch.
-        into: The existing folder for the jars, which are named ``group_artifact-version.jar``.
+        coordinates: What to fetch; if each is an `archive`, no dependencies are fetched.
+        into: The existing folder for the files, which are named ``group_artifact-version(-classifier).extension``.
         java: The ``java`` program.
         ivy: Ivy's folder, which exists; jars that it holds are not downloaded again.
         alternative: What to do where no repository can be reached, for the error.
         on_progress: Called with a line about each jar that is downloaded.
 
     Raises:
-        IvyError: A repository cannot be reached, or an artifact is missing there.
+        IvyError: A repository cannot be reached, an artifact is missing there, or pyspark's Ivy was not found.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")
@@ -145,7 +145,7 @@ def fetch_jars(
 
 
 def explain_failure(output: str, error: str = "", *, subject: str, folder: str, mirror: str, alternative: str) -> str:
-    """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it.
+    """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it, without passwords.
 
     Args:
         output: What Ivy printed.
@@ -200,7 +200,7 @@ def _coordinate(name: str) -> str:
 
 
 def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, list[str]]:
-    """Run a command, and return its exit code and output; each fetched jar is reported.
+    """Run a command, and return its exit code and the lines of its output and errors; each fetched jar is reported.
 
     The process is killed on an exception.
     """
@@ -221,7 +221,7 @@ def _run(command: list[str], on_progress: Callable[[str], None]) -> tuple[int, l
 
 
 def _find_ivy(alternative: str) -> list[Path]:
-    """Find the jars of Ivy and of the parser of its command line among those of pyspark and ``$SPARK_HOME``.
+    """Find the jars of Ivy and of the parser of its command line among those of pyspark, or else of ``$SPARK_HOME``.
 
     Raises:
         IvyError: They are not there.
@@ -287,7 +287,10 @@ def _file(coordinate: Coordinate) -> str:
 
 
 def _proxy() -> list[str]:
-    """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment."""
+    """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment.
+
+    With a proxy there is also ``-Dhttp.nonProxyHosts=…`` from ``no_proxy``. Logins in the proxies are ignored.
+    """
     flags = []
     for scheme in ("https", "http"):
         named = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")

@@ -119,7 +119,7 @@ class KafkaTable(metaclass=_TableClass):
             row_classes.fill(self, values)
 
     def evolve(self, **changes: Any) -> Self:
-        """Return a copy of the row with other values, as ``attrs.evolve`` makes it.
+        """Return a copy of the row with other values and the same row kind; virtual and computed ones are not copied.
 
         Raises:
             TypeError: An argument is not a column of the row's constructor.
@@ -131,6 +131,9 @@ class KafkaTable(metaclass=_TableClass):
         """Return what the class declares, with the problems of the declaration; see `kdsl.resolve`.
 
         It is computed once, unless the columns have problems.
+
+        Raises:
+            TypeError: The class is `KafkaTable` or `UpsertTable` itself, which declares no table.
         """
         definition: TableDef | None = vars(cls).get(_DEFINITION)
         if definition is None:
@@ -141,7 +144,11 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def as_table(cls) -> Table:
-        """Return the table that the class declares as a `Table`, which also has its plans and its cluster."""
+        """Return the table that the class declares as a `Table`, which also has its plans and its cluster.
+
+        Raises:
+            TypeError: As for `definition`.
+        """
         return Table(cls.definition())
 
     schema = operation(Table.schema)
@@ -159,7 +166,9 @@ class KafkaTable(metaclass=_TableClass):
 
     @classmethod
     def rows(cls, rows: Iterable[Self], *, spark: SparkSession | None = None) -> DataFrame:
-        """Create a DataFrame of typed rows, for tests and small data; it has the columns that can be written.
+        """Create a DataFrame of typed rows, for tests and small data.
+
+        It has the columns that can be written and, if the rows are changes, first their row kinds.
 
         Args:
             rows: The rows, all in the driver's memory.
@@ -167,7 +176,9 @@ class KafkaTable(metaclass=_TableClass):
 
         Raises:
             ResolveError: The declaration of the columns is invalid.
-            RowError: A value does not fit its column's type, for example None if NULL is not allowed.
+            RowError: No session is active, an object is not a row of this class, a row is a change that the table does
+                not carry, or a value does not fit its column's type, for example None if NULL is not allowed; or the
+                session does not have Spark's TIME, and a column needs it.
         """
         from kdsl.run.dataframes.rows import create_dataframe
 
@@ -179,12 +190,13 @@ class KafkaTable(metaclass=_TableClass):
         """Collect the rows of a DataFrame as typed rows in the driver's memory, also virtual and computed columns.
 
         Args:
-            df: Columns of the table under their names and with their types. Virtual and computed columns may be
-                missing, and columns that have a default.
+            df: Columns of the table under their names and with their types, and of a changelog also the row kind.
+                Virtual and computed columns may be missing, and columns that have a default.
 
         Raises:
             ResolveError: The declaration of the columns is invalid.
-            RowError: Columns are missing, unknown, or of other types; the message lists all of them.
+            RowError: Columns are missing, unknown, repeated, or of other types; the message lists all of them.
+            ValueError: A value is not one of the enum that annotates its column.
         """
         from kdsl.run.dataframes.rows import collect
 

@@ -158,7 +158,7 @@ class Options:
 
     @classmethod
     def declarations(cls) -> tuple[attrs.Attribute[Any], ...]:
-        """The declarations of the group's options, in order."""
+        """The declarations of the group's options, in order; those in `without` are left out."""
         return tuple(a for a in attrs.fields(cls) if a.name not in cls.without)
 
     def __init_subclass__(cls) -> None:
@@ -202,7 +202,8 @@ class Options:
     def from_strings(cls, strings: Mapping[str, str], **others: Any) -> Self:
         """Create the group from the strings of a ``WITH`` clause or a YAML document.
 
-        A string that cannot be read becomes a problem of the group.
+        An unknown key, a string that cannot be read, and an option with different values under its keys become
+        problems of the group.
 
         Args:
             strings: The values by Flink's keys.
@@ -237,7 +238,7 @@ class Options:
         return options
 
     def to_strings(self) -> dict[str, str]:
-        """The options that differ from their defaults, as strings by Flink's keys."""
+        """The options that are neither None nor their defaults, as strings by Flink's keys, with secrets hidden."""
         strings: dict[str, str] = {}
         for a in self.declarations():
             value, key = getattr(self, a.name), a.metadata["key"]
@@ -273,7 +274,8 @@ class Options:
             prefix: The prefix of the keys of the literals.
 
         Returns:
-            The group with ``${given:KEY}`` in place of each literal secret, and the literals by key.
+            The group with ``${given:KEY}`` in place of each literal secret, or this group if it has none, and the
+            literals by key.
         """
         values: dict[str, Any] = {}
         literals: dict[str, str] = {}
@@ -289,7 +291,7 @@ class Options:
         return (type(self)(**values) if literals else self), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Self:
-        """Return the group with the literal secrets that `split` separated.
+        """Return the group with the literal secrets that `split` separated; this group if none has the prefix.
 
         Args:
             literals: The literal secrets by key.
@@ -317,7 +319,7 @@ class Options:
             yield mistake.problem(name, attrs.fields_dict(type(self)))
 
     def _all_mistakes(self) -> Iterator[_Mistake]:
-        """Yield the mistakes that were found while reading, and values of wrong types."""
+        """Yield the mistakes that were found while reading, then values of wrong types or that a check rejects."""
         yield from self._mistakes  # type: ignore[attr-defined]
         for a in attrs.fields(type(self)):
             value = getattr(self, a.name)
@@ -333,7 +335,10 @@ class Options:
                 yield _Mistake("option-value", f"has the value {value!r}", (fix,), a.name)
 
     def valid(self) -> Self:
-        """Return the group with the default in place of every wrong value, so that other rules can be checked."""
+        """Return the group with the default in place of every wrong value, so that other rules can be checked.
+
+        A required option becomes None. If no value is wrong, the result is this group.
+        """
         wrong = {mistake.option for mistake in self._all_mistakes() if mistake.declared}
         if not wrong:
             return self
@@ -465,10 +470,10 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) -> Any:
-    """Convert a value to the form that the group stores; problems of a mapping are added to ``mistakes``.
+    """Convert a value to the form that the group stores; any other value is returned as it is.
 
-    Values that ignore case get the case of their declaration, free-form mappings become `Properties`, and literal
-    secrets become a `Secret`.
+    Values that ignore case get the case of their declaration, literal secrets and addresses with one become a `Secret`,
+    and free-form mappings become `Properties` without values of wrong types. These are added to ``mistakes``.
     """
     if a.metadata["key"].endswith(_FREE) and isinstance(value, Mapping):
         entries: dict[Any, Any] = dict(value)
@@ -491,7 +496,7 @@ def _normalize(value: Any, a: attrs.Attribute[Any], mistakes: list[_Mistake]) ->
 
 
 def _display(value: Any, a: attrs.Attribute[Any]) -> str:
-    """A value as a string that may be printed: an address without its password, no other secret."""
+    """A value as a string that may be printed: an address without its password, and any other secret hidden."""
     if not isinstance(value, Secret):
         codec: Codec | None = a.metadata["codec"]
         return codec.format(value) if codec else _write(value)
@@ -516,7 +521,7 @@ def _repr(value: Any, a: attrs.Attribute[Any]) -> str:
 
 
 def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
-    """Parse the string of a value in DDL or YAML.
+    """Parse the string of a value in DDL or YAML; an option of another type than those below takes it unchanged.
 
     Raises:
         ValueError: The string is not a value of the option's type.

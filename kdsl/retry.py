@@ -69,7 +69,7 @@ def retry(
     first_timeout: float = inf,
     wait: Callable[[float], object] = time.sleep,
 ) -> V:
-    """Repeat a request.
+    """Repeat a request until its result is final or the deadline has passed; errors of ``attempt`` are not caught.
 
     Args:
         attempt: Sends the request once. Its argument is how many seconds it may take: no more than what is left.

@@ -62,7 +62,10 @@ class Token:
 
     @property
     def value(self) -> str:
-        """A name or a string without its quotes and with its escapes resolved; for bytes the hexadecimal digits."""
+        """A name or a string without its quotes and with its escapes resolved; for bytes the hexadecimal digits.
+
+        Any other token is returned as it is written.
+        """
         match self.kind:
             case "quoted":
                 return self.text[1:-1].replace("``", "`")
@@ -122,7 +125,10 @@ def _check_escapes(token: Token) -> Token:
 
 
 def _broken_token(text: str, position: int) -> Token:
-    """Return the token of something that is not SQL at a position, with the reason and the fix."""
+    """Return the token of something that is not SQL at a position, with the reason and the fix.
+
+    A string, a name in back-quotes or a comment without an end extends to the end of the text.
+    """
 
     def rest(reason: str, fix: str) -> Token:
         return Token("broken", text[position:], position, reason, fix)
@@ -199,7 +205,7 @@ class Cursor:
         return True
 
     def split_sign(self) -> None:
-        """Split the sign at the cursor into a token for each character: ``<>`` is two brackets in a type."""
+        """Replace the sign at the cursor by a token for each of its characters: ``<>`` is two brackets in a type."""
         token = self.token
         signs = (Token("sign", sign, token.start + i) for i, sign in enumerate(token.text))
         self.tokens = [*self.tokens[: self.index], *signs, *self.tokens[self.index + 1 :]]

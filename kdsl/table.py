@@ -57,23 +57,23 @@ class Table:
         """The schema of the DataFrame that a read returns.
 
         Raises:
-            ResolveError: The table is invalid.
+            ResolveError: The table cannot be read.
         """
         return schemas.schema(self.definition)
 
     def key_schema(self) -> StructType:
-        """The schema of the message key with the names on the wire; empty if the table has no key.
+        """The schema of the message key with the names on the wire; empty if no column is in the key.
 
         Raises:
-            ResolveError: The table is invalid.
+            ResolveError: The table cannot be read.
         """
         return schemas.key_schema(self.definition)
 
     def value_schema(self) -> StructType:
-        """The schema of the message value with the names on the wire.
+        """The schema of the message value with the names on the wire; empty if no column is in the value.
 
         Raises:
-            ResolveError: The table is invalid.
+            ResolveError: The table cannot be read.
         """
         return schemas.value_schema(self.definition)
 
@@ -85,7 +85,7 @@ class Table:
             cluster: The cluster whose client properties are added (the group id, the reset policy), or None.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or the settings of the cluster are invalid.
             KdslError: A wanted column does not exist.
         """
         return read_plan(self._resolve("read", cluster), columns)
@@ -97,7 +97,7 @@ class Table:
             cluster: The cluster whose client properties are added, or None.
 
         Raises:
-            ResolveError: The table cannot be written.
+            ResolveError: The table cannot be written, or the settings of the cluster are invalid.
         """
         return write_plan(self._resolve("write", cluster))
 
@@ -109,7 +109,7 @@ class Table:
             cluster: The cluster whose client properties are added, or None.
 
         Raises:
-            ResolveError: The table is invalid in that direction.
+            ResolveError: The table is invalid in that direction, or the settings of the cluster are.
             ValueError: There is no such direction.
         """
         match direction:
@@ -129,6 +129,9 @@ class Table:
     ) -> DataFrame:
         """Read the topic once, from the start to the end that the table declares; by default to the current ends.
 
+        The records are read when an action runs. Warnings about the table are logged, each once in a process. The
+        session gets kdsl's data source.
+
         Args:
             spark: The session.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -137,9 +140,11 @@ class Table:
                 offset of each partition.
 
         Raises:
-            ResolveError: The table cannot be read, or not from there.
-            KdslError: The brokers cannot be reached, a topic is missing, or a start offset does not exist. A record
-                that cannot be read fails the Spark job with a RecordError that names topic, partition and offset.
+            ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
+            KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
+                written. At the latest when Spark plans the read: the brokers cannot be reached, a topic is missing, or
+                a start offset does not exist. A record that cannot be read fails the Spark job with a RecordError that
+                names topic, partition and offset, unless the table declares dead letters.
         """
         from kdsl.run.read import read
 
@@ -157,6 +162,9 @@ class Table:
     ) -> DataFrame:
         """Read the topic as a stream; the offsets of a checkpoint override every other start.
 
+        Warnings about the table are logged, each once in a process. The session gets kdsl's data source, and a listener
+        that commits offsets and reports metrics.
+
         Args:
             spark: The session.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -165,8 +173,10 @@ class Table:
                 datetime, or the offset of each partition.
 
         Raises:
-            ResolveError: The table cannot be read, or not from there.
-            KdslError: A wanted column does not exist.
+            ResolveError: The table cannot be read, or not from there, or its cluster is unknown or invalid.
+            KdslError: A wanted column does not exist, kdsl does not support the session, or dead letters cannot be
+                written. At the latest when the query starts: the brokers cannot be reached, a topic is missing, or a
+                start offset does not exist.
         """
         from kdsl.run.read import read_stream
 
@@ -179,6 +189,8 @@ class Table:
     ) -> None:
         """Append the rows of a DataFrame to the topic, at least once or as the table declares; columns match by name.
 
+        Warnings about the table are logged, each once in a process.
+
         Args:
             df: A batch DataFrame with the table's physical and writable metadata columns.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -187,8 +199,12 @@ class Table:
             adopt: Take over an exactly-once prefix that another query used, or whose tokens are lost.
 
         Raises:
-            ResolveError: The table cannot be written.
-            KdslError: Columns are missing, unknown or of other types (all are listed), or the topic does not exist.
+            ResolveError: The table cannot be written, its cluster is unknown or invalid, or columns are missing,
+                unknown or of other types (all are listed).
+            KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the brokers cannot be
+                reached, or the topic does not exist.
+            ExactlyOnceError: The write cannot be exactly once.
+            WriteError: A task failed, for example because a row cannot be written; some rows may be in the topic.
         """
         from kdsl.run.write import write
 
@@ -210,6 +226,9 @@ class Table:
     ) -> StreamingQuery:
         """Start a query that appends a streaming DataFrame to the topic, at least once or as the table declares.
 
+        The plan of the write is stored in the checkpoint. Warnings about the table are logged, each once in a process.
+        The session gets kdsl's data source, and a listener that reports metrics.
+
         Args:
             df: A streaming DataFrame with the table's physical and writable metadata columns.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
@@ -223,8 +242,11 @@ class Table:
                 ``"prefix"``, several of them, or True for all.
 
         Raises:
-            ResolveError: The table cannot be written.
-            KdslError: As for `write`; or the checkpoint was written by another plan.
+            ResolveError: As for `write`.
+            KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, the
+                brokers cannot be reached, or the topic does not exist.
+            CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
+            ExactlyOnceError: The write cannot be exactly once.
         """
         from kdsl.run.write import write_stream
 
@@ -249,13 +271,13 @@ class Table:
         Args:
             spark: The session.
             cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
-            keys: The columns of the key, if the table declares neither a primary key nor a message key.
+            keys: The columns of the key, instead of the primary key or else the message key that the table declares.
 
         Returns:
             The table's columns, without ``_row_kind``.
 
         Raises:
-            ResolveError: The table cannot be read.
+            ResolveError: The table cannot be read, or its cluster is unknown or invalid.
             KdslError: Its rows are not changes, the key is unknown, or as for `read`.
         """
         from kdsl.run.dataframes.latest import choose_key, last_changes
@@ -276,7 +298,7 @@ class Table:
         return last.where(f"{ROW_KIND} <> '-D'").drop(ROW_KIND)
 
     def dead_letters(self, spark: SparkSession, cluster: Cluster | None = None) -> DataFrame:
-        """The dead letters of the table: the records that reads of it could not read, with the reasons.
+        """Read the dead letters of the table: the records that reads of it could not read, with the reasons.
 
         A record that was read several times, for example by two actions, may have several letters. `decode` reads the
         records again, with a corrected table.
@@ -290,8 +312,8 @@ class Table:
             ``partition``, ``offset``, ``timestamp``, ``headers``, ``key`` and ``value``.
 
         Raises:
-            ResolveError: The table cannot be read.
-            KdslError: The table declares no dead letters, or the topic does not exist.
+            ResolveError: The table cannot be read, or its cluster is unknown or invalid.
+            KdslError: The table declares no dead letters, or their topic does not exist.
         """
         from kdsl.run.read_letters import read_letters
 
@@ -309,8 +331,9 @@ class Table:
                 are references (``${env:NAME}``).
 
         Raises:
-            ResolveError: The table cannot be read.
-            KdslError: A column that the table needs is missing.
+            ResolveError: The table cannot be read, or a format needs a registry that neither it nor the argument names,
+                or one of its secrets is not a reference.
+            KdslError: A column that the table needs is missing, or does not have the type of Kafka's records.
 
         A record that cannot be read fails the Spark job, also if the table declares dead letters.
         """
@@ -327,11 +350,11 @@ class Table:
             registry: The schema registry, as in `decode`.
 
         Returns:
-            The columns ``key``, ``value``, and ``topic``, ``headers``, ``timestamp`` if the table writes them.
+            The columns ``key``, ``value`` and ``topic``, and ``headers`` and ``timestamp`` if the table writes them.
 
         Raises:
-            ResolveError: The table cannot be written.
-            KdslError: As for `write`.
+            ResolveError: The table cannot be written, columns are missing, unknown or of other types (all are listed),
+                or the registry is missing or has a literal secret, as in `decode`.
         """
         from kdsl.run.write import encode
 
@@ -345,6 +368,9 @@ class Table:
 
     def cluster(self, cluster: Cluster | None = None) -> Cluster:
         """Return the cluster of a run: the argument with the client properties of the table added, or the table's own.
+
+        A table's ``bootstrap.servers`` are used only without an argument, and its other properties override those of
+        the argument. The settings of the table's own cluster are not checked here.
 
         Args:
             cluster: The given cluster, or None.
@@ -382,7 +408,7 @@ class Table:
         log: bool = False,
         start_at: Startup | None = None,
     ) -> ResolvedTable:
-        """Resolve the table with the cluster's properties.
+        """Resolve the table with the cluster's properties; without an argument ``cluster``, with its own.
 
         Args:
             direction: The direction.

@@ -37,9 +37,9 @@ class MockCluster:
     def fail(self, topic: str, request: int, code: int, times: int = 1) -> None:
         """Answer the next requests of a kind for a topic with an error."""
         fail = self._lib.rd_kafka_mock_partition_push_request_errors
-        place = (self._mock, topic.encode(), ctypes.c_int32(0), ctypes.c_int16(request))
+        arguments = (self._mock, topic.encode(), ctypes.c_int32(0), ctypes.c_int16(request))
         for _ in range(times):
-            assert fail(*place, ctypes.c_size_t(1), ctypes.c_int(code)) == 0
+            assert fail(*arguments, ctypes.c_size_t(1), ctypes.c_int(code)) == 0
 
     def fail_any(self, request: int, code: int) -> None:
         """Answer the next request of a kind with an error."""

@@ -285,7 +285,7 @@ def test_all_problems_of_a_document_are_reported_with_their_locations(document: 
         Cluster.from_yaml(document, "bad")
 
     message = "".join(lines(e.value)).replace(str(document), "clusters.yaml")
-    assert [f"$.clusters.bad.{place}: " in message for place in PLACES] == [True] * len(PLACES)
+    assert [f"$.clusters.bad.{path}: " in message for path in PLACES] == [True] * len(PLACES)
     assert len(e.value.problems) == len(PLACES)
 
 

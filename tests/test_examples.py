@@ -127,6 +127,7 @@ def test_page_views_by_region(spark: SparkSession, kdsl_kafka: LocalKafka, tmp_p
     ]
 
 
+@pytest.mark.reliability
 @pytest.mark.kafka
 def test_page_views_by_region_as_a_script(
     spark: SparkSession, kdsl_kafka: LocalKafka, capfd: pytest.CaptureFixture[str], tmp_path: Path

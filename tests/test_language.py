@@ -11,17 +11,20 @@ from pathlib import Path
 
 import pytest
 
+from tests.source_trees import walk
+
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("kdsl", "formats", "docs", "bench", "examples", "tests")
 # This file lists the words that others must not use, and docs/moved.md names that no longer exist.
 EXEMPT = {Path(__file__), ROOT / "docs" / "moved.md"}
-FILES = sorted(
-    {
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile")),
-        *(path for folder in FOLDERS for kind in ("*.py", "*.md") for path in (ROOT / folder).rglob(kind)),
-    }
-    - EXEMPT
-)
+
+
+def files(folder: str) -> list[Path]:
+    """The Python files and pages of a folder; those at the top of the project for an empty name."""
+    if not folder:
+        return [ROOT / name for name in ("README.md", "CHANGELOG.md", "Makefile")]
+    return sorted({path for kind in ("*.py", "*.md") for path in (ROOT / folder).rglob(kind)} - EXEMPT)
+
 
 PHRASES = {
     r"cannot be had": "say what could not be fetched, and from where",
@@ -81,6 +84,9 @@ PARTICIPLES: dict[str, str] = {
 # One pass over a text finds out whether any phrase matches; only then does each phrase look for itself.
 COMPILED = [(re.compile(phrase, re.IGNORECASE), phrase, advice) for phrase, advice in PHRASES.items()]
 ANY_PHRASE = re.compile("|".join(f"(?:{phrase})" for phrase in PHRASES), re.IGNORECASE)
+# Comments, and more: strings that contain a "#". Only files with a phrase in one of these are read token by token.
+MAYBE_COMMENTS = re.compile(r"#.*(?:\n[ \t]*#.*)*")
+NEXT_LINE = re.compile(r"\n[ \t]*[#: ]*")
 LIST_ITEM = re.compile(r"\s*(?:[-*+]|\d+\.|#+|\||>)\s")
 
 
@@ -96,17 +102,20 @@ def check_code(source: str, *, docstrings_only: bool = False) -> Iterator[str]:
         source: The text of the file.
         docstrings_only: Of strings check only docstrings: the other ones of a test are data, or repeat messages.
     """
-    tree = ast.parse(source)
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in ast.walk(node)}
-    for node in ast.walk(tree):
-        if docstrings_only and isinstance(node, ast.JoinedStr | ast.Constant) and id(node) not in docstrings:
-            continue
+    nodes = walk(ast.parse(source))
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    parts = {id(part) for part in walk(*(node for node in nodes if isinstance(node, ast.JoinedStr)))}
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
+            if docstrings_only and id(node) not in docstrings:
+                continue
             for text in join_parts(node):
                 yield from check_phrases(node.lineno, " ".join(text.split()))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in parts:
-            yield from check_phrases(node.lineno, " ".join(node.value.split()))
+        elif isinstance(node, ast.Constant):
+            if docstrings_only and id(node) not in docstrings:
+                continue
+            if isinstance(node.value, str) and id(node) not in parts:
+                yield from check_phrases(node.lineno, " ".join(node.value.split()))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield from check_phrases(node.lineno, node.name.replace("_", " "))
             if is_participle(node) and node.name not in PARTICIPLES:
@@ -139,6 +148,8 @@ def join_parts(node: ast.JoinedStr) -> list[str]:
 
 def check_comments(source: str) -> Iterator[str]:
     """The phrases of comments; those on consecutive lines are read as one."""
+    if not any(ANY_PHRASE.search(NEXT_LINE.sub(" ", text)) for text in MAYBE_COMMENTS.findall(source)):
+        return
     lines: list[str] = []
     start = last = 0
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
@@ -163,16 +174,18 @@ def check_page(source: str) -> Iterator[str]:
         lines.append(line.strip())
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_the_language_of(path: Path) -> None:
+@pytest.mark.parametrize("folder", ["", *FOLDERS])
+def test_the_language_of(folder: str) -> None:
+    mistakes = [f"{path.relative_to(ROOT)}:{mistake}" for path in files(folder) for mistake in check_file(path)]
+
+    assert not mistakes, "\n".join(mistakes)
+
+
+def check_file(path: Path) -> Iterator[str]:
     source = path.read_text(encoding="utf-8")
-
     if path.suffix == ".py":
-        mistakes = list(check_code(source, docstrings_only=path.is_relative_to(ROOT / "tests")))
-    else:
-        mistakes = list(check_page(source))
-
-    assert not mistakes, f"{path.relative_to(ROOT)}:\n" + "\n".join(mistakes)
+        return check_code(source, docstrings_only=path.is_relative_to(ROOT / "tests"))
+    return check_page(source)
 
 
 @pytest.mark.parametrize(

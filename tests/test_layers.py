@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping, Set
+import re
+from collections.abc import Mapping, Set
 from functools import cache
 from pathlib import Path
 
-import pytest
-
-ROOT = Path(__file__).parents[1]
+from tests.source_trees import import_statements, modules, read, walk
 
 # From what everything may use to what uses everything. A module belongs to the longest prefix that fits.
 LAYERS = (
@@ -72,6 +71,7 @@ LAYERS = (
 )
 
 
+@cache
 def layer(module: str) -> int:
     """The layer of a module: the longest name in the list that it begins with."""
     fits = [
@@ -84,73 +84,42 @@ def layer(module: str) -> int:
     return max(fits)[1]
 
 
-def modules() -> Iterator[tuple[str, Path]]:
-    for root in (ROOT, ROOT / "formats"):
-        for package in ("kdsl", "kdsl_formats"):
-            for path in sorted((root / package).rglob("*.py")) if (root / package).is_dir() else ():
-                name = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
-                yield name, path
-
-
-@cache
-def imports(path: Path, *, lazy: bool) -> tuple[str, ...]:
-    """The modules that a module imports, at its top or (lazy) inside functions; not those for type checkers only."""
-    return names_of_imports(_nodes(_parse(path), lazy=lazy))
-
-
-def names_of_imports(nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+def imports(path: Path, *, for_types: bool = False) -> list[str]:
+    """The modules that a module imports, at its top or inside functions, on demand also for type checkers only."""
     names: list[str] = []
-    for node in nodes:
-        if isinstance(node, ast.ImportFrom) and node.module:
-            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
-            names += [name if is_module(name) else node.module for name in submodules]
-        elif isinstance(node, ast.Import):
+    for node, only_for_types in import_statements(path):
+        if only_for_types and not for_types:
+            continue
+        if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return tuple(names)
+        elif node.module:
+            submodules = [f"{node.module}.{alias.name}" for alias in node.names]
+            names += [name if name in modules() else node.module for name in submodules]
+    return names
 
 
-@cache
-def _parse(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"))
-
-
-def is_module(name: str) -> bool:
-    path = ROOT.joinpath("formats" if name.startswith("kdsl_formats.") else "", *name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
-
-
-def _nodes(node: ast.AST, *, lazy: bool, inside: bool = False) -> Iterator[ast.AST]:
-    """The nodes outside of functions or (lazy) inside them, without those for type checkers only."""
-    if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-        return
-    if inside == lazy:
-        yield node
-    for child in ast.iter_child_nodes(node):
-        yield from _nodes(child, lazy=lazy, inside=inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-
-
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
-def test_a_module_imports_only_from_layers_before_it(module: str, path: Path) -> None:
-    every = (*imports(path, lazy=False), *imports(path, lazy=True))
-    ours = [name for name in every if name.split(".")[0] in ("kdsl", "kdsl_formats")]
-
-    late = [name for name in ours if layer(name) > layer(module)]
+def test_a_module_imports_only_from_layers_before_it() -> None:
+    late = [
+        f"{module} imports {name}"
+        for module, path in modules().items()
+        for name in imports(path)
+        if name.split(".")[0] in ("kdsl", "kdsl_formats") and layer(name) > layer(module)
+    ]
 
     assert late == []
 
 
 def test_every_layer_has_a_module() -> None:
-    used = {layer(name) for name, _ in modules()}
+    used = {layer(name) for name in modules()}
 
     assert used == set(range(len(LAYERS)))
 
 
 def test_modules_do_not_import_each_other_in_a_circle() -> None:
     """Every import counts: at the top, inside functions, and for type checkers only."""
-    paths = dict(modules())
-    imported = {name: names_of_imports(ast.walk(_parse(path))) for name, path in paths.items()}
+    imported = {name: imports(path, for_types=True) for name, path in modules().items()}
 
-    assert find_circles({name: {*names} & {*paths} - {name} for name, names in imported.items()}) == []
+    assert find_circles({name: {*names} & {*modules()} - {name} for name, names in imported.items()}) == []
 
 
 def test_circles_are_found() -> None:
@@ -187,14 +156,19 @@ def find_circles(graph: Mapping[str, Set[str]]) -> list[list[str]]:
     return circles
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
-def test_a_private_module_is_imported_only_within_its_package(module: str, path: Path) -> None:
-    names = [*imports(path, lazy=False), *imports(path, lazy=True)]
+def test_a_private_module_is_imported_only_within_its_package() -> None:
     private = [
-        name.partition("._")[0] for name in names if name.startswith(("kdsl.", "kdsl_formats.")) and "._" in name
+        (module, name)
+        for module, path in modules().items()
+        for name in imports(path)
+        if name.startswith(("kdsl.", "kdsl_formats.")) and "._" in name
     ]
 
-    assert [package for package in private if not f"{module}.".startswith(f"{package}.")] == []
+    assert [
+        f"{module} imports {name}"
+        for module, name in private
+        if not f"{module}.".startswith(f"{name.partition('._')[0]}.")
+    ] == []
 
 
 # Attributes of PySpark's objects and methods of Spark's Java objects that have no public API.
@@ -206,21 +180,41 @@ INTERNAL = {
 
 
 _PRIVATE = ("py4j", "pyspark.sql.connect")
+_NAMED = re.compile(rf"\b(?:{'|'.join(INTERNAL)}|apache)\b")
 
 
-@pytest.mark.parametrize(("module", "path"), list(modules()), ids=lambda v: v if isinstance(v, str) else "")
-def test_only_spark_internals_reach_into_spark(module: str, path: Path) -> None:
-    if module.startswith("kdsl.spark_internals"):
-        return
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    reached = [name for lazy in (False, True) for name in imports(path, lazy=lazy) if name.startswith(_PRIVATE)]
-    for node in ast.walk(tree):
+def uses_of_internals(source: str) -> list[str]:
+    """Where a module uses what has no public API."""
+    if not _NAMED.search(source):
+        return []
+    uses = []
+    for node in walk(ast.parse(source)):
         match node:
             case ast.Attribute(value=ast.Name(id="self")):
                 pass
-            case ast.Attribute(attr=name) if name in INTERNAL or ast.unparse(node).endswith(".org.apache.spark"):
-                reached.append(f"line {node.lineno}: {ast.unparse(node)}")
-            case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_]) if name in INTERNAL:
-                reached.append(f"line {node.lineno}: {ast.unparse(node)}")
+            case (
+                ast.Attribute(attr=name) | ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Constant(value=name), *_])
+            ) if name in INTERNAL:
+                uses.append(f"line {node.lineno}: {ast.unparse(node)}")
+            case ast.Attribute(value=ast.Attribute(value=ast.Attribute(attr="org"), attr="apache"), attr="spark"):
+                uses.append(f"line {node.lineno}: {ast.unparse(node)}")
+    return uses
 
-    assert reached == []
+
+def test_only_spark_internals_reach_into_spark() -> None:
+    others = {name: path for name, path in modules().items() if not name.startswith("kdsl.spark_internals")}
+    private = [
+        f"{module} imports {name}"
+        for module, path in others.items()
+        for name in imports(path)
+        if name.startswith(_PRIVATE)
+    ]
+
+    assert private == []
+    assert {module: uses for module, path in others.items() if (uses := uses_of_internals(read(path)))} == {}
+
+
+def test_uses_of_internals_are_detected() -> None:
+    source = "frame._jdf\nself._jvm\nspark.jvm.org.apache.spark.util\ngetattr(frame, '_jdf', None)\nframe.columns"
+
+    assert len(uses_of_internals(source)) == 3

@@ -25,7 +25,7 @@ BYTES = (t.Binary, t.VarBinary)
 
 
 def _check_charset(name: str) -> str | None:
-    """What is wrong with a charset's name; None if it is valid."""
+    """How to correct the name of a charset; None if it is valid."""
     return None if charset(name) else unknown_charset(name)
 
 
@@ -36,8 +36,9 @@ class Raw(Format):
     BOOLEAN is one byte, where zero is false. A null message is NULL, and NULL is written as a null message; with a line
     delimiter a null or empty message produces no row.
 
-    Bytes that are invalid in the charset become U+FFFD. A character that the charset lacks is an error on writing; a
-    message of the wrong size is an error on reading. Lengths are not enforced.
+    Bytes that are invalid in the charset become U+FFFD. A character that the charset lacks is an error on writing, and
+    in the line delimiter an error of the declaration; a message of the wrong size is an error on reading. Lengths are
+    not enforced.
     """
 
     identifier = "raw"
@@ -63,7 +64,7 @@ class Raw(Format):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report several columns, and types that the format does not support (rules F-8 and F-9).
+        """Report several columns, types that the format does not support (rules F-8, F-9), and an impossible delimiter.
 
         `problems` checks the values of the options (F-10).
         """
@@ -81,13 +82,23 @@ class Raw(Format):
                     "use STRING, BYTES, BOOLEAN, TINYINT, SMALLINT, INT, BIGINT, FLOAT or DOUBLE",
                     Where(column=field.name),
                 )
+        java_charset = charset(str(self.charset))
+        if java_charset is not None and self.line_delimiter is not None:
+            try:
+                java_charset.bare(str(self.line_delimiter))
+            except ValueError as e:
+                yield Problem(
+                    "raw-delimiter",
+                    f"the format 'raw' has the line delimiter {self.line_delimiter!r}, but {e}",
+                    "choose another line delimiter, or a charset that has its characters",
+                )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which has one column, whatever the use."""
         return RawDecoder(row.fields[0], self._wire_options())
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, which has one column, whatever the use."""
         return RawEncoder(row.fields[0], self._wire_options())
 
     def _wire_options(self) -> _WireOptions:
@@ -127,7 +138,8 @@ class RawDecoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages: a null one is NULL, and one of the wrong size is bad.
 
-        With a line delimiter each part is a row, except an empty last one; a bad part makes its message bad.
+        With a line delimiter each part is a row, except an empty last one, so that a null or empty message has no row;
+        a bad part makes its message bad.
         """
         owners: npt.NDArray[np.int64] | None = None
         if self.wire.delimiter is not None:
@@ -166,7 +178,7 @@ class RawDecoder:
         return array, wrong if wrong.any() else None
 
     def _convert_strings(self, messages: pa.Array) -> pa.StringArray:
-        """Decode bytes with the charset."""
+        """Decode bytes with the charset; an array of strings is returned as it is."""
         if pa.types.is_string(messages.type):
             return messages
         if self.wire.holds_text(content(messages)):
@@ -178,7 +190,10 @@ class RawDecoder:
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
     def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The parts of all messages, without empty last ones, and the message of each part."""
+        """The parts of all messages, without empty last ones, and the message of each part.
+
+        Strings in another charset than UTF-8 are decoded before.
+        """
         if isinstance(self.kind, STRINGS) and not self.wire.utf8:
             parts = pc.split_pattern(self._convert_strings(messages), delimiter)
         else:
@@ -197,7 +212,10 @@ class RawEncoder:
         self.kind, self.wire = field.type, wire
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows, whatever their kinds; strings that the charset lacks become null messages and bad records."""
+        """Encode rows, whatever their kinds, with the line delimiter after each value.
+
+        NULL becomes a null message. A string with a character that the charset lacks does, too, and is a bad record.
+        """
         bad: tuple[BadRecord, ...] = ()
         column = rows.field(0)
         if isinstance(self.kind, BYTES):
@@ -213,7 +231,7 @@ class RawEncoder:
         return Encoded(messages, bad)
 
     def _convert_strings(self, column: pa.StringArray) -> tuple[pa.BinaryArray, tuple[BadRecord, ...]]:
-        """Encode strings with the charset; strings that it does not have become null messages and bad records."""
+        """Encode strings with the charset; one with a character that it lacks is a null message and a bad record."""
         if self.wire.holds_text(content(column)):
             return column.cast(pa.binary()), ()
         messages: list[bytes | None] = []

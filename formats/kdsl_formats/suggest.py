@@ -14,9 +14,10 @@ _SAMPLE = 100  # messages
 
 
 def suggest_format(messages: pa.BinaryArray) -> Format | None:
-    """The format that reads more than half of some messages; None where none does.
+    """The first of the formats that reads more than half of some messages; None where none does.
 
-    Only the first messages are looked at. Formats of change data come before `json`, which reads any object.
+    Only the first 100 messages are read, and null ones do not count. Formats of change data come before `json`, which
+    reads any object; only these two kinds are tried.
     """
     sample = messages.slice(0, _SAMPLE)
     present = len(sample) - sample.null_count
@@ -30,7 +31,7 @@ def suggest_format(messages: pa.BinaryArray) -> Format | None:
 
 
 def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Observed) -> str | None:
-    """Why messages of a topic cannot be read; None where at least half of them can.
+    """Why messages of a topic cannot be read, and which format they seem to have; None where at least half of them can.
 
     Args:
         declared: The format that was declared.

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import attrs
 
 from kdsl.catalog.inference import RECORDS, TIMEOUT, infer_value, infers, sample_topics
-from kdsl.catalog.stored import Inference
+from kdsl.catalog.stored import Inference, keep_with
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import Cluster
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
@@ -16,11 +17,16 @@ from kdsl.formats import Format
 from kdsl.resolve.keys import except_key, has_raw_value_alone
 from kdsl.table import Table
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 _INFER = "infer-schema."
 
 
 def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
-    """Whether columns of a declared table are to be inferred: it declares none of the value, or options ask for it.
+    """Whether columns of a declared table are to be inferred: it declares none of the value, or sets options about it.
+
+    False where columns cannot be inferred from the value format, and where the raw value is the only column.
 
     Args:
         table: The table.
@@ -34,13 +40,20 @@ def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
 
 
 def _names_in_value(table: TableDef) -> list[str]:
-    """The columns that the table declares of the message value."""
+    """The physical columns that the table declares, without those of the message key."""
     keys = set(table.message_key) if table.key_format is not None else set()
     return [c.name for c in table.physical if c.name not in keys]
 
 
-def infer_columns(table: Table, cluster: Cluster | None = None) -> Table:
-    """A declared table with the columns that its newest records show.
+def infer_columns(
+    table: Table,
+    cluster: Cluster | None = None,
+    *,
+    checkpoint: str | None = None,
+    spark: SparkSession | None = None,
+    adopt: bool = False,
+) -> Table:
+    """Read a declared table's newest records, and return the table with the columns that they show.
 
     ``infer_columns(kdsl.sql("CREATE TABLE orders WITH ('connector' = 'kafka', …)"), cluster).read_stream(spark)``
 
@@ -49,22 +62,32 @@ def infer_columns(table: Table, cluster: Cluster | None = None) -> Table:
     Args:
         table: The table; its value format is one that columns can be inferred from, such as json.
         cluster: The cluster of the topic; not needed if the table sets ``properties.bootstrap.servers``.
+        checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there,
+            and a restart has them again, whatever the topic's newest records show by then.
+        spark: The session, with which the folder is read and written.
+        adopt: Infer the columns anew, and replace those that the checkpoint has.
 
     Raises:
-        InferenceError: The topic has no records to infer columns from, or columns cannot be inferred from the format.
+        InferenceError: The topic has no records to infer columns from, more than half of them cannot be read, or
+            columns cannot be inferred from the format.
+        CheckpointError: The checkpoint has columns that were inferred for another declaration.
         ResolveError: The brokers are not known.
-        KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        KafkaReadError: The brokers cannot be reached, do not answer in time, or the topic does not exist.
+        TypeError: A checkpoint is given without a session.
     """
-    return Table(with_inferred_columns(table.definition, table.cluster(cluster), Inference(), table.name))
+    with keep_with(checkpoint, spark, adopt=adopt) as inference:
+        return Table(with_inferred_columns(table.definition, table.cluster(cluster), inference, table.name))
 
 
 def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inference, name: str) -> TableDef:
     """The definition of a declared table with the columns that are inferred.
 
+    They are inferred now, and added to `inference`, if that does not have them.
+
     Args:
         table: The table.
         cluster: The cluster of its topics.
-        inference: What was inferred before, and is stored.
+        inference: What was inferred before, or is stored with a checkpoint.
         name: The table's name in what is stored.
 
     Raises:
@@ -79,7 +102,12 @@ def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inferenc
 
 
 def _infer(table: TableDef, cluster: Cluster, chosen: Format) -> TopicSchema:
-    """Infer the columns of a table's values from the newest records; InferenceError if they show none."""
+    """Infer the columns of a table's values from the newest records.
+
+    Raises:
+        InferenceError: They show none, or more than half of them cannot be read.
+        KafkaReadError: As for `sample_topics`.
+    """
     sample = sample_topics(table, cluster, RECORDS, TIMEOUT)
     value, notes = infer_value(sample, chosen, table.name)
     return TopicSchema(SideSchema(chosen, value.columns), source=sample.source, notes=notes)
@@ -98,6 +126,9 @@ def _declaration(table: TableDef, chosen: Format) -> dict[str, str]:
 
 def add_columns(table: TableDef, schema: TopicSchema) -> TableDef:
     """The definition of a declared table with the columns of an inferred schema after its own.
+
+    A member of the value whose column the table declares is left out; if that column is not one of the value, a note
+    says so. The value format becomes one that reads the messages as they were observed.
 
     Args:
         table: The table.

@@ -75,7 +75,7 @@ def sample_topics(table: TableDef, cluster: Cluster, records: int, timeout: floa
     """The newest records of each partition of a table's topics.
 
     Args:
-        table: The table; its topics, and the options that say how they are read, count.
+        table: The table; of its options only the topics and the header filter count.
         cluster: Where they are.
         records: How many records of each partition.
         timeout: How long it may take, in seconds.
@@ -135,8 +135,12 @@ def infer_value(sample: Sample, chosen: Format, subject: str) -> tuple[SideSchem
         chosen: Their format.
         subject: The table or topic, for messages.
 
+    Returns:
+        The columns with the format that reads them, and a note if some values cannot be read.
+
     Raises:
-        InferenceError: There are no records, none of them shows a column, or more than half of them cannot be read.
+        InferenceError: There are no records, none of them shows a column, more than half of them cannot be read, or
+            columns cannot be inferred from messages of the format.
     """
     shown = find_columns(sample.values, chosen)
     if (reason := explain_bad_batch(chosen, sample.values, shown.observed)) is not None:
@@ -191,7 +195,11 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
     try:
         table = draft_registered_schema(client, latest.schema, registry.url, topic=topic).table
     except CodegenError as e:
-        raise InferenceError(f"the subject {latest.subject!r} in the registry {client.address}: {e}") from e
+        raise InferenceError(
+            f"the subject {latest.subject!r} in the registry {client.address} does not give the columns of a table: "
+            f"{e}; declare a table for the topic {topic!r} instead of taking it from the catalog, or, if its messages "
+            "are JSON without registered schemas, choose format='json' for the catalog ('format' = 'json')"
+        ) from e
     assert table.value_format is not None
     chosen = attrs.evolve(table.value_format, url=None)  # type: ignore[misc]
     columns = tuple(t.Field(c.name, c.type, c.comment) for c in table.columns)

@@ -14,7 +14,7 @@ from kdsl.catalog.inference import (
     sample_topics,
 )
 from kdsl.catalog.options import OF_CLUSTER, REGISTRY_FORMATS, CatalogKeywords, CatalogOptions
-from kdsl.catalog.stored import Inference, read_stored, store
+from kdsl.catalog.stored import Inference, keep_with
 from kdsl.catalog.topic_schema import SideSchema, TopicSchema
 from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
@@ -22,7 +22,6 @@ from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
 from kdsl.errors import InferenceError, Problem, ResolveError, TopicMissingError, fail_on, nearest
 from kdsl.formats import Format, format_class
-from kdsl.run.checkpoint.folder import open_folder
 from kdsl.table import Table
 from kdsl.types import model as t
 
@@ -115,7 +114,8 @@ class KafkaCatalog:
         Args:
             name: The topic.
             checkpoint: The folder of the checkpoint of the query that reads the table. The columns are stored there,
-                and a restart has them again, whatever the topic's newest records show by then.
+                and a restart has them again, whatever the topic's newest records show by then. What this catalog has
+                inferred without a checkpoint does not count.
             spark: The session, with which the folder is read and written.
             adopt: Infer the columns anew, and replace those that the checkpoint has.
 
@@ -130,16 +130,11 @@ class KafkaCatalog:
         """
         if checkpoint is None:
             return self.connect(self.definition(name, self._inference))
-        if spark is None:
-            raise TypeError("table(checkpoint=…) needs spark=, the session that reads and writes that folder")
-        folder = open_folder(spark, checkpoint)
-        inference = Inference(read_stored(folder), location=checkpoint, adopt=adopt)
-        table = self.connect(self.definition(name, inference))
-        store(folder, inference.inferred)
-        return table
+        with keep_with(checkpoint, spark, adopt=adopt) as inference:
+            return self.connect(self.definition(name, inference))
 
     def refresh(self, name: str) -> Table:
-        """The table of a topic, inferred anew from its newest records or its latest schemas.
+        """The table of a topic, inferred anew from its newest records or its latest schemas, not from a checkpoint.
 
         Raises:
             KdslError: As for `table`.
@@ -154,9 +149,11 @@ class KafkaCatalog:
     def definition(self, name: str, inference: Inference) -> TableDef:
         """The definition of a topic's table, without client properties and the address of the registry.
 
+        The columns are inferred from the brokers or the registry, and added to `inference`, if that does not have them.
+
         Args:
             name: The topic.
-            inference: What was inferred before, and is stored.
+            inference: What was inferred before, or is stored with a checkpoint.
 
         Raises:
             KdslError: As for `table`.
@@ -181,8 +178,8 @@ class KafkaCatalog:
     def _infer(self, topic: str) -> TopicSchema:
         """Infer the columns of a topic from its subjects in the registry, or else from its newest records.
 
-        The key's subject is used only if the value's is; a key without a subject is inferred from records. If the
-        catalog's format is one without registered schemas, such as json, no subject is used.
+        The key's subject is used only if the value's is; a key without a subject is inferred from records, which are
+        read in any case. If the catalog's format is one without registered schemas, such as json, no subject is used.
 
         Raises:
             KdslError: As for `table`.
@@ -227,7 +224,8 @@ class KafkaCatalog:
 
         Raises:
             InferenceError: The chosen format needs a registry or subject that is missing, or is not the schema's
-                format.
+                format; or the schema does not describe columns.
+            RegistryError: The registry does not answer, or denies access.
         """
         chosen, registry = self.options.valid().format, self.cluster.registry
         if chosen is not None and chosen not in REGISTRY_FORMATS:
@@ -258,6 +256,9 @@ class KafkaCatalog:
         """The key's columns by its subject, and the subject in words.
 
         None where there is none, or its schema has no columns or is one of change data.
+
+        Raises:
+            RegistryError: The registry does not answer, or denies access.
         """
         if self.cluster.registry is None:
             return None
@@ -276,7 +277,7 @@ class KafkaCatalog:
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:
-        """Create a format with those options of the catalog that it has."""
+        """Create a format with those options of the catalog about timestamps and inference that it has."""
         options = self.options.valid()
         wanted = {
             "timestamp-format.standard": options.timestamp_format,

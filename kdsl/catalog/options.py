@@ -113,7 +113,7 @@ class CatalogOptions(Options):
     )
 
     def check(self) -> Iterable[Problem]:
-        """The problems of combinations of the options."""
+        """The problems of combinations of the options: prefixes, and settings of a registry without its address."""
         valid = self.valid()
         key, value = valid.key_prefix, valid.value_prefix
         if key and value and (key.startswith(value) or value.startswith(key)):
@@ -128,7 +128,10 @@ class CatalogOptions(Options):
             yield Problem("catalog-registry", message, fix, option="schema-registry.url")
 
     def about_inference(self) -> dict[str, str]:
-        """The options that what is inferred depends on, by their keys; defaults are left out."""
+        """The options that what is inferred depends on, by their keys; defaults are left out.
+
+        How many records are read, and for how long, does not count.
+        """
         names = ("format", "key_prefix", "value_prefix", "timestamp_format", "flatten", "primitive_as_string")
         chosen = CatalogOptions(**{name: getattr(self, name) for name in (*names, "key_column", "compacted_as_upsert")})
         return chosen.to_strings()

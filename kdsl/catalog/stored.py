@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Self
 
 import attrs
 
 from kdsl.catalog.topic_schema import TopicSchema
 from kdsl.errors import CheckpointError
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import Folder, explain_failure
+from kdsl.run.checkpoint.folder import Folder, open_folder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FILE = f"{FOLDER}/inferred.json"
 VERSION = 1
@@ -56,12 +60,14 @@ class Inference:
         self.inferred: dict[str, StoredSchema] = {}
 
     def schema(self, name: str, declared: Mapping[str, str], infer: Callable[[], TopicSchema]) -> TopicSchema:
-        """What is stored of a table, or what is inferred now.
+        """What was inferred of a table for this declaration, what is stored, or else what is inferred now.
+
+        The result is added to `inferred`.
 
         Args:
             name: The table's name.
             declared: What its declaration says about the inference.
-            infer: Looks at the topic.
+            infer: Looks at the topic; its errors are raised here.
 
         Raises:
             CheckpointError: It is stored, and was inferred for another declaration.
@@ -82,7 +88,7 @@ class Inference:
         return result.schema
 
     def forget(self, name: str) -> None:
-        """Infer a table anew the next time."""
+        """Forget what was inferred of a table, or is stored, so that `schema` infers it anew."""
         self.inferred.pop(name, None)
         self._stored.pop(name, None)
 
@@ -99,11 +105,10 @@ def read_stored(folder: Folder) -> dict[str, StoredSchema]:
     """What a checkpoint has; empty where nothing was inferred for it.
 
     Raises:
-        CheckpointError: The file cannot be read, or was written by a newer kdsl.
+        CheckpointError: The file cannot be read, or was written by a kdsl with another version of it.
     """
     location = folder.path(FILE)
-    with explain_failure(location, "read"):
-        text = folder.read(FILE)
+    text = folder.read(FILE)
     if text is None:
         return {}
     try:
@@ -133,5 +138,28 @@ def store(folder: Folder, inferred: Mapping[str, StoredSchema]) -> None:
     if tables == before:
         return
     document = {"version": VERSION, "tables": {name: one.document() for name, one in tables.items()}}
-    with explain_failure(folder.path(FILE), "written"):
-        folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    folder.write(FILE, json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+@contextmanager
+def keep_with(checkpoint: str | None, spark: SparkSession | None, *, adopt: bool) -> Iterator[Inference]:
+    """Infer tables as they are stored with a checkpoint, and store what the body infers.
+
+    Args:
+        checkpoint: The folder of the checkpoint; None stores nothing.
+        spark: The session that reads and writes the folder.
+        adopt: Infer all tables anew, whatever is stored.
+
+    Raises:
+        CheckpointError: The file cannot be read or written, or was written by a newer kdsl.
+        TypeError: A checkpoint is given without a session.
+    """
+    if checkpoint is None:
+        yield Inference()
+        return
+    if spark is None:
+        raise TypeError("checkpoint= needs spark=, the session that reads and writes that folder")
+    folder = open_folder(spark, checkpoint)
+    inference = Inference(read_stored(folder), location=checkpoint, adopt=adopt)
+    yield inference
+    store(folder, inference.inferred)

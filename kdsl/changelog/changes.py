@@ -103,7 +103,8 @@ class Changelog:
         """Apply the changes to a table, which then has the last row of each key.
 
         Each batch of a stream is written in one transaction with its number. A batch that is repeated after a failure,
-        or by a driver that was presumed dead, changes nothing.
+        or by a driver that was presumed dead, changes nothing. A warning is logged if the stream aggregates change data
+        whose events may be repeated.
 
         Args:
             target: `delta`, `jdbc`, `memory`, or any other `Target`.
@@ -118,9 +119,12 @@ class Changelog:
             The query of a stream, else None.
 
         Raises:
-            ChangelogError: The target does not support the changes; or the checkpoint and the table do not belong
-                together; or the table has another batch with the number.
-            KdslError: kdsl does not support the session's Spark.
+            ChangelogError: An argument is only for streams, or not for them, or is missing; the target does not support
+                the changes; the checkpoint and the table do not belong together; or the table has another batch with
+                the number.
+            CheckpointError: The checkpoint cannot be read.
+            DeadLetterError: The batch has more dead letters than its tables allow.
+            SparkVersionError: kdsl does not support the session's Spark.
         """
         spark = self.df.sparkSession
         check_spark(spark)
@@ -151,6 +155,7 @@ class Changelog:
         writer: list[str] = []
 
         def apply(rows: DataFrame, number: int) -> None:
+            """Apply a batch of the query, under the id that its checkpoint has by then."""
             if not writer:
                 writer.append(_query_id(opened) or "")
             self._apply(rows, target, Batch(writer[0], number, _content(writer[0], opened, number)))

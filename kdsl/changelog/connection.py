@@ -52,7 +52,7 @@ class Connection:
         return f"{self._mark}{name.replace(self._mark, self._mark * 2)}{self._mark}" if self._mark else name
 
     def run(self, statement: str, *values: str | int) -> int:
-        """Run a SQL statement in the connection's transaction.
+        """Run a SQL statement, in the connection's transaction if one is open.
 
         Args:
             statement: The statement.
@@ -103,7 +103,11 @@ class Connection:
         return prepared
 
     def columns(self, table: str) -> dict[str, str]:
-        """Ask the database for the names of a table's columns, with the driver's names of their types."""
+        """Ask the database for the names of a table's columns, with the driver's names of their types.
+
+        Raises:
+            JavaError: The table does not exist, or cannot be read.
+        """
         prepared = self._java.prepareStatement(f"SELECT * FROM {table} WHERE 1 = 0")
         try:
             metadata = prepared.executeQuery().getMetaData()
@@ -168,7 +172,7 @@ class Connection:
         return True
 
     def drop(self, table: str) -> None:
-        """Drop a table if it exists."""
+        """Drop a table if it can be queried."""
         if self.exists(table):
             self.run(f"DROP TABLE {table}")
 
@@ -185,7 +189,10 @@ class Connection:
                 raise
 
     def add_content_column(self, table: str) -> None:
-        """Add the column for the contents of batches to a table of batches that an earlier version of kdsl created."""
+        """Add the column for the contents of batches to a table of batches that lacks it.
+
+        Earlier versions of kdsl created tables without it. JavaError if the table cannot be read or changed.
+        """
         if _CONTENT in map(str.lower, self.columns(table)):
             return
         for word in ("ADD COLUMN", "ADD"):  # Postgres, Derby, MySQL, H2; SQL Server and Oracle
@@ -210,7 +217,10 @@ class Connection:
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
 
     def last_batch(self, batches: str, writer: str, target: str) -> Batch | None:
-        """Read a writer's last batch; None if there is none. The arguments are those of `last_number`."""
+        """Read a writer's last batch, with an empty content if none was stored; None if there is no batch.
+
+        The arguments are those of `last_number`.
+        """
         number = self.last_number(batches, writer, target)
         if number is None:
             return None
@@ -227,6 +237,8 @@ class Connection:
         self, statements: Sequence[str | CountedStatement], batches: str, target: str, batch: Batch | None
     ) -> None:
         """Store a batch's identity and run statements in one transaction; run none if the target has the batch.
+
+        After an error, also one of Java, the transaction is rolled back.
 
         Args:
             statements: The statements.

@@ -46,6 +46,8 @@ _STRING_TYPES = ("text", "varchar", "bpchar", "char", "name")
 def cast_type(url: str, spark: str, database: str) -> str | None:
     """The type to which the strings of a column must be cast, because Spark's JDBC writer cannot write that type.
 
+    Only Postgres needs that.
+
     Args:
         url: The JDBC address.
         spark: The type of the DataFrame's column, as ``string`` or ``array<string>``.
@@ -144,7 +146,7 @@ class Statements:
         return f"INSERT INTO {self.table} ({names}) SELECT {names} FROM {source}{' s' if self.casts else ''}"
 
     def upserts(self, stage: str) -> list[str]:
-        """Write the statements that insert or update the rows of a staging table."""
+        """Write the statements that insert or update the rows of a staging table, in the dialect of the database."""
         names = ", ".join(self.columns)
         stage = self._cast_stage(stage, self.columns)
         match self.dialect:
@@ -217,7 +219,7 @@ class Statements:
         return f"UPDATE {self.table} SET {column} = {unused} FROM ({numbered}) p WHERE {same_key}"
 
     def _cast_stage(self, stage: str, columns: Sequence[str]) -> str:
-        """The name of a staging table, or a subquery that casts its strings to the types of the table."""
+        """The name of a staging table; a subquery that casts its strings to the table's types, if columns need that."""
         if not any(name in self.casts for name in columns):
             return stage
         casts = (f"CAST({name} AS {self.casts[name]}) AS {name}" if name in self.casts else name for name in columns)

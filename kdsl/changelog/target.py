@@ -90,7 +90,7 @@ class Target(Protocol):
     """A table to which changes are applied by key."""
 
     def check(self, changes: DataFrame) -> None:
-        """Check that the target supports the columns of a changelog and its session, and prepare the session.
+        """Check that the target supports the columns of a changelog and its session, and prepare the session for it.
 
         Args:
             changes: The changelog, a batch or a stream, from which nothing is read.

@@ -245,7 +245,13 @@ class DeltaTarget:
         return f"delta.{quote_name(self.table)}" if self.is_path else self.table
 
     def last_batch(self, spark: SparkSession, writer: str) -> int | None:
-        """Read the number of a writer's last batch from the table's log; None if there is none, or no table."""
+        """Read the number of a writer's last batch from the table's log; None if there is none, or no table.
+
+        Delta is added to a session without it.
+
+        Raises:
+            ChangelogError: That is not possible.
+        """
         session = _Delta(spark)
         with session.active():
             return session.last_batch(session.open(self), writer)
@@ -254,7 +260,8 @@ class DeltaTarget:
         """Merge changes into the table in one commit; a table that does not exist is created before.
 
         Columns that the table does not have are added if ``schema_evolution`` is set. A batch that the table already
-        has is skipped.
+        has is skipped. If the merge fails, Spark's exception is raised, also for a change without all values whose row
+        the table does not have.
 
         Args:
             changes: The changes, at most one for each key.
@@ -263,7 +270,7 @@ class DeltaTarget:
 
         Raises:
             ChangelogError: The table has another batch with this number or a later one, or does not have a column of
-                the changelog and ``schema_evolution`` is not set.
+                the changelog and ``schema_evolution`` is not set; or Delta cannot be added to the session.
         """
         session = _Delta(changes.sparkSession)
         with session.active():
@@ -293,7 +300,7 @@ def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.Dat
 
 
 def _match_columns(target: DeltaTarget, changes: DataFrame, existing: Sequence[str]) -> list[str]:
-    """Return the columns of the changelog, also those that the table does not have but that are to be added to it.
+    """Return the columns of the changelog, without row kind and ``_unavailable``; the table has them, or gets them.
 
     Args:
         target: The table, which says whether columns are added (``schema_evolution``).
@@ -396,7 +403,7 @@ class _Delta:
         return self._api.forName(self._session, target.table) if exists else None
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable."""
+        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows."""
         columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
         self.builder(target).addColumns(columns.schema().asNullable()).execute()
 

@@ -55,9 +55,9 @@ def jdbc(
 ) -> JdbcTarget:
     """Name a database table, to which changelogs are applied; no connection is opened yet.
 
-    The table must exist and have the changelog's columns; for Postgres also a primary key or unique constraint on the
-    columns of the key. In the table's schema kdsl creates staging tables, which it drops again, and the table
-    ``kdsl_changelog_batches``.
+    The table must exist and have the changelog's columns; for the dialect ``"on-conflict"``, Postgres' default, also a
+    primary key or unique constraint on the columns of the key. In the table's schema kdsl creates staging tables, which
+    it drops again, and the table ``kdsl_changelog_batches``.
 
     Args:
         url: The JDBC address, such as ``jdbc:postgresql://host/shop``.
@@ -78,7 +78,7 @@ def jdbc(
 
 
 def _wrap_secrets(properties: Mapping[str, object]) -> Mapping[str, str | Secret]:
-    """Put each plain-text secret among properties into a `Secret`, which is never shown."""
+    """Return properties as strings, each plain-text secret in a `Secret`, which is never shown."""
     plain = {name: value.reveal() if isinstance(value, Secret) else str(value) for name, value in properties.items()}
     return {name: Secret(value) if contains_secret(name, value) else value for name, value in plain.items()}
 
@@ -125,11 +125,14 @@ class JdbcTarget:
 
     @_translate_java_errors
     def check(self, changes: DataFrame) -> None:
-        """Check that the session is a classic one and that the table can be read; load the driver.
+        """Check that the session is a classic one and that the table can be read; attach the driver if needed.
+
+        The columns of the changelog are not compared here.
 
         Raises:
             ChangelogError: The session is one of Spark Connect, the driver cannot be added to it, or the table cannot
                 be read.
+            SecretError: A reference in the address or the properties cannot be resolved.
         """
         spark = changes.sparkSession
         if is_connect(spark):
@@ -295,7 +298,11 @@ class JdbcTarget:
         return f"kdsl_{hashlib.sha256(f'{writer} {self.table}'.encode()).hexdigest()[:8]}_"
 
     def _options(self) -> dict[str, str]:
-        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set."""
+        """Return the properties, resolved by `_reveal`, and the driver's class if kdsl knows it and none is set.
+
+        Raises:
+            SecretError: A reference cannot be resolved.
+        """
         driver, _ = _DRIVERS.get(product(_unwrap(self.url)), (None, None))
         properties = {name: _reveal(value) for name, value in self.properties.items()}
         return {**({"driver": driver} if driver else {}), **properties}
@@ -319,7 +326,11 @@ class JdbcTarget:
 
     @contextmanager
     def _connect(self, spark: SparkSession) -> Iterator[Connection]:
-        """Connect to the database, and close the connection at the end; Java's errors are raised as they are."""
+        """Connect to the database, and close the connection at the end; Java's errors are raised as they are.
+
+        Raises:
+            SecretError: A reference in the address or the properties cannot be resolved.
+        """
         java = open_jdbc_connection(spark, _reveal(self.url), self.table, self._options())
         try:
             yield Connection(java)
@@ -347,7 +358,7 @@ class JdbcTarget:
         return ""
 
     def _hide_secrets(self, message: str) -> str:
-        """Replace the secrets of the connection in a message: those of the address and of the properties."""
+        """Replace the address, the secrets in it and those of the properties in a message; SecretError as `_reveal`."""
         url, unresolved = _reveal(self.url), _unwrap(self.url)
         secrets = secrets_in_address(url) | resolve_references(unresolved)
         for name, value in self.properties.items():
@@ -394,10 +405,13 @@ class _Staging:
         self._upserted: list[tuple[Statements, str]] = []
 
     def fill(self) -> tuple[list[str], list[str | CountedStatement]]:
-        """Create and fill the staging tables.
+        """Create and fill the staging tables: for deletes, complete rows, and each set of columns without values.
 
         Returns:
             The statements that begin the transaction and delete, and those that update and insert.
+
+        Raises:
+            ChangelogError: Spark wrote a wrong number of rows to a staging table (`JdbcTarget._fill_table`).
         """
         from pyspark.sql import functions as F
 
@@ -430,7 +444,8 @@ class _Staging:
     def free_unique_values(self) -> list[str]:
         """Write statements that remove unique values which rows of the batch may swap, after `fill`.
 
-        There are none for other databases than Postgres, and for columns of the key.
+        Postgres is asked for its unique columns. There are none for other databases, for columns of the key, and for
+        types without a known unused value.
         """
         if product(_unwrap(self._target.url)) != "postgresql":
             return []

@@ -40,7 +40,7 @@ class MemoryTable:
         return f"memory() with {len(self)} rows"
 
     def rows(self) -> list[dict[str, Any]]:
-        """Copy the rows, as values by column, sorted by key if the values of keys can be compared."""
+        """Copy the rows, as values by column, sorted by key if keys can be compared, else as they came."""
         with self._lock:
             items = list(self._rows.items())
         with suppress(TypeError):
@@ -48,7 +48,7 @@ class MemoryTable:
         return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """Copy the row of a key; None if there is none."""
+        """Copy the row of a key, given as the values of its columns; None if there is none."""
         with self._lock:
             row = self._rows.get(tuple(map(_hashable, key)))
         return None if row is None else dict(row)

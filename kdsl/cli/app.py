@@ -36,7 +36,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version of kdsl.")
     ] = False,
 ) -> None:
-    pass
+    """Take the options of ``kdsl`` itself."""
 
 
 app.command("demo")(demo.demo)

@@ -77,7 +77,12 @@ def check(
 
 
 def _targets(target: str) -> tuple[list[Table], list[Problem]]:
-    """The tables of a target and, if it is a whole SQL file, the problems of the script, except a missing cluster."""
+    """The tables of a target and, if it is a whole SQL file, the problems of the script, except a missing cluster.
+
+    Raises:
+        TargetError: There is no such file, module or table.
+        ResolveError: The file has errors; those of the statements of a whole SQL file are among its problems.
+    """
     if not target.lower().endswith(ENDINGS):
         return load.tables(target), []
     from kdsl.flink_sql.scripts.planner import check_script
@@ -88,9 +93,9 @@ def _targets(target: str) -> tuple[list[Table], list[Problem]]:
 
 
 def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
-    """Return the problems of a table, each once.
+    """Return the problems of a table, each once: as an error if it is one in any direction.
 
-    One that only prevents writing is a warning if the table can be read.
+    If both directions are checked, one that only prevents writing is a warning, with a message that says so.
     """
     by_direction = {d: problems(table.definition, d) for d in directions}
     unique = list(dict.fromkeys(p for each in by_direction.values() for p in each))

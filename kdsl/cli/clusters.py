@@ -56,8 +56,11 @@ def with_cluster(*, registry: bool = True) -> Callable[[Callable[..., None]], Ca
     options = {**_BROKER_OPTIONS, **(_REGISTRY_OPTIONS if registry else {})}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        """Return a function with the options in its signature that calls the command with the cluster."""
+
         @wraps(command)
         def run(**arguments: Any) -> None:
+            """Call the command; errors of the options are those of `cluster_from_options`."""
             values = {name: arguments.pop(name) for name in options}
             command(cluster=cluster_from_options(**values), **arguments)
 
@@ -108,13 +111,14 @@ def cluster_from_options(
         cluster_file: A YAML document with clusters (`kdsl.cluster.Cluster.from_yaml`).
         cluster_name: Which of them.
         properties: Client settings, as ``key=value``; they override those of the document.
-        registry: The schema registry; it overrides that of the document.
+        registry: The schema registry; it overrides that of the document, unless it only comes from the variable
+            ``KDSL_REGISTRY``. A registry at another address does not get the document's settings.
         registry_properties: Settings of the registry client, as ``key=value``.
 
     Raises:
         ResolveError: The document has no such cluster, or is invalid.
-        typer.BadParameter: A property has another form, the document cannot be read, or there are settings but no
-            brokers.
+        typer.BadParameter: A property has another form, the document cannot be read, a cluster is named without a
+            document, or there are settings without brokers or without a registry.
     """
     settings = parse_pairs(properties, "--property")
     registry_settings = parse_pairs(registry_properties, "--registry-property")
@@ -147,8 +151,12 @@ def _read_brokers(
 ) -> Cluster | None:
     """Build the cluster from the bootstrap servers and the registry that the document or the environment declares.
 
+    Returns:
+        The cluster with the settings; None if neither servers nor a document are named.
+
     Raises:
         BadParameter: The document cannot be read, or a cluster is named without a document.
+        ResolveError: The document has no such cluster, or it or the environment is invalid.
     """
     if file is not None:
         try:

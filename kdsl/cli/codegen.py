@@ -225,7 +225,7 @@ def _read_file(file: Path) -> str:
 def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, check: bool, as_json: bool) -> None:
     """Write the generated source to a file or the standard output, or compare it with the file, as `_write_output`.
 
-    Also print the notes, or with ``as_json`` one document of all.
+    Also print the notes, or with ``as_json`` one document of all, instead of the source on the standard output.
     """
     several = "Tables" if len(drafts) > 1 else "The table"
     heading = f"{several} of {origin}.\n\nWritten by kdsl codegen: changes are lost when it runs again."

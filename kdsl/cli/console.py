@@ -52,7 +52,7 @@ class _LogLines(logging.Handler):
 
 @contextmanager
 def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
-    """Print what kdsl logs at the level INFO and above to the error stream, one line each.
+    """Print what kdsl logs at the level INFO and above in the body to the error stream, one line each.
 
     Args:
         printed: Problems that were printed already; their warnings are not printed again.
@@ -75,7 +75,7 @@ def print_json(value: Any) -> None:
 
 
 def fail(error: BaseException) -> int:
-    """Print an error to the error stream, and return the exit code."""
+    """Print an error to the error stream, and return the exit code 1."""
     err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
     return 1
 

@@ -13,14 +13,14 @@ from kdsl.cli.variables import VariableFiles, Variables, read_variables
 from kdsl.ingest import Ingestion
 from kdsl.plan.text import plan_text
 
-Target = Annotated[
+TableArgument = Annotated[
     str, typer.Argument(help="orders.py:Orders, package.module:Orders, tables.yaml:orders, tables.sql:orders")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def plan(
-    target: Target,
+    target: TableArgument,
     write: Annotated[bool, typer.Option("--write", help="The plan of a write instead of a read.")] = False,
     as_json: AsJson = False,
     variable: Variables = None,
@@ -41,7 +41,7 @@ def plan(
 
 
 def schema(
-    target: Target,
+    target: TableArgument,
     key: Annotated[bool, typer.Option("--key", help="The schema of the message key.")] = False,
     value: Annotated[bool, typer.Option("--value", help="The schema of the message value.")] = False,
     as_json: AsJson = False,

@@ -13,7 +13,7 @@ import typer
 
 from kdsl.cli.console import err, out, print_json
 from kdsl.testing import detached
-from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka
+from kdsl.testing.detached import DEFAULT_NAME, DetachedKafka, name_option
 from kdsl.testing.errors import LocalKafkaError
 from kdsl.testing.running import RunningKafka
 
@@ -54,7 +54,7 @@ def start(
     registry_port: Annotated[int | None, typer.Option(help="The port of the schema registry, else a free one.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start Kafka and leave it running; do nothing if it is running already.
+    """Start Kafka and leave it running; if it runs already with these settings, only add missing topics or a registry.
 
     The first start on a machine downloads Kafka (about 45 MB) and the registry (about 110 MB) from Maven Central.
     """
@@ -115,7 +115,7 @@ def status(name: Name = DEFAULT_NAME, as_json: AsJson = False) -> None:
             if broker.id not in alive:
                 _print_line(f"  broker {broker.id} has died; its log is {broker.log}")
         if known.registry is not None and not known.registry.running:
-            _print_line("  the schema registry has died; run 'kdsl kafka start --registry' again")
+            _print_line(f"  the schema registry has died; run 'kdsl kafka start --registry{name_option(name)}' again")
         _print_locations(known)
     if known is None or len(alive) < len(known.brokers) or (known.registry is not None and not known.registry.running):
         raise typer.Exit(1)
@@ -142,8 +142,8 @@ def _check_same(
         differences.append(f"security {running.security[0]}")
     if differences:
         raise LocalKafkaError(
-            f"Kafka {running.name!r} runs already, with {' and '.join(differences)}; run 'kdsl kafka stop' first, or "
-            "start another one under --name"
+            f"Kafka {running.name!r} runs already, with {' and '.join(differences)}; run 'kdsl kafka "
+            f"stop{name_option(running.name)}' first, or start another one under --name"
         )
 
 
@@ -166,8 +166,7 @@ def _print_locations(kafka: DetachedKafka) -> None:
         _print_line(f"  schemas {kafka.registry.url}")
     if kafka.security[0] != "plaintext":
         _print_line(f"  login   {kafka.security[0]}, as kdsl: --cluster-file {kafka.cluster_file}")
-    name = "" if kafka.name == DEFAULT_NAME else f" --name {kafka.name}"
-    _print_line(f"  stop    kdsl kafka stop{name}")
+    _print_line(f"  stop    kdsl kafka stop{name_option(kafka.name)}")
 
 
 def _print_line(line: str) -> None:

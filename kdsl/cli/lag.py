@@ -88,6 +88,7 @@ def _make_fetch(
     from kdsl.diagnostics.lag import checkpoint_positions
 
     def fetch() -> Lag:
+        """Ask for the present lag; LagError and KafkaReadError as by the `LagReader`."""
         if checkpoint is not None:
             batch, positions = checkpoint_positions(checkpoint)
             return reader.lag_of(f"checkpoint {checkpoint}, batch {batch}", positions)

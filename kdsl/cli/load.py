@@ -30,15 +30,16 @@ class TargetError(KdslError):
 
 
 def tables(target: str) -> list[Table]:
-    """Load the tables of a target; a Python file or module is imported.
+    """Load the tables of a target; a Python file or module is imported, and its folder stays in ``sys.path``.
 
     Args:
         target: ``orders.py``, ``package.module``, ``tables.yaml``, ``tables.sql``, each optionally with ``:Name`` for
             one table: the table's name, or in Python the name of its class or variable.
 
     Raises:
-        TargetError: There is no such file, module or table.
-        ResolveError: The file has errors; all of them are reported with their locations.
+        TargetError: There is no such file, module or table, or the file declares none.
+        ResolveError: The file has errors; all of them are reported with their locations. Or a Python file cannot be
+            imported.
     """
     source, name = _split(target)
     classes: dict[str, Table] = {}

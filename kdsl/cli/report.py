@@ -29,7 +29,7 @@ def report(name: str, query: QueryMetrics) -> Grid:
 
 
 def _rows(tables: Iterable[SourceMetrics | SinkMetrics]) -> Iterator[tuple[str, str, str, str]]:
-    """Format the metrics of tables as cells."""
+    """Yield a row of cells for each metric of tables that is known and is a single number."""
     from kdsl.run.metrics.model import metrics_of
 
     for table in tables:

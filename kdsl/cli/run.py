@@ -53,7 +53,12 @@ def run(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the rows of a SELECT as JSON, one per line.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plans; start neither Spark nor Kafka clients.")
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Print the plans, and run nothing. Only where columns are inferred is the cluster asked for them, and "
+            "Spark started to read those stored with a checkpoint.",
+        ),
     ] = False,
     metrics_port: Annotated[
         int | None,
@@ -95,9 +100,11 @@ def run(
     for warning in plan.warnings:
         print_problem(warning)
     if dry_run:
+        from kdsl.flink_sql.scripts.checkpoint_folders import predict_folders
         from kdsl.flink_sql.scripts.show import show_script
 
-        out.print(show_script(plan), markup=False, highlight=False, soft_wrap=True)
+        folders = predict_folders(plan.jobs, checkpoint)
+        out.print(show_script(plan, folders), markup=False, highlight=False, soft_wrap=True)
         return
     if not plan.jobs:
         for one in plan.listings:
@@ -144,6 +151,7 @@ def _plan_script(
     Raises:
         TargetError: The file cannot be read.
         ResolveError: The script has errors; all of them are reported.
+        CheckpointError: The stored columns cannot be read.
     """
     from kdsl.catalog.stored import Inference, read_stored
     from kdsl.flink_sql.scripts.planner import UNCHECKED, check_script, plan_script
@@ -193,9 +201,11 @@ def _print_report(job: Job, query: StreamingQuery) -> None:
 
 
 def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
-    """Get the running session, or create one on ``$SPARK_MASTER`` or the master in ``conf``.
+    """Get the running session, or create one on the master in ``conf`` or ``$SPARK_MASTER``.
 
-    Without a master it runs on this machine and listens on the loopback address only.
+    Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
+    a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
+    What this process writes to standard error meanwhile is hidden.
     """
     from pyspark.sql import SparkSession
 

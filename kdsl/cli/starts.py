@@ -27,14 +27,16 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
     """Parse ``--start-at`` into the start of each table.
 
     ``WHEN`` applies to all tables except upsert tables, which are always read from the beginning; ``TABLE=WHEN``
-    applies to one table and takes precedence.
+    applies to one table and takes precedence. Of several for the same tables the last one counts; tables without a
+    start are left out.
 
     Args:
         values: The values of the option.
         tables: The tables of the script that are topics of Kafka.
 
     Raises:
-        typer.BadParameter: A value is not a start, names an unknown table, or its table cannot have this start.
+        typer.BadParameter: A value is not a start, names an unknown table, or tables cannot have their starts (all of
+            those are reported).
     """
     by_name = {table.name: table for table in tables}
     shared: dict[str, Startup] = {}
@@ -63,7 +65,7 @@ def table_starts(values: Sequence[str] | None, tables: Iterable[Table]) -> dict[
 
 
 def _parse_start(text: str) -> Startup:
-    """Parse a start.
+    """Parse a start: a mode, offsets by partition, milliseconds since 1970, or a time with its zone.
 
     Raises:
         BadParameter: The string is not a start.

@@ -70,6 +70,8 @@ def _side(name: str, cluster: Cluster | None, level: dict[str, str]) -> Side:
 
     Raises:
         typer.BadParameter: It is a topic, and there is no cluster.
+        TargetError: There is no such table.
+        ResolveError: The table has errors, or no cluster.
     """
     if name.endswith((".py", *load.YAML, *ENDINGS)) or ":" in name:
         table = load.table(name)

@@ -43,17 +43,23 @@ def parse_address(text: str) -> Address:
 
 
 def show_servers(text: str) -> str:
-    """Return entries for a message: hidden if they contain a login, which does not belong here but may be there."""
+    """Return entries for a message: hidden if they contain ``@``, as of a login, which does not belong here."""
     return HIDDEN if "@" in text else text
 
 
 def normalize_servers(text: str) -> str:
-    """Write the entries in the form that both transports accept: without blanks, empty entries and protocols."""
+    """Write the entries in the form that both transports accept: without blanks, empty entries and protocols.
+
+    An entry of another form than ``host:port`` stays as it is.
+    """
     return ",".join(_normalize_entry(entry) for entry in _entries(text))
 
 
 def check_servers(text: str) -> Iterator[Problem]:
-    """Report a missing entry, a login in an entry, and entries that are not ``host:port``; references are skipped."""
+    """Report a missing entry, and entries that are not ``host:port``; those with references are skipped.
+
+    If an entry contains ``@``, as of a login, only that is reported.
+    """
     entries = _entries(text)
     if not entries:
         yield Problem("bootstrap-servers", "'bootstrap.servers' contains no broker", _FIX, property=_NAME)

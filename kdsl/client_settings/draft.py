@@ -107,7 +107,10 @@ class SettingsDraft:
         )
 
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
-        """Set a property that takes integers, in librdkafka's unit; a value out of range is limited, with a warning."""
+        """Set a property that takes integers, in librdkafka's unit; a value out of range is limited, with a warning.
+
+        A reference is set as it is. For a contradiction see `set`.
+        """
         if has_reference(text):
             self.set(target.name, text, source)
             return
@@ -138,7 +141,8 @@ def draft_settings(properties: Mapping[str, str], client: Client, resolve: Resol
         resolve: Replaces references; without it they are checked but stay unchanged.
 
     Returns:
-        The values by kind of name, and the problems of wrong, refused and unknown ones; nothing is translated yet.
+        The values by kind of name, and the problems of wrong, refused and unknown ones, and of references that cannot
+        be resolved; nothing is translated yet.
     """
     draft = SettingsDraft(client)
     for key, value in properties.items():
@@ -183,7 +187,10 @@ def refusal(row: Setting, key: str | None = None) -> Problem:
 
 
 def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve | None) -> str | None:
-    """Resolve the references of a value, or only parse them; None, and a problem in the draft, if that fails."""
+    """Resolve the references of a value; None, and a problem in the draft, if that fails.
+
+    Without ``resolve``, and of a JAAS configuration, whose options are resolved later, references are only parsed.
+    """
     try:
         if resolve is None or (key == JAAS and not is_reference(text)):
             list(references(text))
@@ -197,7 +204,7 @@ def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve |
 
 
 def _read_java(draft: SettingsDraft, row: Setting, key: str, text: str, resolve: Resolve | None) -> None:
-    """Add a valid Java setting to the draft, in a normal spelling; record the problems of another.
+    """Add a valid Java setting to the draft, in a normal spelling; record the problems of an invalid one instead.
 
     A blank string, list or class name is ignored. Of two spellings with different values the first stays, and the
     conflict is recorded. The JAAS configuration is also parsed, as the draft's login.
@@ -261,7 +268,10 @@ def normalize_value(row: Setting, text: str) -> str:
 
 
 def check_value(row: Setting, text: str) -> Iterator[Problem]:
-    """Report what is wrong with a single value."""
+    """Report what is wrong with a single value.
+
+    Secrets, references, and settings that are dropped or refused anyway are not checked.
+    """
     if row.secret or has_reference(text) or row.act in ("dropped", "owned", "refused"):
         return
     text = text.strip()

@@ -57,7 +57,8 @@ def _add_kerberos_login(
 ) -> dict[str, str]:
     """Set the JAAS configuration and the service name of a Kerberos login in the draft, unless the user has set them.
 
-    For another mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
+    A keytab in the user's JAAS configuration that must be fetched is replaced by the path of a copy. For another
+    mechanism, unused settings only get a warning. Principal and keytab are removed from ``own``.
 
     Returns:
         The system property for krb5.conf, if it is set; otherwise nothing.
@@ -129,7 +130,8 @@ def _use_ticket_cache(draft: SettingsDraft, principal: str | None) -> None:
 def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: Machine | None) -> str:
     """Find the path of a key file: a URL is fetched; a path stays unchanged, because Java reads it on every machine.
 
-    A location that no machine can read, or a fetch that fails, is recorded as a problem.
+    A location that no machine can read, or a fetch that fails, is recorded as a problem, and the location is returned.
+    Without a machine (while planning) nothing is fetched.
     """
     if reason := explain_unreachable(location):
         draft.add_error(
@@ -145,7 +147,9 @@ def _locate(draft: SettingsDraft, name: str, what: str, location: str, machine: 
 
 
 def _add_token_login(draft: SettingsDraft) -> dict[str, str]:
-    """Add the client's credentials to the options of the login module, as clients of Kafka 3.9 need them.
+    """Move the client's credentials from the settings to the options of the login module, as Kafka 3.9 needs them.
+
+    The callback handler is set, too, unless the user has set one.
 
     Returns:
         The system property that allows the URL of the tokens; nothing is done or returned without such a URL.

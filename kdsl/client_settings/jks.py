@@ -75,7 +75,7 @@ def decrypt_key(protected: bytes, password: str) -> bytes:
     """Decrypt a key that is in Java's protection, to PKCS#8 in DER.
 
     Raises:
-        JksError: The password is wrong, or the key is protected in another way.
+        JksError: The password is wrong, the key is damaged, or it is protected in another way.
     """
     outer = _der(protected, 0)
     algorithm = _der(protected, outer[0])

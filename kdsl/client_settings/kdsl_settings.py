@@ -57,7 +57,8 @@ class KdslSettings:
 def kdsl_settings(properties: Mapping[str, str], resolve: Resolve | None = None) -> KdslSettings:
     """Read the settings that kdsl keeps for itself.
 
-    Invalid values are ignored here; the translations of `kdsl.client_settings.to_librdkafka` report them.
+    Invalid values, and references that cannot be resolved, are ignored here; the translations of
+    `kdsl.client_settings.to_librdkafka` report them.
 
     Args:
         properties: Java's names and their values.

@@ -16,8 +16,9 @@ _MODULE = "Krb5LoginModule"
 def needs_java(properties: Mapping[str, str]) -> bool:
     """Whether only Java's clients can log in with these settings.
 
-    That is so if ``sasl.mechanism`` is GSSAPI. A missing mechanism means GSSAPI as well, but counts only beside a
-    setting of a Kerberos login; without one it is more likely an oversight.
+    That is so if ``security.protocol`` uses SASL, or is a reference, and ``sasl.mechanism`` is GSSAPI. A missing
+    mechanism means GSSAPI as well, but counts only beside a setting of a Kerberos login; without one it is more likely
+    an oversight.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.

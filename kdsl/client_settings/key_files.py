@@ -59,7 +59,7 @@ def scheme(location: str) -> str | None:
 
 
 def explain_unreachable(location: str) -> str | None:
-    """Say why no machine can read the file at a location; None if some machine may."""
+    """Say why no machine can read the file at a location, by its scheme alone; None if some machine may."""
     kind = scheme(location)
     if kind is None or kind == "file" or kind in fetchers():
         return None
@@ -71,7 +71,7 @@ def explain_unreachable(location: str) -> str | None:
 
 
 def find_file(location: str) -> str:
-    """Find a key file on this machine, or fetch it, and return its path.
+    """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
     Args:
         location: A path or a URL.

@@ -46,21 +46,21 @@ class ThisMachine:
     """
 
     def read_store(self, store: Store) -> Pem:
-        """Read a Java key store; see `read_store`."""
+        """Read a Java key store; see `read_store`, also for its errors."""
         return read_store(store)
 
     def find_file(self, location: str) -> str:
-        """Find a key file on this machine, and return its path; see `find_file`."""
+        """Find a key file on this machine, and return its path; see `find_file`, also for its errors."""
         return find_file(location)
 
     def read_file(self, location: str) -> bytes:
-        """Read a key file; see `read_file`."""
+        """Read a key file; see `read_file`, also for its errors."""
         return read_file(location)
 
     def write_file(self, name: str, text: str) -> str:
-        """Write a file for this process; see `write_private_file`."""
+        """Write a file that only this user may read, and return its path; see `write_private_file`."""
         return str(write_private_file(name, text.encode()))
 
     def serve_tokens(self, provider: str, options: Mapping[str, str]) -> Endpoint:
-        """Serve the tokens of a Python function, and return where; see `serve_tokens`."""
+        """Serve the tokens of a Python function, and return where; see `serve_tokens`, also for its errors."""
         return serve_tokens(provider, options)

@@ -79,7 +79,7 @@ class Properties(Mapping[str, str | Secret]):
         return Properties(references), literals
 
     def with_literals(self, literals: Mapping[str, str], prefix: str = "") -> Properties:
-        """Return the properties with the literal secrets that `split` separated."""
+        """Return the properties with the literal secrets that `split` separated; missing ones stay references."""
         keys = {_GIVEN.format(prefix + k): prefix + k for k in self._values}
         return Properties(
             {
@@ -89,12 +89,16 @@ class Properties(Mapping[str, str | Secret]):
         )
 
     def merge(self, other: Mapping[str, Value]) -> Properties:
-        """Return these properties, overridden by others."""
+        """Return these properties, overridden by others.
+
+        Raises:
+            ResolveError: Values of the others are not strings, numbers or booleans.
+        """
         return Properties({**self._values, **Properties(other)})
 
 
 def check_property_type(key: str, value: object) -> Iterator[Problem]:
-    """Report a value of a property whose type is not valid."""
+    """Yield a problem for a value of a property that is neither a string, a number, a boolean nor a `Secret`."""
     if not isinstance(value, str | int | float | bool | Secret):
         yield Problem(
             "client-property-type",

@@ -123,7 +123,7 @@ def _refuse_mechanism(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _refuse_handler(draft: SettingsDraft) -> None:
-    """Report a callback handler, which names a Java class."""
+    """Record an error if a callback handler is set, because it names a Java class."""
     name = "sasl.login.callback.handler.class"
     if name in draft.java:
         draft.add_error(
@@ -190,7 +190,11 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
 
 
 def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones."""
+    """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones.
+
+    A callback handler or login module that does not fit is recorded as a problem. Nothing else is translated if the
+    JAAS configuration is an unresolved reference, or if librdkafka's own properties already configure the tokens.
+    """
     handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (
         "OAuthBearerLoginCallbackHandler",
@@ -214,7 +218,11 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
 
 
 def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str], machine: Machine | None) -> None:
-    """Serve the tokens of a Python function, or of a file, and point librdkafka to them; record problems."""
+    """Serve the tokens of a Python function, or of a file, and point librdkafka to them.
+
+    A provider that is not a function's name, that is set beside an identity provider, or that cannot be served is
+    recorded as a problem. Without a machine (while planning) nothing is served.
+    """
     if not provider.lower().startswith("file:") and not _FUNCTION.fullmatch(provider) and not has_reference(provider):
         draft.add_error(
             "client-setting-value",
@@ -245,7 +253,10 @@ def _serve_provider(draft: SettingsDraft, provider: str, options: dict[str, str]
 
 
 def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
-    """Translate unsigned tokens, for tests: librdkafka creates them as Java's default handler does."""
+    """Translate unsigned tokens, for tests: librdkafka creates them as Java's default handler does.
+
+    Options that librdkafka does not have, and a missing principal, are recorded as errors.
+    """
     names = {
         "unsecuredLoginStringClaim_sub": "principal",
         "unsecuredLoginPrincipalClaimName": "principalClaimName",
@@ -280,7 +291,10 @@ def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
-    """Translate a login with tokens of an identity provider; report what librdkafka does not have."""
+    """Translate a login with tokens of an identity provider; report a missing URL, and what librdkafka does not have.
+
+    Credentials are reported as in `_translate_credentials`.
+    """
     url = draft.value(_URL)
     if url is None:
         draft.add_error(
@@ -316,7 +330,8 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
     """Translate the client's id, secret and scope, from their settings or from the options of the login module.
 
-    If they are ``needed``, a missing id or secret is recorded as an error.
+    If they are ``needed``, a missing id or secret is recorded as an error. The module's extensions are translated, too,
+    except with commas in their values, an error; for options that librdkafka does not have a warning is recorded.
     """
     for option, name in (("clientId", _ID), ("clientSecret", _SECRET), ("scope", f"{_OAUTH}scope")):
         target = _RENAMED.get(name, name)

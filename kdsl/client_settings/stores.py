@@ -100,10 +100,11 @@ def _read_jks_certificates(data: bytes, store: Store) -> Pem:
 
 
 def _read_jks_key(data: bytes, store: Store) -> Pem:
-    """Read the key and its certificates from a JKS store.
+    """Read the first key and its certificates from a JKS store.
 
     Raises:
-        JksError: There is no password or key, or the password is wrong.
+        JksError: There is no password or key, the password is wrong, or the store or the key is damaged or protected in
+            another way.
     """
     if store.password is None:
         raise JksError("a JKS store with a key has a password; set ssl.keystore.password")

@@ -36,7 +36,10 @@ _PEM_TARGETS = {
 
 
 def translate_tls(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems."""
+    """Translate the settings of TLS in a draft: set librdkafka's properties, and record problems.
+
+    If the protocol does not use TLS, only a warning is recorded. Without a machine (while planning) no file is read.
+    """
     names = [name for name in draft.java if name.startswith("ssl.")]
     protocol = draft.java.get("security.protocol", "PLAINTEXT")
     if draft.is_unresolved("security.protocol") or not names:
@@ -141,7 +144,10 @@ def _check_location(draft: SettingsDraft, which: Which, contents: Iterable[str])
 
 
 def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft."""
+    """Translate the trusted authorities: PEM, a PEM file or a Java store; report problems in the draft.
+
+    Without a machine (while planning) a Java store is not read, and nothing is set for it.
+    """
     text = "ssl.truststore.certificates"
     location = _check_location(draft, "truststore", [text])
     if text in draft.java:
@@ -158,7 +164,11 @@ def _translate_truststore(draft: SettingsDraft, machine: Machine | None) -> None
 
 
 def _translate_keystore(draft: SettingsDraft, machine: Machine | None) -> None:
-    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft."""
+    """Translate the client's key and certificates: PEM, a PEM file or a Java store; report problems in the draft.
+
+    Without a machine (while planning) a Java store is not read, and nothing is set for it. With one, a chain of several
+    certificates is moved to a file.
+    """
     key, chain = "ssl.keystore.key", "ssl.keystore.certificate.chain"
     location = _check_location(draft, "keystore", [key, chain])
     if (key in draft.java) != (chain in draft.java):
@@ -230,7 +240,10 @@ def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> Non
 
 
 def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) -> Pem | None:
-    """Read a Java store as PEM; None while planning, and None with a problem in the draft if it cannot be read."""
+    """Read a Java store as PEM; None without a machine (while planning).
+
+    If it cannot be read, or has the name of a PEM file, a problem is recorded in the draft, and the result is None.
+    """
     name = f"ssl.{store.which}.location"
     if store.location.lower().endswith((".pem", ".crt", ".cer")):
         draft.add_error(
@@ -261,7 +274,10 @@ def _translate_endpoint(draft: SettingsDraft) -> None:
 
 
 def _check_protocols(draft: SettingsDraft) -> None:
-    """Report TLS versions that do not exist or that librdkafka lacks."""
+    """Record an error for TLS versions that do not exist or are too old, and for TLSv1.3 alone.
+
+    Any other choice than librdkafka's TLSv1.2 and TLSv1.3 gets a warning. References are not checked.
+    """
     for name in ("ssl.enabled.protocols", "ssl.protocol"):
         text = draft.java.get(name)
         if text is None or has_reference(text):

@@ -65,7 +65,8 @@ def java_settings(
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
         client: The kind of client.
         resolve: Replaces references to secrets; without it they stay unchanged.
-        machine: Fetches key files that are given by a URL; without it no file is read.
+        machine: Fetches key files that are given by a URL, and reads a PEM key store whose key Java cannot open;
+            without it no file is read.
     """
     draft = draft_settings(properties, client, resolve)
     for name, text in draft.java.items():
@@ -110,7 +111,10 @@ def java_settings(
 
 
 def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:
-    """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine."""
+    """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine.
+
+    Without success a problem is recorded, and the location stays.
+    """
     kind = draft.settings.get(name.replace("location", "type"), "").upper()
     if kind != "PEM" or scheme(location) == "file":
         draft.settings[name] = draft.attempt(partial(machine.find_file, location)) or location
@@ -136,7 +140,10 @@ def _warn_of_librdkafka_names(draft: SettingsDraft, librdkafka_only: Mapping[str
 
 
 def _keep_order(draft: SettingsDraft) -> None:
-    """Allow only one request in flight without idempotence, which preserves the order on both transports."""
+    """Allow only one request in flight without idempotence, unless the user has set their number.
+
+    This preserves the order on both transports.
+    """
     flight = "max.in.flight.requests.per.connection"
     if draft.client == "producer" and flight not in draft.java and draft.java.get("enable.idempotence") == "false":
         draft.settings[flight] = "1"
@@ -147,7 +154,8 @@ def _open_key(draft: SettingsDraft, machine: Machine | None) -> None:
 
     librdkafka opens every key that OpenSSL can. Java's clients need PKCS#8. They open encrypted keys of the old kinds
     only, not PBES2, which today's tools write. Such a key is decrypted here, in the process that creates the client,
-    and is passed on like the other secrets of the settings.
+    and is passed on like the other secrets of the settings. A key that cannot be opened is recorded as a problem;
+    without a machine (while planning) nothing is done.
     """
     settings = draft.settings
     if machine is None or settings.get(_STORE_TYPE, "").upper() != "PEM":

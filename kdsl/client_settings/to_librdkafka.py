@@ -69,7 +69,9 @@ class LibrdkafkaSettings:
         return tuple(problem for problem in self.problems if problem.severity == "warning")
 
     def client_config(self, sizes: Mapping[str, str | int] | None = None) -> dict[str, str]:
-        """Merge defaults, preferences and the user's settings to those with which a client is created.
+        """Merge defaults, preferences, the user's and the fixed settings to those with which a client is created.
+
+        Each overrides those before it. The size of messages is limited to that of a fetch if the latter is small.
 
         Args:
             sizes: The caller's preferences by librdkafka's names; they override defaults but not the user's settings.
@@ -133,7 +135,10 @@ def _translate(
 
 
 def _translate_rows(draft: SettingsDraft) -> None:
-    """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses."""
+    """Set librdkafka's properties for the settings of the client; report settings that it drops or refuses.
+
+    For a setting that the user did not set, the default is Java's if librdkafka has another.
+    """
     letter = draft.client[0]
     for row in settings_of(draft.client):
         text = draft.java.get(row.name)
@@ -192,7 +197,8 @@ def _translate_fetch(draft: SettingsDraft) -> None:
 def _translate_idempotence(draft: SettingsDraft) -> None:
     """Apply Java's rules for acks and retries that do not allow idempotence.
 
-    They switch it off; if it was set to true, they are recorded as errors.
+    They switch it off, with a warning; if it was set to true, they are recorded as errors. More than 5 requests in
+    flight with idempotence are an error, too. Without idempotence the default is one request in flight.
     """
     name, flight = "enable.idempotence", "max.in.flight.requests.per.connection"
     asked = draft.java.get(name)
@@ -248,7 +254,10 @@ def _translate_delivery(draft: SettingsDraft) -> None:
 
 
 def _translate_compression(draft: SettingsDraft) -> None:
-    """Translate the compression level of the codec; report one that is out of range."""
+    """Translate the compression level of the codec; report one that is out of Java's range.
+
+    One outside librdkafka's range is limited, with a warning.
+    """
     codec = draft.value("compression.type") or "none"
     name, span = f"compression.{codec}.level", {"gzip": (1, 9), "lz4": (1, 17), "zstd": (-131_072, 22)}.get(codec)
     text = draft.java.get(name)

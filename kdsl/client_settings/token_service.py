@@ -52,14 +52,15 @@ class Endpoint:
 
 
 def serve_tokens(provider: str, options: Mapping[str, str]) -> Endpoint:
-    """Serve the tokens of a function, once per process, and return where.
+    """Serve the tokens of a function, once per process for each function with its options, and return where.
 
     Args:
         provider: ``package.module:function``, or a ``file:`` URL, whose content is the token.
         options: The keyword arguments of the function.
 
     Raises:
-        TokenError: There is no such function.
+        TokenError: The function does not exist, or its module cannot be imported. Whether a file exists is only known
+            when a token is requested.
     """
     make = _file_provider(provider) if provider.lower().startswith("file:") else _import_provider(provider)
     key = (os.getpid(), provider, tuple(sorted(options.items())))  # a thread does not outlive a fork

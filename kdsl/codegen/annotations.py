@@ -226,7 +226,10 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Build the annotation without None; also return the type if it cannot be derived from that, else None."""
+        """Build the annotation without None, and import the names in it.
+
+        Also return the type if it cannot be derived from that annotation, else None.
+        """
         non_null = kind.as_nullable(False)
         match kind:
             case t.Array(element=element):
@@ -261,7 +264,10 @@ class Annotations:
         return f"{self._imports.kdsl('sql_type')}({string_literal(kind.spelling)})"
 
     def _build_leaf(self, kind: t.DataType, non_null: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Return the annotation of a type without parts, and the type itself if it cannot be derived from that."""
+        """Return the annotation of a type without parts, and import its name.
+
+        Also return the type without NULL if it cannot be derived from the annotation, else None.
+        """
         derived = kind.as_nullable() in _DERIVED
         if isinstance(kind, t.Timestamp):
             name = self._imports.kdsl("TimestampNtz") if derived else self._imports.name("datetime", "datetime")
@@ -271,7 +277,9 @@ class Annotations:
         return Annotation(self._imports.builtin(_BUILT_IN[type(kind)])), None if derived else non_null
 
     def shorten(self, head: str, annotation: Annotation, tail: str, name: str) -> Annotation:
-        """Shorten an annotation that does not fit into its line, with aliases of its parts.
+        """Shorten an annotation that does not fit into its line, with aliases of its parts; return one that fits as is.
+
+        New aliases are added to those that `aliases` yields next.
 
         Args:
             head: The text before it in its line.
@@ -308,6 +316,9 @@ class Annotations:
         """Yield the source of the classes that stand for rows and enumerations in the columns, and of their aliases.
 
         Inner classes come first, and none comes twice in a call. The classes of the tables themselves are not included.
+
+        Raises:
+            CodegenError: A default cannot be written, as in `value`.
         """
         written: set[str] = set()
         for draft in drafts:
@@ -315,7 +326,10 @@ class Annotations:
                 yield from self._write_classes(draft, (column.name,), column.type, written)
 
     def _write_classes(self, draft: TableDraft, path: Path, kind: t.DataType, written: set[str]) -> Iterator[str]:
-        """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it."""
+        """Yield the source of the classes of a type that are not in ``written``, inner ones first; add them to it.
+
+        Errors are those of `classes`.
+        """
         for step, child in child_types(kind):
             yield from self._write_classes(draft, (*path, step), child, written)
         record = self._classes.record(draft, path, kind)
@@ -340,7 +354,10 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_record(self, draft: TableDraft, record: Record) -> str:
-        """Write the data class of a row."""
+        """Write the source of the data class of a row, and import the names in it; errors are those of `value`.
+
+        The aliases of long types are added to those that `aliases` yields.
+        """
         assert record.row is not None
         dataclass = self._imports.name("dataclasses", "dataclass")
         lines = [f"@{dataclass}(frozen=True, kw_only=True)", f"class {record.name}:", *_docstring_lines(record)]
@@ -358,7 +375,7 @@ class Annotations:
         return "\n".join(lines)
 
     def _write_member_default(self, draft: TableDraft, record: Record, field: t.Field) -> str:
-        """Write the default of a member, with `` = `` before it; empty if it has none."""
+        """Write the default of a member, with `` = `` before it; empty if it has none. Errors are those of `value`."""
         defaults = record.hint.defaults if record.hint else {}
         if field.name not in defaults:
             return ""
@@ -370,7 +387,7 @@ class Annotations:
         return f" = {self._imports.name('dataclasses', 'field')}(default_factory={factory})"
 
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
-        """Write the source of a default of the type at a path.
+        """Write the source of a default of the type at a path, and import the names in it.
 
         Raises:
             CodegenError: The value has no literal, or is not a symbol of its enumeration.

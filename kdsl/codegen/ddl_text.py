@@ -19,7 +19,7 @@ from kdsl.types.sql import quote_name
 
 
 def to_ddl(table: TableDef) -> str:
-    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL.
+    """Write a table as a ``CREATE TABLE`` statement of Flink's SQL, after comments on what it does not contain.
 
     Raises:
         ResolveError: The table has problems.
@@ -29,7 +29,10 @@ def to_ddl(table: TableDef) -> str:
 
 
 def write_ddl(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does."""
+    """Write tables as a script, and return it with notes on what it does not contain; it raises what `to_ddl` does.
+
+    The notes are also comments in the script.
+    """
     statements, all_notes = [], list[str]()
     for table in tables:
         statement, notes = _write_statement(table)
@@ -161,7 +164,10 @@ def _write_watermark(table: TableDef, watermark: WatermarkDef) -> str:
 
 
 def _write_interval(length: timedelta) -> str:
-    """Write a duration as an INTERVAL, in the longest unit that it is a multiple of."""
+    """Write a duration as an INTERVAL in the longest unit that needs no fraction and at most two digits.
+
+    If there is none, it is in seconds with as many digits as needed.
+    """
     micros = length // timedelta(microseconds=1)
     for unit, size in (("DAY", 86_400), ("HOUR", 3_600), ("MINUTE", 60)):
         number, rest = divmod(micros, size * 1_000_000)

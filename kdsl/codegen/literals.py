@@ -30,7 +30,9 @@ class Literals:
         self._imports, self._write_class_value = imports, write_class_value
 
     def literal(self, value: Any, kind: t.DataType, path: Path) -> str:
-        """Write the source of a value of a type; ``path`` is that of the type, by which its class is found.
+        """Write the source of a value of a type, and import the names in it.
+
+        ``path`` is that of the type, by which its class is found.
 
         Raises:
             CodegenError: It has no literal.
@@ -59,7 +61,7 @@ class Literals:
         return f"{{{', '.join(f'{k}: {v}' for k, v in zip(keys, values, strict=True))}}}"
 
     def scalar(self, value: Any) -> str:
-        """Write the source of a plain value.
+        """Write the source of a plain value, and import the names in it.
 
         Raises:
             CodegenError: It has no literal.

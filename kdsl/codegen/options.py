@@ -32,7 +32,8 @@ def read_boundary(options: KafkaOptions, side: str) -> tuple[Any, str | None]:
         side: ``startup`` or ``bounded``.
 
     Returns:
-        The value of ``startup=`` or ``bounded=`` (None if it is the default), and a note about omitted options.
+        The value of ``startup=`` or ``bounded=``, and a note about omitted options, or None. The value is None for the
+        default, and the mode itself if its time or offsets are missing or cannot be read.
     """
     mode = getattr(options, side)
     millis, offsets = getattr(options, f"{side}_timestamp"), getattr(options, f"{side}_offsets")
@@ -129,7 +130,10 @@ class Arguments:
         return part(f"{name}={self._imports.name(_import_module(cls), cls.__name__)}", parts, INDENT)
 
     def _write_value(self, value: Any) -> str:
-        """Write the value of an option as Python."""
+        """Write the value of an option as Python, and import the names in it; a duration becomes a string.
+
+        CodegenError if the value has no literal.
+        """
         if isinstance(value, timedelta):
             return string_literal(duration_text(value))
         return self._literals.scalar(value)

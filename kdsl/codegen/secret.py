@@ -28,7 +28,10 @@ class Placeholders:
         return {key: self._replace(key, value) for key, value in properties.items()}
 
     def options(self, group: Options) -> dict[str, Any]:
-        """Return the options of a group that differ from their defaults, by Python names, with secrets replaced."""
+        """Return the options of a group that differ from their defaults, by Python names, with secrets replaced.
+
+        What was replaced is noted.
+        """
         return {
             a.name: self._replace_nested(f"{type(group).__name__}.{a.metadata['key']}", getattr(group, a.name))
             for a in attrs.fields(type(group))
@@ -36,13 +39,16 @@ class Placeholders:
         }
 
     def to_strings(self, group: Options) -> dict[str, str]:
-        """Return the options of a group, as strings under Flink's keys, with secrets replaced and noted."""
+        """Return a group's options that differ from their defaults, by Flink's keys; secrets are replaced and noted."""
         fields = attrs.fields(type(group))
         options = {a.name: self._replace_nested(a.metadata["key"], getattr(group, a.name)) for a in fields}
         return type(group)(**{k: v for k, v in options.items() if v is not attrs.NOTHING}).to_strings()
 
     def _replace_nested(self, name: str, value: Any) -> Any:
-        """Replace the secrets in a value, also inside mappings; ``name`` is the option, for the variables' names."""
+        """Replace and note the secrets in a value, also inside mappings.
+
+        ``name`` is the option, for the variables' names.
+        """
         if isinstance(value, Mapping):
             return {key: self._replace_nested(f"{name}.{key}", item) for key, item in value.items()}
         return self._replace(name, value) if isinstance(value, Secret) else value

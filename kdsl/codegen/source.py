@@ -103,7 +103,8 @@ class _Module:
         """Write a column of a class, line by line.
 
         Raises:
-            CodegenError: The column cannot be written.
+            CodegenError: The column has several watermarks, a default without a literal, or a computing function that
+                calls Spark.
         """
         path = (column.name,)
         doc = docstring(column.comment, INDENT) if column.comment else None

@@ -12,6 +12,8 @@ from kdsl.errors import fail_on, listing
 def with_clause_options(table: TableDef, placeholders: Placeholders) -> dict[str, str]:
     """Return the options of a table, under Flink's keys, for a ``WITH`` clause or a YAML document.
 
+    Plain-text secrets are replaced, and noted in ``placeholders``. Options with their defaults are left out.
+
     Raises:
         ResolveError: The table has problems.
         CodegenError: The name of a key column cannot be an element of a list.

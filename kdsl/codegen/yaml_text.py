@@ -27,7 +27,7 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def to_yaml(table: TableDef) -> str:
-    """Write a table as a YAML document, which `kdsl.load_tables` reads.
+    """Write a table as a YAML document, which `kdsl.load_tables` reads, after comments on what it does not contain.
 
     Raises:
         ResolveError: The table has problems.
@@ -38,7 +38,10 @@ def to_yaml(table: TableDef) -> str:
 
 
 def write_yaml(tables: Sequence[TableDef]) -> tuple[str, list[str]]:
-    """Write tables as a document, and return it with notes on what it lacks; it raises what `to_yaml` does."""
+    """Write tables as a document, and return it with notes on what it lacks; it raises what `to_yaml` does.
+
+    The notes are also comments at its beginning.
+    """
     notes: list[str] = []
     document = {"tables": [_convert_table(table, notes) for table in tables]}
     text = yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120)

@@ -46,10 +46,10 @@ class BatchMapper:
                 yield self._match_schema(result, schema, batch)
 
     def _call(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Call the function, and yield the batches of its result.
+        """Call the function, and yield the batches of its result; elements of an iterable are not checked.
 
         Raises:
-            FunctionResultError: The function failed.
+            FunctionResultError: The function failed, or returned neither a batch, a table nor an iterable.
         """
         try:
             answer = self._function(batch)
@@ -69,7 +69,7 @@ class BatchMapper:
             ) from e
 
     def _match_schema(self, result: pa.RecordBatch, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a result to exactly the declared columns and types.
+        """Convert a result to exactly the declared columns and types; optional columns that it lacks become NULL.
 
         Args:
             result: A batch that the function returned.
@@ -262,7 +262,8 @@ class _ByRow(_ByBatch):
         """Try the function with a batch and with its first row; return whether it takes rows.
 
         Raises:
-            FunctionResultError: It takes neither, or the results contradict each other.
+            FunctionResultError: It takes neither, the results contradict each other, or its array for the batch cannot
+                become the column.
         """
         row = _Answer.from_call(self._function, next(_rows(batch)))
         whole = _Answer.from_call(self._function, batch)
@@ -313,6 +314,7 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
     Raises:
         pa.ArrowTypeError: The values are not strings, and the type is.
         pa.ArrowInvalid: A value does not fit the type.
+        pa.ArrowNotImplementedError: Arrow has no cast between the types.
     """
     if array.type.equals(kind):
         return array

@@ -56,13 +56,13 @@ class CallSites:
     repeated: tuple[str, ...] = ()
 
     def name(self, setting: str) -> str:
-        """A setting as the user wrote it: ``set_topics()`` or ``topics=``."""
+        """A setting as the user wrote it: ``set_topics()`` or ``topics=``; a method stays one (``set_topic()``)."""
         if setting.startswith("set_"):  # of another builder, which has only methods
             return f"{setting}()"
         return f"set_{setting}()" if self.fluent else f"{setting}="
 
     def with_value(self, setting: str, value: object) -> str:
-        """A setting with its value: ``set_topics('a')`` or ``topics='a'``."""
+        """A setting with its value: ``set_topics('a')`` or ``topics='a'``; a method stays one (``set_topic('a')``)."""
         if setting.startswith("set_"):
             return f"{setting}({value!r})"
         return f"set_{setting}({value!r})" if self.fluent else f"{setting}={value!r}"
@@ -95,13 +95,13 @@ class BuilderTableDef(TableDef):
     settings: Mapping[str, str] = attrs.field(factory=dict, eq=False, kw_only=True)
 
     def option_name(self, attribute: str, key: str | None = None) -> str:
-        """An option's name in the builder."""
+        """An option's name in the builder; where the builder has no such setting, as `TableDef.option_name`."""
         if attribute not in self.settings:
             return TableDef.option_name(self, attribute, key)
         return self.call_sites.name(self.settings[attribute])
 
     def setting(self, attribute: str, value: object) -> str:
-        """An option with a value, as a call or keyword of the builder."""
+        """An option with a value, as a call or keyword of the builder; without such a setting as `TableDef.setting`."""
         if attribute not in self.settings:
             return TableDef.setting(self, attribute, value)
         return self.call_sites.with_value(self.settings[attribute], value)
@@ -144,7 +144,7 @@ class BuilderCalls:
         return self
 
     def set_properties(self, properties: Mapping[str, Value]) -> Self:
-        """Set several properties; they are added to those that are already set."""
+        """Set several properties; they are added to those that are already set, and replace those with their names."""
         self._properties.update(properties)
         self._locations.update(dict.fromkeys((f"properties.{key}" for key in properties), caller_location()))
         return self

@@ -63,7 +63,7 @@ class Endpoint:
             _log.warning("%s", warning)
 
     def _connection_problems(self) -> Iterator[Problem]:
-        """Yield the problems of the brokers that are named, and of the cluster's settings."""
+        """Yield the problems of the brokers that are named, and of the settings of a cluster."""
         declared = KafkaOptions(transport=self.transport).valid().transport
         transport = choose_transport(declared, self._all_properties().reveal())
         return connection_problems(self.cluster, self.bootstrap_servers, self.properties, self._call_sites, transport)

@@ -38,9 +38,10 @@ def mark_record_time(df: DataFrame, name: str) -> DataFrame:
 
 
 def find_event_time(df: DataFrame, sink: str) -> str | None:
-    """Find the column of event time; None if there is none.
+    """Find the column of event time: the TIMESTAMP with a watermark, or else the one that is the record's timestamp.
 
-    If several columns could be it, a warning is logged, and the result is None.
+    None if there is none. If several columns have a watermark, or without one several are the record's timestamp, a
+    warning is logged, and the result is None, too.
 
     Args:
         df: The DataFrame that is written.

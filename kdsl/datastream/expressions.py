@@ -21,6 +21,8 @@ _PIECES = re.compile(
 def syntax_error(text: str) -> str | None:
     """Say why Spark cannot parse an expression; None if no error is known.
 
+    Without an active session only empty strings, quotes and brackets are checked.
+
     Args:
         text: The expression, in Spark's SQL.
     """
@@ -45,7 +47,7 @@ def _find_unbalanced(text: str) -> str | None:
 
 
 def _parse_with_spark(text: str) -> str | None:
-    """Return the error of Spark's parser; None if there is none, or no session."""
+    """Return the first line of the error of Spark's parser; None if there is no error, or no active session."""
     from pyspark.errors import ParseException
     from pyspark.sql import SparkSession
 

@@ -81,8 +81,11 @@ class OffsetsInitializer:
     ) -> OffsetsInitializer:
         """Choose the committed offsets of the consumer group.
 
+        An unknown reset strategy is reported when the source is built.
+
         Args:
-            reset: Where a partition without a committed offset starts; ``none`` makes that an error.
+            reset: Where a partition starts that has no committed offset, or whose committed offset no longer exists;
+                ``none`` makes both an error.
         """
         strategy, problems = _parse_reset(reset)
         return cls("group-offsets", reset=strategy, problems=problems)
@@ -91,7 +94,7 @@ class OffsetsInitializer:
     def timestamp(cls, at: int | datetime) -> OffsetsInitializer:
         """Choose the first record of each partition that is not older than a time; the end if all are older.
 
-        A value that is not a time is reported when the source is built.
+        A value that is not a time, and one without a time zone, is reported when the source is built.
 
         Args:
             at: Milliseconds since 1970-01-01 UTC, or an aware datetime.
@@ -115,7 +118,7 @@ class OffsetsInitializer:
     ) -> OffsetsInitializer:
         """Choose a specific offset of each partition: that of the first record that is read.
 
-        Mistakes in the mapping are reported when the source is built.
+        Mistakes in the mapping, and an unknown reset strategy, are reported when the source is built.
 
         Args:
             offsets: Offsets by topic and partition, as ``{("orders", 0): 42}``.
@@ -147,7 +150,8 @@ class OffsetsInitializer:
     ) -> OffsetsInitializer:
         """Choose the offsets that a function returns.
 
-        A function that other processes cannot import is reported when the source is built.
+        A function that other processes cannot import, something else than a function, and an unknown reset strategy are
+        reported when the source is built.
 
         Args:
             function: See `CustomOffsets`.
@@ -174,7 +178,7 @@ class OffsetsInitializer:
         return Start(self.mode, self.millis, self.specific, self.reset or reset or "none", self.function)
 
     def stop(self) -> Stop:
-        """Convert to the end of a plan."""
+        """Convert to the end of a plan, for which a reset strategy has no meaning."""
         return Stop(cast("StopMode", self.mode), self.millis, self.specific, self.function)
 
 
@@ -188,7 +192,10 @@ def _problem(message: str, fix: str) -> tuple[Problem, ...]:
 
 
 def _parse_reset(strategy: object) -> tuple[Reset | None, tuple[Problem, ...]]:
-    """Return a reset strategy as the plan names it, or None, and the problem if it is not one."""
+    """Return a reset strategy, in any letter case, as the plan names it; None for None.
+
+    An unknown one is None, too, with a problem.
+    """
     if strategy is None:
         return None, ()
     names = [str(one) for one in OffsetResetStrategy]

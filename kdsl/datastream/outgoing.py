@@ -44,7 +44,10 @@ def record_fields(serializer: KafkaRecordSerializationSchema) -> tuple[str, ...]
 
 
 def metadata_columns(serializer: KafkaRecordSerializationSchema) -> tuple[ColumnDef, ...]:
-    """The metadata columns of a sink's table definition; the partition of a record is only in the plan."""
+    """The metadata columns of a sink's table definition: the parts of a record that are computed for each row.
+
+    They are nullable, and have the names of `hidden_column`. The partition of a record is only in the plan.
+    """
     names = record_fields(serializer) if serializer.function is not None else tuple(serializer.row_expressions())
     return tuple(
         ColumnDef(
@@ -106,7 +109,11 @@ def add_row_expressions(df: DataFrame, expressions: Mapping[str, RowExpression],
 
 
 def _column(expression: RowExpression) -> Column:
-    """Return the Spark column of an expression: the user's, parsed SQL, or constant headers as an array of structs."""
+    """Return the Spark column of an expression: the user's, parsed SQL, or constant headers as an array of structs.
+
+    Raises:
+        AnalysisException: Spark cannot parse the SQL; with Connect only when the column is used.
+    """
     from pyspark.sql import functions as F
 
     if expression.column is not None:

@@ -128,7 +128,10 @@ class KafkaRecordDeserializationSchema:
         )
 
     def with_event_time(self, column: str) -> KafkaRecordDeserializationSchema:
-        """Return this schema, with the record's timestamp as a metadata column if that is the event time.
+        """Return this schema, with the record's timestamp as the metadata column ``timestamp`` if that is event time.
+
+        It is returned unchanged if the event time is another column, if a function makes the rows, or if there is a
+        column ``timestamp`` already.
 
         Args:
             column: The column of event time.
@@ -139,7 +142,7 @@ class KafkaRecordDeserializationSchema:
         return self if column in names else attrs.evolve(self, metadata=(*self.metadata, (column, FIELDS[column])))
 
     def columns(self) -> tuple[ColumnDef, ...]:
-        """The columns of the source's table definition: those of the value, then metadata columns, all virtual."""
+        """The columns of the source's table definition: those of the value, then the virtual metadata columns."""
         values = self.value.fields("value") if self.value is not None else ()
         metadata = [*self.metadata, *((name, FIELDS[name]) for name in self.fields)]
         return (

@@ -158,12 +158,13 @@ def kafka_schema(
 
 
 def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.Row:
-    """Convert columns, as the user wrote them, to a row type.
+    """Convert columns, as the user wrote them, to a row type, which is NOT NULL.
 
     Args:
         columns: The user's columns.
         where: The location, for messages.
-        problems: Receives the problem if the columns cannot be read; the result is then only a placeholder.
+        problems: Receives the problem if the columns cannot be read or there are none; the result is then only a
+            placeholder.
     """
 
     def fail(message: str, fix: str) -> t.Row:
@@ -208,7 +209,13 @@ def _single_column(kind: t.DataType, column: str) -> t.Row:
 
 
 def _format(argument: object, where: Where, problems: list[Problem]) -> Format:
-    """Return a format or the format of a name; if it is neither, add a problem to ``problems``, and return Raw."""
+    """Return a format, or the format of a name with its default options.
+
+    If it is neither, a problem is added to ``problems``, and the result is `Raw`.
+
+    Raises:
+        KdslError: Two packages register the same format.
+    """
     if isinstance(argument, Format):
         return argument
     if isinstance(argument, str):

@@ -164,7 +164,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set("topic", topic, "set_topic")
 
     def set_topic_selector(self, selector: str | Column | TopicFunction, *, topics: Sequence[str] = ()) -> Self:
-        """Set what chooses the topic of each row.
+        """Set what chooses the topic of each row. `build` reports SQL that cannot be parsed.
 
         Args:
             selector: A Spark column, a SQL expression (``"concat('orders-', region)"``), a function from an Arrow batch
@@ -176,20 +176,26 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set("topic_selector", self._expression(selector, "set_topic_selector"), "set_topic_selector")
 
     def set_key_serialization_schema(self, schema: MessageSchema) -> Self:
-        """Set the schema of the key; its columns are matched with the DataFrame's by name."""
+        """Set the schema of the key; its columns are matched with the DataFrame's by name.
+
+        `build` reports its problems, or that it is not a schema.
+        """
         return self._set_schema("key", schema, "set_key_serialization_schema")
 
     def set_value_serialization_schema(self, schema: MessageSchema) -> Self:
-        """Set the schema of the value; its columns are matched with the DataFrame's by name."""
+        """Set the schema of the value; its columns are matched with the DataFrame's by name.
+
+        `build` reports its problems, or that it is not a schema.
+        """
         return self._set_schema("value", schema, "set_value_serialization_schema")
 
     def set_kafka_key_serializer(self, name: KafkaSerializer, column: str = "key") -> Self:
-        """Set one of Kafka's own serializers for the key, which is one column."""
+        """Set one of Kafka's own serializers for the key, which is one column; `build` reports an unknown one."""
         schema = kafka_schema(name, "Serializer", caller_location(), column)
         return self._set_schema("key", schema, "set_kafka_key_serializer")
 
     def set_kafka_value_serializer(self, name: KafkaSerializer, column: str = "value") -> Self:
-        """Set one of Kafka's own serializers for the value, which is one column."""
+        """Set one of Kafka's own serializers for the value, which is one column; `build` reports an unknown one."""
         schema = kafka_schema(name, "Serializer", caller_location(), column)
         return self._set_schema("value", schema, "set_kafka_value_serializer")
 
@@ -208,11 +214,11 @@ class KafkaRecordSerializationSchemaBuilder:
         return self._set("partitioner", partitioner, "set_partitioner")
 
     def set_header_provider(self, headers: Headers | str | Column | ColumnFunction) -> Self:
-        """Set the headers of each record.
+        """Set the headers of each record. `build` reports SQL that cannot be parsed.
 
         Args:
-            headers: The same for all (``{"source": b"shop"}``); or a Spark column, a SQL expression or an Arrow
-                function that returns a map, or a list of structs of key and value.
+            headers: The same for all (``{"source": b"shop"}``, strings in UTF-8); or a Spark column, a SQL expression
+                or an Arrow function that returns a map, or a list of structs of key and value.
         """
         if isinstance(headers, Mapping):
             pairs = tuple((k, v.encode() if isinstance(v, str) else v) for k, v in headers.items())
@@ -221,6 +227,8 @@ class KafkaRecordSerializationSchemaBuilder:
 
     def set_timestamp(self, timestamp: str | Column | ColumnFunction) -> Self:
         """Set the timestamp of each record; by default the event time of its row, if the DataFrame has one.
+
+        `build` reports SQL that cannot be parsed.
 
         Args:
             timestamp: A Spark column, a SQL expression or an Arrow function; integers are milliseconds since
@@ -232,7 +240,8 @@ class KafkaRecordSerializationSchemaBuilder:
         """Build the serializer.
 
         Raises:
-            ResolveError: A setting is missing or contradicts another; all problems are reported at once.
+            ResolveError: A setting is missing, wrong, made twice, or contradicts another; all problems are reported at
+                once.
         """
         where = caller_location()
         problems = [*self._problems]
@@ -256,7 +265,7 @@ class KafkaRecordSerializationSchemaBuilder:
         return KafkaRecordSerializationSchema(**self._settings, where=where)
 
     def _set_schema(self, side: str, schema: object, method: str) -> Self:
-        """Set the schema of a side, or record a problem if it is not a schema; return the builder."""
+        """Set the schema of a side, or record a problem if it is not a schema or set twice; return the builder."""
         if not isinstance(schema, MessageSchema):
             message = f"{method}() expects a schema, not {schema!r}"
             fix = "write SimpleStringSchema(), or a FormatSchema"

@@ -20,13 +20,14 @@ def client_properties(
     sites: CallSites,
     problems: list[Problem],
 ) -> Properties:
-    """Merge the client properties with those that have a setting of their own.
+    """Merge the client properties with those that have a setting of their own, which win; wrong ones are left out.
 
     Args:
         properties: The argument ``properties``.
         named: Values of settings that are properties too, under the property's name.
         sites: How and where the source or sink was described.
-        problems: Receives a problem for each wrong key or value.
+        problems: Receives a problem for each wrong key or value, for each property that contradicts its setting, and
+            for ``properties`` of another type than a mapping.
     """
     valid: dict[str, Value] = {}
     checked = check_kind(properties, Mapping, "properties", sites, problems)  # type: ignore[type-abstract]
@@ -95,7 +96,7 @@ def connection_problems(
     sites: CallSites,
     transport: Transport,
 ) -> Iterator[Problem]:
-    """Report brokers that are named more than once, or not at all, and the problems of the cluster."""
+    """Report brokers that are named more than once, not as a string, or not at all, and the problems of the cluster."""
     names = f"{sites.name('bootstrap_servers')} or {sites.name('cluster')}"
     if cluster is not None and servers is not None:
         message = f"{names.replace(' or ', ' and ')} both name the brokers"
@@ -119,7 +120,10 @@ def connection_problems(
 
 
 def make_cluster(cluster: Cluster | None, servers: str | None, properties: Properties) -> Cluster:
-    """Create the cluster of a source or sink without problems, with its client properties."""
+    """Create the cluster of a source or sink that has no problems, with its client properties.
+
+    They override those of the argument ``cluster``, whose brokers stay.
+    """
     own = {key: value for key, value in properties.items() if key != SERVERS}
     if cluster is not None:
         return cluster.with_properties(own)

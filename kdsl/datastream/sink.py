@@ -177,14 +177,21 @@ class KafkaSink(Endpoint):
     def write(self, df: DataFrame, *, write_id: str | None = None, adopt: bool = False) -> None:
         """Append the rows of a DataFrame. Columns that the sink does not use are ignored.
 
+        Without a timestamp in the serializer the event time of a row becomes the timestamp of its record (not with the
+        transport ``jvm``). Of several columns of event time none is used, which is logged.
+
         Args:
             df: A batch DataFrame with the columns of the key's and the value's schema.
             write_id: Identifies an exactly-once write that may be repeated; required within ``foreachBatch``.
             adopt: Take over an exactly-once prefix that another job has used.
 
         Raises:
-            ResolveError: Columns are missing or have other types; all problems are reported at once.
-            KdslError: No broker answers, a topic does not exist, or a record cannot be written.
+            ResolveError: Columns are missing or have other types, or an expression does not fit the DataFrame; all
+                problems are reported at once.
+            KdslError: The DataFrame is a stream or a changelog, ``write_id`` is given without exactly-once, no broker
+                answers, or a topic does not exist.
+            ExactlyOnceError: The write cannot be exactly once.
+            WriteError: A task failed, for example because a record cannot be written.
         """
         from kdsl.run.write import write
 
@@ -202,7 +209,9 @@ class KafkaSink(Endpoint):
         adopt: bool = False,
         allow: AllowedChanges = False,
     ) -> StreamingQuery:
-        """Start a query that appends the rows of a stream.
+        """Start a query that appends the rows of a stream, with timestamps as in `write`.
+
+        The plan of the write is stored in the checkpoint.
 
         Args:
             df: A streaming DataFrame with the columns of the key's and the value's schema.
@@ -215,8 +224,11 @@ class KafkaSink(Endpoint):
                 ``prefix``, or True for all.
 
         Raises:
-            ResolveError: Columns are missing or have other types; all problems are reported at once.
-            KdslError: As for `write`.
+            ResolveError: As for `write`.
+            KdslError: The DataFrame is not a stream, the sink does not accept the output mode or the trigger, no broker
+                answers, or a topic does not exist.
+            CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
+            ExactlyOnceError: The write cannot be exactly once.
         """
         from kdsl.run.write import write_stream
 
@@ -289,7 +301,8 @@ class KafkaSink(Endpoint):
     ) -> KafkaRecordSerializationSchema:
         """Return the serializer, with the DataFrame's column of event time as the timestamp if it sets none.
 
-        Unchanged if there is no such column, or with the transport ``jvm``, which cannot write timestamps.
+        Unchanged if there is no such column or several, which is logged, or with the transport ``jvm``, which cannot
+        write timestamps.
         """
         if serializer.timestamp is not None or self.plan().transport == "jvm":  # which cannot write timestamps
             return serializer

@@ -219,7 +219,9 @@ class KafkaSource(Endpoint):
             spark: The session, classic or Connect.
 
         Raises:
-            KdslError: The brokers cannot be reached, a topic is missing, or an offset does not exist.
+            KdslError: kdsl does not support the session. At the latest when Spark plans the read: the brokers cannot be
+                reached, a topic is missing, or an offset does not exist. A record that cannot be read, or a function
+                that fails, fails the Spark job.
         """
         from kdsl.run.read import read
 
@@ -233,6 +235,9 @@ class KafkaSource(Endpoint):
 
         Args:
             spark: The session, classic or Connect.
+
+        Raises:
+            KdslError: kdsl does not support the session. What is wrong with the topics fails the query.
         """
         from kdsl.run.read import read_stream
 
@@ -363,7 +368,7 @@ class KafkaSource(Endpoint):
         yield from self._reset_problems()
 
     def _topic_problems(self) -> Iterator[Problem]:
-        """Report topics and partitions that are both set, or of a wrong type."""
+        """Report partitions beside topics or a pattern, and topics and partitions of a wrong type."""
         sites = self._call_sites
         settings = [s for s in ("topics", "topic_pattern", "partitions") if getattr(self, s)]
         if "partitions" in settings and len(settings) > 1:
@@ -384,7 +389,10 @@ class KafkaSource(Endpoint):
             yield sites.problem("partitions", "partitions", message, fix)
 
     def _offset_problems(self, setting: str, offsets: OffsetsInitializer) -> Iterator[Problem]:
-        """Report offsets of topics that are not read, committed offsets without a group, and an end before 1970."""
+        """Report offsets of topics that are not read, committed offsets without a group, and an end before 1970.
+
+        Which topics a pattern matches is not known here.
+        """
         sites = self._call_sites
         topics = set(self.topics) | {partition[0] for partition in self.partitions if _is_topic_partition(partition)}
         unread = sorted({topic for topic, _, _ in offsets.specific} - topics)
@@ -407,7 +415,10 @@ class KafkaSource(Endpoint):
             yield sites.problem(f"properties.{_RESET}", "reset-twice", message, "remove the property")
 
     def _watermark_problems(self, deserializer: KafkaRecordDeserializationSchema) -> Iterator[Problem]:
-        """Report a watermark of a wrong form, on a wrong column, or with a wrong delay."""
+        """Report a watermark of a wrong form, and with a function as deserializer one with a wrong column or delay.
+
+        Without a function the resolver checks column and delay.
+        """
         sites = self._call_sites
         if self.watermark is not None and not _is_watermark(self.watermark):
             message = f"{sites.name('watermark')} is {self.watermark!r}, but must be a column and a delay"

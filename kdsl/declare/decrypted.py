@@ -26,7 +26,8 @@ def secret_property_names(options: KafkaOptions) -> tuple[str, ...]:
 def with_secret_references(properties: Properties, options: KafkaOptions) -> Properties:
     """Client properties in which the values that the options name as keys of a secrets service are references to them.
 
-    A value that already is a reference, or cannot be written as one, stays.
+    They refer to the provider ``dew``, or to ``secret_values`` if it is not installed. A value that contains a
+    reference, or cannot be written as one, stays. Names that do not begin with ``properties.`` are ignored.
 
     Args:
         properties: The client properties as declared; not changed.

@@ -224,7 +224,12 @@ class TableDef:
         return kdsl_settings(self.properties.reveal())
 
     def option_name(self, attribute: str, key: str | None = None) -> str:
-        """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere."""
+        """An option's name as the user wrote it: ``key_prefix=`` in Python, ``'key.fields-prefix'`` elsewhere.
+
+        Args:
+            attribute: Its Python name.
+            key: Its Flink key, if it is not an option of the connector.
+        """
         if self.spelling is Spelling.PYTHON:
             return _ARGUMENTS.get(attribute, f"{attribute}=")
         return repr(key or attrs.fields_dict(type(self.options))[attribute].metadata["key"])

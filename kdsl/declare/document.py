@@ -24,8 +24,8 @@ def load_definitions(path: str | Path) -> list[TableDef]:
     The document holds ``tables:``, a list of tables (see `TableConfig`), or one table by itself.
 
     Raises:
-        ResolveError: The document is not YAML, or has another structure; every error with its path and line. Mistakes
-            in a table itself are reported when it is resolved.
+        ResolveError: The document is not UTF-8 or not YAML, or has another structure; every error with its path and
+            line. Mistakes in a table itself are reported when it is resolved.
         OSError: The file cannot be read.
     """
     return read_tables(read_text(path, "document", "yaml"), file=str(path))
@@ -53,7 +53,11 @@ class _Document(YamlDocument):
         super().__init__(text, file, _is_option)
 
     def tables(self) -> list[TableDef]:
-        """Return the definitions of the tables; none, and problems, if the document has a wrong structure."""
+        """Return the definitions of the tables, and record the mistakes in the structure of the document as problems.
+
+        Empty if it is not YAML or a table has a wrong structure. Unknown keys beside ``tables`` and repeated names of
+        tables are only recorded.
+        """
         if self.problems:
             return []
         if not isinstance(self.value, dict):
@@ -100,7 +104,7 @@ class _ShapeError(TypeError):
 
 
 def _describe_kind(value: Any) -> str:
-    """Describe a value for a message: its kind in words, or the value itself if it is a number or boolean."""
+    """Describe a value for a message: a list, mapping, string or null by its kind, any other by the value itself."""
     return {list: "a list", dict: "a mapping", str: "a string", type(None): "nothing"}.get(type(value), repr(value))
 
 

@@ -37,7 +37,7 @@ class RowRuleDef:
 
 
 def rule_problems(rules: Sequence[RowRuleDef]) -> Iterator[Problem]:
-    """The problems of the names and actions of rules, such as repeated names; conditions are not checked here."""
+    """Yield the problems of the names and actions of rules, such as repeated names; conditions are not checked here."""
     for i, rule in enumerate(rules):
         name: object = rule.name  # a user's program may pass anything
         on_fail: object = rule.on_fail
@@ -59,12 +59,15 @@ def read_rule_options(
 ) -> tuple[tuple[RowRuleDef, ...], tuple[Problem, ...]]:
     """Read the rules in the options of a ``WITH`` clause or a YAML document.
 
+    Actions are read in any letter case, and with ``-`` for ``_``.
+
     Args:
         options: The options whose keys begin with `PREFIX`, in their order.
         locations: The location of each option.
 
     Returns:
-        The rules, with ``warn`` for an unknown action; and the mistakes in their options.
+        The rules, with ``warn`` for an unknown action; and the mistakes: unknown actions, actions without a condition,
+        and those of `rule_problems`.
     """
     actions = {key.removesuffix(ON_FAIL): key for key in options if key.endswith(ON_FAIL)}
     conditions = {key: text for key, text in options.items() if not key.endswith(ON_FAIL)}

@@ -37,6 +37,8 @@ _LARGEST = {"partition": (1 << 31) - 1, "offset": (1 << 63) - 1}
 def start_or_end_options(value: Any, side: Side, name: str = "") -> dict[str, Any] | Problem:
     """Return the connector's options that a start or an end in Python sets, or the problem with the value.
 
+    Modes are accepted in any letter case; a time is rounded down to milliseconds. The problem has no location.
+
     Args:
         value: The value of the argument.
         side: Whether it is a start or an end.
@@ -91,7 +93,7 @@ def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
 
 
 def _parse_pairs(text: str) -> Iterator[tuple[int, int]]:
-    """Parse the partitions and offsets of ``partition:0,offset:42;partition:1,offset:300``.
+    """Parse the partitions and offsets of ``partition:0,offset:42;partition:1,offset:300``; it may end with a ``;``.
 
     Raises:
         ValueError: A part has another form.

@@ -54,7 +54,15 @@ class WithClause:
 
 
 def read_with_clause(options: Mapping[str, str], locations: Mapping[str, Where]) -> WithClause:
-    """Divide Flink's options into those of the connector, the formats and the client; mistakes are its ``problems``."""
+    """Divide Flink's options into those of the connector, the formats and the client.
+
+    Of a connector whose tables are not topics only the client properties are read. Unknown options, formats and
+    connectors, and mistakes in row rules, are the ``problems`` of the result; wrong values are problems of the options
+    and formats in it.
+
+    Raises:
+        KdslError: Two packages register the same format.
+    """
     reader = _Reader(dict(options), locations)
     return reader.read()
 
@@ -70,7 +78,11 @@ class _Reader:
         self.unread: set[str] = set()
 
     def read(self) -> WithClause:
-        """Read all options; problems are recorded."""
+        """Read all options, as `read_with_clause` says; takes what it has read from ``rest``.
+
+        Raises:
+            KdslError: As for `read_with_clause`.
+        """
         properties = {
             key.removeprefix(PROPERTIES): self.rest.pop(key) for key in self.options if key.startswith(PROPERTIES)
         }
@@ -153,7 +165,7 @@ class _Reader:
     def _choose_value_key(self) -> str:
         """Return the option that names the value format: ``format`` or ``value.format``.
 
-        If both are set, the other one is dropped, and a problem is recorded if they differ.
+        If both are set, the other one is dropped. If they differ, it is ``format``, and a problem is recorded.
         """
         short, long = self.options.get("format"), self.options.get("value.format")
         if short is not None and long is not None:
@@ -168,7 +180,11 @@ class _Reader:
     def _take_format(self, option: str) -> Format | None:
         """Take the format that an option names, with its own options, from the options that are left.
 
-        None if the option is missing, or names an unknown format, which is recorded as a problem.
+        None if the option is missing, or names an unknown format. That is recorded as a problem, its side as unread,
+        and its options are dropped.
+
+        Raises:
+            KdslError: Two packages register the same format.
         """
         name = self.rest.pop(option, None)
         if name is None:

@@ -54,11 +54,14 @@ def jvm_session() -> SparkSession:
 
 
 def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
-    """Open an admin client.
+    """Open an admin client; if only Java's can log in, in the active Spark session or one that is started.
 
     Args:
         cluster: The cluster.
         who: The command or table that asks, for messages.
+
+    Raises:
+        ResolveError: The client settings have errors.
     """
     if not needs_jvm(cluster):
         return LibrdkafkaAdmin(cluster, who)
@@ -68,7 +71,11 @@ def open_admin(cluster: Cluster, who: str) -> ClusterAdmin:
 
 
 def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
-    """Create the subscription of a read on a cluster, which asks for its topics and offsets."""
+    """Create the subscription of a read on a cluster; its methods ask the brokers for topics and offsets.
+
+    Raises:
+        ResolveError: The client settings have errors.
+    """
     return Subscription(plan, cluster, open_admin(cluster, plan.table) if needs_jvm(cluster) else None)
 
 
@@ -76,7 +83,7 @@ def subscribe(plan: ReadPlan, cluster: Cluster) -> Subscription:
 def record_reader(
     cluster: Cluster, plan: ReadPlan, needs: Collection[str], *, name: str, large: bool = False
 ) -> Iterator[RecordReader]:
-    """Open a reader of a table's records, and close it at the end.
+    """Open a reader of a table's records, and close it at the end; errors as for `open_admin`.
 
     Args:
         cluster: The cluster of the table.

@@ -140,7 +140,10 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
 
 
 def count_letters(letters: Iterable[DeadLetter]) -> dict[tuple[str, str, str], int]:
-    """Count records by table, side and reason, the most frequent first; letters of the same record count once."""
+    """Count records by table, side and reason, the most frequent first.
+
+    Of letters of the same record only the last one counts.
+    """
     distinct = {letter.id: (letter.table, letter.side, letter.reason) for letter in letters}
     return dict(Counter(distinct.values()).most_common())
 
@@ -214,7 +217,7 @@ def replay(
         max_attempts: Records that were rejected as often are left.
         force: For a table by key, also send records without a key, and those whose key has a later record in the
             original topic.
-        dry_run: Send and commit nothing.
+        dry_run: Send and commit nothing; ``change`` is called all the same.
         group: The consumer group; by default `default_group`.
         from_start: Begin with the first letter, not at the group's offsets.
 
@@ -222,27 +225,32 @@ def replay(
         DeadLetterError: A record cannot be sent, the mapping function fails, or only Java's client can log in to the
             target.
         KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+        ResolveError: The client settings have errors.
     """
     chosen, sending = selection or Selection(), target or cluster
     if needs_jvm(sending):
-        raise DeadLetterError("a replay writes with librdkafka, which cannot log in to this cluster (Kerberos)")
+        raise DeadLetterError(
+            f"a replay writes with librdkafka, which cannot log in to {sending.bootstrap_servers}: only Java's clients "
+            "can, as with Kerberos; name listeners with another login (target=, --to-bootstrap), or read the letters "
+            "with Table.dead_letters() and write them with Spark"
+        )
     group = group or default_group(topic, to, chosen)
     admin = open_admin(cluster, topic)
-    places = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
-    done = {} if from_start else admin.committed(group, places)
+    partitions = [(topic, partition) for partition in range(_count_partitions(cluster, topic))]
+    done = {} if from_start else admin.committed(group, partitions)
     counts: Counter[str] = Counter()
     seen: set[str] = set()
     for batch in _read(cluster, topic):
         letters: list[DeadLetter] = []
         ends: dict[TopicPartition, int] = {}
         for letter in _parse_letters(batch):
-            place, offset = letter.letter[:2], letter.letter[2]
+            partition, offset = letter.letter[:2], letter.letter[2]
             outcome = _judge(letter, chosen, seen, max_attempts)
             if outcome != "unselected":
                 seen.add(letter.id)
-            if offset < done.get(place, 0):
+            if offset < done.get(partition, 0):
                 continue
-            ends[place] = offset + 1
+            ends[partition] = offset + 1
             if outcome:
                 counts[outcome] += 1
             elif (changed := _change(letter, change)) is None:
@@ -271,8 +279,8 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
     """The positions that may be committed: the first waiting letter of each partition, or else the end in ``ends``."""
     positions = dict(ends)
     for letter in waiting:
-        place = letter.letter[:2]
-        positions[place] = min(positions[place], letter.letter[2])
+        partition = letter.letter[:2]
+        positions[partition] = min(positions[partition], letter.letter[2])
     return positions
 
 
@@ -349,7 +357,10 @@ def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
         with borrow_producer(settings, "replay") as producer:
             for topic, of_topic in by_topic.items():
                 if code := producer.look_up(topic, 30, creating=False):
-                    raise DeadLetterError(f"cannot write to the topic {topic!r} (error {code}); does it exist?")
+                    raise DeadLetterError(
+                        f"cannot write to the topic {topic!r} (error {code} of librdkafka): it does not exist, or this "
+                        "user may not write to it; create it, grant WRITE and DESCRIBE, or name another topic"
+                    )
                 rows = np.arange(len(of_topic), dtype=np.int64)
                 producer.send(topic, _records(of_topic, to == ORIGINAL), rows)
             producer.flush()
@@ -410,7 +421,7 @@ def _count_partitions(cluster: Cluster, topic: str) -> int:
 def _read(
     cluster: Cluster, topic: str, needs: Iterable[str] = NEEDS, first: Mapping[int, int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The records of a topic up to its present end, as raw record batches.
+    """The records of a topic up to its present end, as raw record batches; errors as for `read_letters`.
 
     Args:
         cluster: The cluster.
@@ -420,10 +431,10 @@ def _read(
     """
     plan = _plan_raw_read(topic)
     subscription = subscribe(plan, cluster)
-    places = [place for place in subscription.partitions(subscription.topics()) if first is None or place[1] in first]
-    start, ends = subscription.admin.earliest(places), subscription.ends(places)
-    begin = {place: max(start[place], 0 if first is None else first[place[1]]) for place in places}
-    ranges = [Range(*place, begin[place], ends[place]) for place in places if ends[place] > begin[place]]
+    partitions = [p for p in subscription.partitions(subscription.topics()) if first is None or p[1] in first]
+    start, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
+    begin = {p: max(start[p], 0 if first is None else first[p[1]]) for p in partitions}
+    ranges = [Range(*p, begin[p], ends[p]) for p in partitions if ends[p] > begin[p]]
     if not ranges:
         return
     with record_reader(cluster, plan, set(needs), name="kdsl-dlq", large=True) as reader:
@@ -444,6 +455,7 @@ def _parse_letter(row: Mapping[str, Any], headers: list[tuple[str, bytes | None]
     """
 
     def number(name: str, default: int) -> int:
+        """Return the integer in a header; the default if it is missing or not an integer."""
         text = header_text(headers, name)
         return int(text) if text is not None and re.fullmatch(r"-?\d{1,18}", text) else default
 

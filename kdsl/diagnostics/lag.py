@@ -25,7 +25,7 @@ from kdsl.run.offsets.stored import Range, positions_of
 if TYPE_CHECKING:
     from kdsl.run.jvm.ranges import RangeReader
 
-_TIMEOUT = 5.0
+TIMEOUT = 5.0
 """How long to wait for the next records of lagging partitions, in seconds."""
 _WHO = "lag"
 _NEAR = 100
@@ -117,7 +117,7 @@ class LagReader:
         self.close()
 
     def close(self) -> None:
-        """Close the clients."""
+        """Close the consumer that reads the ages of records, if there is one; the next question opens another."""
         consumer, self._consumer = self._consumer, None
         if consumer is not None:
             consumer.close()
@@ -142,7 +142,11 @@ class LagReader:
         raise LagError(f"{self._cluster.bootstrap_servers} has no group {group!r}{nearest(group, known)}{has}")
 
     def topics_like(self, names: Iterable[str], pattern: str | None) -> list[str]:
-        """List the topics that a table reads; for a pattern, ask the brokers which ones it matches."""
+        """Return the topics that a table names, unchecked; for a pattern, ask the brokers which ones it matches.
+
+        Raises:
+            KafkaReadError: The brokers do not answer.
+        """
         if pattern is None:
             return list(names)
         return [name for name in self._admin.names() if re.fullmatch(pattern, name)]
@@ -156,7 +160,7 @@ class LagReader:
             topics: Further topics to include, with all their partitions, whether they are read or not.
 
         Raises:
-            LagError: A topic no longer exists.
+            LagError: A topic, or a partition with a position, no longer exists.
             KafkaReadError: The brokers do not answer, or refuse the request.
         """
         names = {topic for topic, _ in positions} | set(topics)
@@ -178,7 +182,8 @@ class LagReader:
         except TopicMissingError as e:
             raise LagError(
                 f"{of}: {e}; the topic was deleted and created again with fewer partitions, so the positions are those "
-                "of the former topic; let the query or the group begin anew"
+                "of the former topic; start the query with a new checkpoint, or reset the group's offsets "
+                "(kafka-consumer-groups.sh --reset-offsets)"
             ) from e
         committed = self._cluster.java("consumer").settings.get("isolation.level") == "read_committed"
         reach = stable if committed else end
@@ -215,7 +220,7 @@ class LagReader:
         consumer = self._consumer = self._consumer or self._create_consumer()
         ages: dict[TopicPartition, float] = {}
         open_ones = dict(nexts)
-        deadline = Deadline(_TIMEOUT)
+        deadline = Deadline(TIMEOUT)
         try:
             consumer.assign([Range(*partition, at, reach[partition]) for partition, at in open_ones.items()])
             while open_ones and not deadline.has_passed:
@@ -238,7 +243,10 @@ class LagReader:
     def _ages_by_java(
         self, nexts: Mapping[TopicPartition, int], reach: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, float]:
-        """As `_ages`, with Java's client, which searches only the next 100 offsets of a partition."""
+        """As `_ages`, with Java's client, which searches only the next 100 offsets of a partition, without a timeout.
+
+        It may start a Spark session, and fails if an offset was deleted meanwhile.
+        """
         from kdsl.run.jvm.ranges import RangeReader
 
         self._reader = self._reader or RangeReader(jvm_session(), self._cluster, _WHO, {"timestamp"})

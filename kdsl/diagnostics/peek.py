@@ -43,6 +43,9 @@ def last_records(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC")
 def last_changes(plan: ReadPlan, cluster: Cluster, n: int, *, zone: str = "UTC") -> pa.Table:
     """Read the changes that the last records of a table's topics make, oldest first.
 
+    Of an upsert table they are computed from these records alone: the first row of a key is an insert, and a delete
+    without an earlier row among them makes no change.
+
     Args:
         plan: The read.
         cluster: The cluster of the topics.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import attrs
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -21,6 +22,7 @@ from kdsl.run.offsets.stored import Range
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.header_filter import filter_records
 from kdsl.run.records.registry import registry_of
+from kdsl.types.arrays import Indices
 
 Identity = Literal["record", "key", "value"]
 EXAMPLES = 5
@@ -85,7 +87,7 @@ class Comparison:
 def compare(
     source: Side, target: Side, *, by: Identity | Sequence[str] = "record", header: str | None = None
 ) -> Comparison:
-    """Compare the records that two topics hold now.
+    """Read and compare the records that two topics hold now, without those that the tables' header filters leave out.
 
     Args:
         source: The topic that was read.
@@ -106,7 +108,8 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
     """Read for each record its position, and the hashes of its identity and of its key (null without one).
 
     Raises:
-        VerifyError: The table does not have a column that identifies records.
+        VerifyError: The table does not have a column that identifies records, or records do not have one row each.
+        RecordError: A record cannot be read; only where columns identify it.
     """
     columns = [] if isinstance(by, str) else list(by)
     decoder = RecordDecoder(side.plan, registry=registry_of(side.cluster, side.plan)) if columns else None
@@ -117,7 +120,7 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
         )
     needs = {"key", *(decoder.needs if decoder else ()), *(["headers"] if side.plan.headers else [])}
     needs |= {"headers"} if header is not None else {"value"} if by in ("record", "value") else set()
-    frames = [_hash_records(batch, by, header, decoder) for batch in _read_batches(side, needs)]
+    frames = [_hash_records(batch, by, header, decoder, side.plan.table) for batch in _read_batches(side, needs)]
     return pl.concat(frames) if frames else _EMPTY
 
 
@@ -146,12 +149,13 @@ def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
 
 
 def _hash_records(
-    batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None
+    batch: pa.RecordBatch, by: Identity | Sequence[str], header: str | None, decoder: RecordDecoder | None, table: str
 ) -> pl.DataFrame:
-    """Hash the identities and keys of a batch of records; see `_read_records`.
+    """Hash the identities and keys of a batch of records; see `_read_records`. Errors name the table.
 
     Raises:
         VerifyError: A record has no row or several, so columns cannot identify it.
+        RecordError: A record cannot be decoded.
     """
     if header is not None:
         identity = pl.from_arrow(batch.select(["headers"]))
@@ -159,13 +163,10 @@ def _hash_records(
         matching = pl.element().struct.field("value").filter(pl.element().struct.field("key") == header)
         identity = identity.select(pl.col("headers").list.eval(matching))
     elif decoder is not None:
-        rows = decoder.decode(batch)
-        if rows.num_rows != batch.num_rows:
-            raise VerifyError(
-                "a record has no row, or several rows, so columns cannot identify records; compare by record, key, "
-                "value or a header instead"
-            )
-        identity = pl.DataFrame(pl.from_arrow(rows)).select(list(by))
+        decoded = decoder.decode_with_records(batch)
+        if decoded.messages is not None:
+            _check_row_counts(table, batch, decoded.messages)
+        identity = pl.DataFrame(pl.from_arrow(decoded.rows)).select(list(by))
     else:
         names = ["key", "value"] if by == "record" else [str(by)]
         identity = pl.DataFrame(pl.from_arrow(batch.select(names)))
@@ -179,6 +180,23 @@ def _hash_records(
         high.alias("high"),
         pl.when(pl.col("key").is_not_null()).then(pl.col("key").hash()).alias("key"),
     )
+
+
+def _check_row_counts(table: str, batch: pa.RecordBatch, messages: Indices) -> None:
+    """Check that each record of a batch has one row; ``messages`` is the index of each row's record.
+
+    Raises:
+        VerifyError: A record has none or several; the first such record is named.
+    """
+    counts = np.bincount(messages, minlength=batch.num_rows)
+    wrong = np.flatnonzero(counts != 1)
+    if len(wrong):
+        topic, partition, offset = (batch.column(name)[int(wrong[0])].as_py() for name in _POSITION)
+        rows = f"{counts[wrong[0]]} rows" if counts[wrong[0]] else "no row"
+        raise VerifyError(
+            f"{table}: the record at topic {topic}, partition {partition}, offset {offset} has {rows}, so columns "
+            "cannot identify records; compare by record, key, value or a header instead"
+        )
 
 
 _ID = ["low", "high"]

@@ -16,7 +16,7 @@ ENDINGS = (".sql", ".ddl")
 
 
 def parse_file(path: str | Path) -> Script:
-    """Read a script from a file; mistakes in its statements are among its problems.
+    """Read a script from a file; mistakes in it are among its problems, and ``CRLF`` line breaks become ``LF``.
 
     Raises:
         ResolveError: The file is not UTF-8.
@@ -27,7 +27,10 @@ def parse_file(path: str | Path) -> Script:
 
 
 def parse_source(source: str | Path) -> Script:
-    """Read a script from a file or from a string; a string without blanks is the name of a file.
+    """Read a script from a file or from a string.
+
+    A string is the name of a file if it has no blanks or line breaks (and is not empty), or if it is one line that ends
+    with ``.sql`` or ``.ddl`` and such a file exists.
 
     Raises:
         ResolveError: As for `parse_file`.
@@ -40,7 +43,7 @@ def parse_source(source: str | Path) -> Script:
 
 
 def script_tables(script: Script) -> list[DeclaredTable]:
-    """Declare the tables of a script; problems of their options are in their definitions.
+    """Declare the tables of a script as `declare_tables` does; problems of a table itself are in its definition.
 
     Raises:
         ResolveError: Statements have mistakes, two tables have the same name, or a missing table is dropped.
@@ -106,8 +109,8 @@ def sql(text: str) -> Table:
         text: The statement. docs/sql.md describes what is supported.
 
     Raises:
-        ResolveError: It is not such a statement; every mistake with line, column and the line itself. Problems of the
-            table are reported when it is resolved.
+        ResolveError: It is not exactly one such statement, or its connector is only for scripts; every mistake with
+            line, column and the line itself. Problems of the table are reported when it is resolved.
     """
     return Table(statement_definition(text))
 
@@ -115,12 +118,16 @@ def sql(text: str) -> Table:
 def load_sql(source: str | Path) -> list[Table]:
     """Read a script of Flink SQL, and return the tables that it declares, in order, ready to use.
 
+    Tables that it drops again are returned, too; not those whose connector is only for scripts (such as ``print``), and
+    those ``LIKE`` a table of a catalog. Other statements have no effect.
+
     Args:
-        source: A file, or the script itself. A string without blanks is the name of a file.
+        source: A file, or the script itself. A string without blanks, or one line with the name of an existing file
+            that ends with ``.sql`` or ``.ddl``, is the name of a file.
 
     Raises:
-        ResolveError: The script has mistakes; each is reported with line, column and the line itself. Problems of a
-            table are reported when it is resolved.
+        ResolveError: The file is not UTF-8, or the script has mistakes; each is reported with line, column and the line
+            itself. Problems of a table are reported when it is resolved.
         OSError: The file cannot be read.
     """
     return [Table(definition) for definition in script_definitions(source)]

@@ -1,4 +1,4 @@
-"""Build plans from resolved tables. Building never fails: every resolved table has a plan."""
+"""Build plans from resolved tables. Every resolved table has a plan; only a wanted column may be unknown."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def read_plan(resolved: ResolvedTable, columns: Iterable[str] | None = None) -> 
 
     Args:
         resolved: The table, resolved for ``"read"``.
-        columns: The wanted columns, in this order; None means all of them. Only what they need is decoded, so errors in
-            other columns go unnoticed if the format finds columns by name.
+        columns: The wanted columns, in this order, each once; None means all of them. Only what they, the watermark, a
+            key and row rules need is decoded, so errors in other columns go unnoticed if the format finds columns by
+            name. With a computed column among them all columns are decoded.
 
     Raises:
         UnknownColumnError: The table has no column of such a name.

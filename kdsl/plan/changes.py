@@ -24,7 +24,7 @@ AllowedChanges = bool | Iterable[Change]
 
 
 def unsafe_changes(before: WritePlan, after: WritePlan, allow: AllowedChanges) -> list[Change]:
-    """Compare two plans, and return their unsafe differences that are not allowed.
+    """Compare two plans, and return their unsafe differences that are not allowed, in the order of `UNSAFE_CHANGES`.
 
     Raises:
         ValueError: ``allow`` names an unknown change.
@@ -56,7 +56,7 @@ def _names_of(allow: AllowedChanges) -> frozenset[str]:
 
 
 def _differences(before: WritePlan, after: WritePlan) -> Iterator[Change]:
-    """Yield the unsafe changes between two plans."""
+    """Yield the unsafe changes between two plans; a prefix changes only if both write exactly once."""
     if before.topics != after.topics:
         yield "topic"
     if _members(before.key) != _members(after.key) or before.key_columns != after.key_columns:

@@ -10,7 +10,7 @@ __all__ = ["record_format"]
 def record_format(part: Part) -> tuple[str, dict[str, str]]:
     """The format of a key or a value, and those of its options that determine the content of messages.
 
-    Options of the connection to a registry are left out.
+    Options of the connection to a registry, and those with their defaults, are left out.
     """
     options = part.format.to_strings()
     return part.format.identifier, {

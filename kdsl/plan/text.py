@@ -48,12 +48,16 @@ def _is_a(base: type) -> Any:
 
 
 def _write_format(value: Format) -> dict[str, Any]:
-    """Write a format as its identifier and options."""
+    """Write a format as its identifier and those options that differ from their defaults."""
     return {"format": value.identifier, "options": value.to_strings()}
 
 
 def _read_format(value: dict[str, Any]) -> Format:
-    """Read a format from its identifier and options."""
+    """Read a format from its identifier and options.
+
+    Raises:
+        UnknownFormatError: It is not installed here.
+    """
     return format_class(value["format"]).from_strings(value["options"])
 
 
@@ -70,7 +74,8 @@ def read_plan_text(text: str, kind: type[P]) -> P:
     """Parse a plan from its JSON; client properties and literal secrets are missing.
 
     Raises:
-        ValueError: Another version of kdsl wrote the JSON.
+        ValueError: The JSON has another version of the plan's form.
+        cattrs.ClassValidationError: It is not a plan of this kind, or a format of it is not installed here.
     """
     document = json.loads(text)
     version = document.pop("version", None)
@@ -83,7 +88,10 @@ def read_plan_text(text: str, kind: type[P]) -> P:
 
 
 def split_secrets(plan: Q) -> tuple[Q, dict[str, str]]:
-    """Return a plan with references in place of its formats' literal secrets, and the secrets by reference."""
+    """Return a plan with references (``${given:KEY}``) in place of its formats' literal secrets, and these by KEY.
+
+    A plan without literal secrets is returned itself.
+    """
     parts: dict[str, Part] = {}
     literals: dict[str, str] = {}
     for side, part in (("key", plan.key), ("value", plan.value)):

@@ -302,9 +302,9 @@ class RegistryClient:
         return self._read(answer, what, read)
 
     def refusal(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> str:
-        """Ask the registry why a schema is not compatible with a subject.
+        """Ask the registry why a schema is not compatible with the latest version of a subject.
 
-        The result is empty if it is compatible, or if there is no such subject yet.
+        The result has at most 500 characters. It is empty if it is compatible, or if there is no such subject yet.
 
         Raises:
             IncompatibleSchemaError: It is not a valid schema.
@@ -374,8 +374,10 @@ class RegistryClient:
 
         Raises:
             RegistryUnreachableError: No address answers after all retries, or the certificates do not match.
-            RegistryRefusedError: The login is missing or wrong, or the user lacks a right.
-            RegistryError: The server is not a schema registry, or its answer is too large.
+            RegistryRefusedError: The login is missing or wrong, the user lacks a right, or the identity provider of the
+                tokens refuses.
+            RegistryError: The server is not a schema registry, its answer is too large, or the identity provider
+                answers without a valid token.
         """
         settings = self._settings
         reason = ""
@@ -411,8 +413,8 @@ class RegistryClient:
         """Send a request once, and read the whole answer.
 
         Raises:
-            RegistryError: The answer is too large.
-            httpx.RequestError: The connection failed.
+            RegistryError: The answer is too large, or the identity provider refuses or answers without a valid token.
+            httpx.RequestError: The connection to the registry or to the identity provider failed.
         """
         with self._http.stream(method, url + path, params=query, json=body, auth=self._login) as response:
             content = read_bounded(response, f"the registry {url}", self.largest)

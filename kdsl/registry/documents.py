@@ -44,7 +44,7 @@ class Answer:
 
     @property
     def moved_to(self) -> str | None:
-        """The scheme, host and path of a redirection's target; None if the answer is not a redirection."""
+        """The scheme, host and path of a redirection's target, or ``no address``; None without a redirection."""
         location = self.headers.get("Location")
         if location is None or not httpx.codes.is_redirect(self.status):
             return None
@@ -98,7 +98,10 @@ def version_and_id(document: Any) -> tuple[int, int]:
 
 
 def refusal_of(document: Any) -> str:
-    """Parse why a schema is not compatible with a subject, at most 500 characters; empty if it is compatible."""
+    """Parse why a schema is not compatible with a subject, at most 500 characters; errors as in `schema_of`.
+
+    Empty if it is compatible.
+    """
     if document["is_compatible"]:
         return ""
     return "; ".join(map(str, document.get("messages") or ()))[:500] or "it is not compatible with the latest version"
@@ -143,7 +146,7 @@ def error_of(answer: Answer) -> dict[str, Any]:
 
 
 def error_details(answer: Answer) -> str:
-    """The error of the registry in brackets, for a message; empty if there is none."""
+    """The error of the registry in brackets, for a message, with credentials hidden; empty if there is none."""
     document = error_of(answer)
     message = hide_secrets(
         " ".join(str(document.get("message") or document.get("detail") or "").split()), answer.secrets

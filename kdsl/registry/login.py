@@ -71,7 +71,10 @@ class _Tokens(Login):
         self._token, self._end = "", 0.0
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add a token to a request; a new one is requested before it expires, and once if it is refused."""
+        """Add a token to a request; a new one is requested before it expires, and once if it is refused.
+
+        Errors are those of `_request_token`.
+        """
         fresh = time.monotonic() >= self._end
         if fresh:
             self._request_token()
@@ -83,7 +86,7 @@ class _Tokens(Login):
             yield request
 
     def _request_token(self) -> None:
-        """Request a token and store it; errors are those of `_store_token`.
+        """Request a token and store it; errors are those of `_store_token`, and `httpx.RequestError` of the connection.
 
         This does not happen within the request that needs the token, so that the size of the answer is limited.
         """
@@ -106,7 +109,7 @@ class _Tokens(Login):
 
         Raises:
             RegistryRefusedError: The identity provider refuses.
-            RegistryError: The answer has no valid token.
+            RegistryError: The answer has no valid token, or is too large.
             httpx.ConnectError: The identity provider has failed (HTTP 5xx); the request may be repeated.
         """
         at = f"the identity provider {redact_addresses(self._oauth.url)}"

@@ -167,6 +167,9 @@ def read_settings(registry: Registry, resolve: Resolve = str) -> tuple[Settings,
 
     Returns:
         The settings, and what is wrong with them: errors and warnings. A number that is wrong has its default.
+
+    Raises:
+        SecretError: ``resolve`` cannot resolve a reference.
     """
     reader = _Reader(registry, resolve)
     return reader.settings(), tuple(reader.problems)
@@ -317,6 +320,8 @@ class _Reader:
     def _basic(self) -> tuple[str, str] | None:
         """Read user and password; None if there are none, which is a problem if a source for them is set.
 
+        The source SASL_INHERIT means those of the Kafka clients (`_inherit_login`).
+
         A value without a colon is recorded as a problem unless it is a reference, and returned as a user without a
         password.
         """
@@ -449,9 +454,10 @@ class _Reader:
         )
 
     def _store(self, which: Which) -> Store | None:
-        """Read a key store or truststore; None if its location is not set.
+        """Read a key store or truststore, by default with the type that its file name shows; None without a location.
 
-        Recorded as problems: a password without a location, and a location that no machine can read.
+        Recorded as problems: a password without a location, and a location that no machine can read, which is returned
+        nevertheless.
         """
         name = f"ssl.{which}.location"
         location, password = self._values.get(name), self._values.get(f"ssl.{which}.password")

@@ -28,7 +28,14 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _make_context(tls: Tls) -> ssl.SSLContext:
-    """Create the TLS context from the trusted authorities, by default those of this machine, and the client's keys."""
+    """Create the TLS context from the trusted authorities, by default those of this machine, and the client's keys.
+
+    Raises:
+        KeyFileError: A file of PEM is not on this machine.
+        StoreError: A Java store cannot be read.
+        OSError: A file cannot be read, or key, certificates and password do not belong together (``ssl.SSLError``).
+        ValueError: A file is not text.
+    """
     authorities, _ = _read_pem(tls.truststore, pem_blocks(tls.authorities, "CERTIFICATE"))
     context = ssl.create_default_context(cadata=authorities or None)
     if not tls.checks_host:
@@ -40,7 +47,10 @@ def _make_context(tls: Tls) -> ssl.SSLContext:
 
 
 def _read_pem(store: Store | None, certificates: str, key: str = "") -> tuple[str, str]:
-    """Read certificates and key, in this order, from a store, or return those of the settings if there is no store."""
+    """Read certificates and key, in this order, from a store, or return those of the settings if there is no store.
+
+    Errors are those of `_make_context`.
+    """
     if store is None:
         return certificates, key
     if store.kind == "PEM":

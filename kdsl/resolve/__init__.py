@@ -111,9 +111,11 @@ RULES: tuple[Rule, ...] = (
 
 
 def problems(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> list[Problem]:
-    """All errors and warnings of a table in a direction, in the order of the rules, each once.
+    """All errors and warnings of a table in a direction, each once.
 
-    If the declaration could not be read completely, or has no topic, only its own problems are returned.
+    Those of the declaration come first, then wrong values of the connector's options, then those of the rules in their
+    order, which see the default in place of a wrong value. If the declaration could not be read completely, or is of a
+    connector without topics, only its own problems are returned.
 
     Args:
         table: The declared table.
@@ -135,7 +137,7 @@ def problems(table: TableDef, direction: Direction, cluster: Cluster | None = No
 
 
 def resolve(table: TableDef, direction: Direction, cluster: Cluster | None = None) -> ResolvedTable:
-    """Check a table for a direction, and return it resolved.
+    """Check a table for a direction, and return it resolved, with the warnings about it.
 
     Args:
         table: The declared table.

@@ -19,7 +19,10 @@ _COMMIT_SWITCHES = ("enable.auto.commit", "commit.offsets.on.checkpoint")
 
 
 def client_properties(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report the client properties that the client of this direction does not accept, by name or by value."""
+    """Report the client properties that the client of this direction does not accept, by name or by value.
+
+    Warn of those without effect. References to secrets are not resolved, and no file is read.
+    """
     properties = table.properties.reveal()
     if transport_of(table) == "jvm":
         problems = java_settings(properties, "consumer" if direction == "read" else "producer").problems
@@ -43,7 +46,10 @@ def offset_commits(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def decrypt_fields(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report decryption options without effect or without a service, unknown properties, and a missing provider."""
+    """Report decryption options that have no effect, name missing client properties, or lack a provider or a service.
+
+    They are reported for a read and for a write.
+    """
     del direction
     options, named = table.options, secret_property_names(table.options)
     service_options = [a for a in ("dew_endpoint", "dew_secret", "dew_version") if getattr(options, a)]

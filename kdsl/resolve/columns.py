@@ -25,7 +25,10 @@ def some_columns(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def distinct_names(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report repeated and empty column names; warn of names that differ only in case, which Spark treats as equal."""
+    """Report repeated and empty column names.
+
+    Warn of names of columns, or of members of one row, that differ only in case, which Spark treats as equal.
+    """
     counts = Counter(c.name for c in table.columns)
     for name in (n for n, count in counts.items() if count > 1):
         column = [c for c in table.columns if c.name == name][-1]
@@ -55,7 +58,7 @@ def case_clashes(names: Iterable[str]) -> list[list[str]]:
 
 
 def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Warn of types with digits of a second beyond microseconds, which Spark cuts off."""
+    """Warn of types, also nested ones, with digits of a second beyond microseconds, which Spark cuts off."""
     for column in table.columns:
         for kind in t.walk_types(column.type):
             if isinstance(kind, t.Time | t.Timestamp | t.TimestampLtz) and kind.precision > SPARK_PRECISION:
@@ -65,7 +68,11 @@ def precision(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def primary_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report a primary key with unknown or repeated columns, and one that the format cannot enforce (RULES PK-1)."""
+    """Report a primary key with unknown, computed or repeated columns, and one that cannot be enforced (RULES PK-1).
+
+    A format that only inserts rows cannot enforce one, except in an upsert table, or if the key contains the record's
+    partition and offset.
+    """
     if not table.primary_key:
         return
     by_name = {c.name: c for c in table.columns}

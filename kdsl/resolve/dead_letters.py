@@ -43,9 +43,10 @@ def dead_letters_of(table: TableDef, direction: Direction) -> DeadLetterTopic | 
 
 
 def dead_letters(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report what is wrong with a dead-letter topic and its client; options without effect are problems, too.
+    """Report what is wrong with the dead letters of a read: their topic, their client, and options without effect.
 
-    A topic must have a legal name, not be read by the table, and get all bad records; a write only warns.
+    The topic must have a legal name and not be read by the table; the formats must not ignore parse errors, nor the
+    table be in real-time mode. For a write only other options without a topic are errors, and a topic is a warning.
     """
     options = table.options
     topic, named = options.dead_letter_topic, table.option_name("dead_letter_topic")
@@ -95,7 +96,10 @@ def _check_without_topic(table: TableDef) -> Iterator[Problem]:
 
 
 def _reads(table: TableDef, topic: str) -> bool:
-    """Whether a topic of the letters is one that the table reads; False if its brokers are others."""
+    """Whether a topic of the letters is one that the table reads.
+
+    False if the client of the letters has other brokers than the table's properties, or if the pattern is invalid.
+    """
     options = table.options
     servers = Properties(options.dead_letter_properties).reveal().get(SERVERS)
     if servers is not None and servers != table.properties.reveal().get(SERVERS):
@@ -111,7 +115,11 @@ def _reads(table: TableDef, topic: str) -> bool:
 
 
 def _check_client(table: TableDef) -> Iterator[Problem]:
-    """Report settings that the producer of the letters does not accept, and a login that it does not support."""
+    """Report a login that the producer of the letters does not support, or else wrong settings of its own.
+
+    Wrong are those that it does not accept, and those of its delivery guarantee, which is fixed. Those of the table are
+    reported by `kdsl.resolve.client.client_properties`.
+    """
     named = table.option_name("dead_letter_topic")
     own = Properties(table.options.dead_letter_properties)
     settings = (own if SERVERS in own else remove_delivery_settings(table.properties).merge(own)).reveal()

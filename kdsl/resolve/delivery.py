@@ -36,7 +36,10 @@ def transactions_of(table: TableDef) -> Transactions | None:
 
 
 def semantic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a write, ``sink.semantic`` if it contradicts the newer option; otherwise warn that it is old."""
+    """Report, for a write, ``sink.semantic`` if it contradicts the newer option; otherwise warn that it is old.
+
+    The newer option contradicts only if it does not have its default.
+    """
     options = table.options
     if direction != "write" or options.semantic is None:
         return

@@ -19,7 +19,10 @@ from kdsl.types import model as t
 
 
 def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a missing value format: value columns need one, and a write without any would only write tombstones."""
+    """Report a missing value format: value columns need one, and a write of key columns alone writes only tombstones.
+
+    It is not needed for such a write if a column is the raw value.
+    """
     if table.value_format is not None or "value" in table.unread:
         return
     key = "'format'" if table.upserts is None else "'value.format'"
@@ -35,7 +38,10 @@ def value_format(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report each invalid option of the formats, and each column that a format does not support."""
+    """Report each invalid option of the formats, and each column or use of the table that a format does not support.
+
+    Columns whose types could not be read are not reported, and a value whose only column is the raw one is not checked.
+    """
     options = table.options
     by_name = {c.name: c for c in table.physical}
     keys = [by_name[n] for n in dict.fromkeys(key_columns(table)) if n in by_name]
@@ -70,7 +76,7 @@ def format_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def registry(table: TableDef, of_cluster: Registry | None) -> Iterator[Problem]:
-    """Report formats that need a schema registry and have none, neither their own nor ``of_cluster`` (SR-5)."""
+    """Report what formats find wrong with the schema registry of the cluster, or with its absence (SR-5)."""
     for side, chosen in (("key", table.key_format), ("value", table.value_format)):
         for wrong in chosen.check_registry(of_cluster) if chosen is not None else ():
             yield problem(table, wrong.code, wrong.message, wrong.fix, option=f"{side}.format", severity=wrong.severity)

@@ -24,7 +24,8 @@ def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
     """Parse a filter such as ``depart:toy|depart:book&!env:test``.
 
     A condition is ``name:value`` or ``!name:value``; the first colon separates name and value, and blanks around them
-    are ignored. There are no escapes, so neither may contain ``&`` or ``|``; a name cannot begin with ``!``.
+    are ignored. There are no escapes, so neither may contain ``&``, ``|`` or a parenthesis; a name cannot begin with
+    ``!``, and a value may be empty.
 
     Raises:
         HeaderFilterError: The string has another form.

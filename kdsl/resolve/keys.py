@@ -63,7 +63,10 @@ def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str)
 
 
 def key_format_and_fields(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report key columns without a key format, and a key format without key columns (KEY-1, KEY-2)."""
+    """Report key columns without a key format, and a key format without key columns (KEY-1, KEY-2).
+
+    The rules of upsert tables report theirs without key columns.
+    """
     keys = key_columns(table)
     in_python, yaml = table.spelling is Spelling.PYTHON, table.spelling is Spelling.YAML
     key_format = "key=" if in_python else "'key.format'"
@@ -105,7 +108,10 @@ def key_fields_exist(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def prefixes(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report a key prefix without EXCEPT_KEY, prefixes that overlap, and column names without their side's prefix."""
+    """Report a key prefix without EXCEPT_KEY, and prefixes that overlap.
+
+    Also report column names that do not begin with their side's prefix, or consist of nothing else.
+    """
     options = table.options
     key, value = options.key_prefix, options.value_prefix
     key_set, value_set = table.setting("key_prefix", key), table.setting("value_prefix", value)
@@ -155,7 +161,10 @@ def insert_only_key(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def key_options_without_key(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Warn of a prefix or EXCEPT_KEY in a table without a key, where it has no effect (KEY-7, KEY-8: accepted)."""
+    """Warn of a key prefix or EXCEPT_KEY in a table without a key, where it has no effect (KEY-7, KEY-8: accepted).
+
+    A key format or key columns make a key; upsert tables are not checked.
+    """
     if table.key_format is not None or key_columns(table) or table.upserts is not None:
         return
     for attribute, default in (("key_prefix", ""), ("value_fields", "ALL")):

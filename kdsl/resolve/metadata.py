@@ -25,7 +25,10 @@ def metadata_columns(table: TableDef, direction: Direction) -> tuple[ColumnDef, 
 
 
 def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report columns of metadata that does not exist, and written columns of metadata that cannot be written."""
+    """Report columns of metadata that does not exist, and written columns of metadata that cannot be written.
+
+    Metadata of a value format that could not be read is not reported.
+    """
     several = len(set(table.options.topic)) > 1 or table.options.topic_pattern is not None
     writable = [k.name for k in METADATA.values() if k.writable and (k.name != "topic" or several)]
     readable = [*METADATA, *(IN_VALUE + name for name in (table.value_format.metadata if table.value_format else ()))]
@@ -45,7 +48,10 @@ def metadata_keys(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report metadata columns with a type to which the metadata cannot be cast (MD-5)."""
+    """Report metadata columns with a type to which the metadata cannot be cast (MD-5).
+
+    Columns whose type could not be read are left out, and for a write the virtual ones.
+    """
     for column in metadata_columns(table, direction):
         known = METADATA.get(column.shows)
         formats = table.value_format.metadata if table.value_format else {}

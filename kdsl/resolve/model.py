@@ -53,7 +53,7 @@ class Topics:
     partitions: tuple[tuple[str, int], ...] = ()
 
     def contains(self, name: str) -> bool:
-        """Whether a topic is one of these."""
+        """Whether a topic is one of these, or the pattern matches its whole name."""
         return name in self.names if self.pattern is None else re.fullmatch(self.pattern, name) is not None
 
     def __str__(self) -> str:

@@ -146,10 +146,10 @@ class _Translation:
         return match
 
     def _translate_group(self) -> str:
-        """Translate the beginning of a group, with its name or flags.
+        """Translate the beginning of a group, with its name or flags; empty if its flags concern no topic name.
 
         Raises:
-            PatternError: It has a flag that topic patterns do not have, or switches one in the middle.
+            PatternError: It has a flag that topic patterns do not have, or switches ``i`` off in the middle.
         """
         if match := self._take(_NAMED_GROUP):
             return f"(?P<{match[1]}>"
@@ -240,6 +240,8 @@ class _Translation:
     def _take_property(self, letter: str) -> frozenset[str]:
         r"""Take a property such as ``\p{Lower}``, and return the characters of topic names that have it.
 
+        If the whole pattern ignores letter case, they are in both cases.
+
         Raises:
             PatternError: The property is missing or unknown.
         """
@@ -277,7 +279,7 @@ class _Translation:
         return _character_class(self._read_set())
 
     def _read_set(self) -> frozenset[str]:
-        """Read a class, whose opening bracket is next, and return its characters.
+        """Read a class, whose opening bracket is next, and return the characters of topic names in it.
 
         Raises:
             PatternError: The class does not end, or has a part that cannot be rewritten.
@@ -304,7 +306,9 @@ class _Translation:
         return _EVERY - characters if negated else characters
 
     def _read_item(self) -> frozenset[str]:
-        """Read one part of a class, and return its characters: a nested class, an escape, a range, or a character.
+        """Read one part of a class, and return the characters of topic names in it.
+
+        A part is a nested class, an escape, a quotation, a range, or a character.
 
         Raises:
             PatternError: The part is unknown, or a range is in the wrong order.
@@ -366,7 +370,7 @@ def _characters_of_property(name: str) -> frozenset[str] | None:
 
 
 def _character_class(characters: frozenset[str]) -> str:
-    """Write a set of characters as a class for Python's `re`."""
+    """Write a set of characters of topic names as a class for Python's `re`; an empty set matches nothing."""
     if not characters:
         return r"[^\w\W]"
     runs: list[str] = []

@@ -29,7 +29,10 @@ def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
 
 
 def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report conditions that cannot be checked in this direction, and actions that it does not have."""
+    """Report conditions that are empty or cannot be checked in this direction, and actions that it does not have.
+
+    If the type of a column could not be read, only empty conditions and actions are checked.
+    """
     columns = _checkable_columns(table, direction)
     known = all(c.type_known for c in table.columns)
     for rule in table.rules:
@@ -52,7 +55,10 @@ def row_rules(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _checkable_columns(table: TableDef, direction: Direction) -> Mapping[str, t.DataType]:
-    """Return the types, by name, of the columns that rows have when they are checked; computed ones are missing."""
+    """Return the types, by name, of the columns that rows have when they are checked.
+
+    Left out are computed columns, in a write virtual ones, and those whose types could not be read.
+    """
     return {
         c.name: c.type
         for c in table.columns
@@ -98,7 +104,10 @@ def _explain_column(table: TableDef, direction: Direction, name: str) -> tuple[s
 
 
 def _check_metadata(table: TableDef, rule: RowRuleDef, condition: Condition, direction: Direction) -> Iterator[Problem]:
-    """Report a rule that drops rows of a changelog by metadata, which the row before a change does not have."""
+    """Report a rule that drops or rejects rows of change data by metadata, which the row before a change does not have.
+
+    Only a read that does not keep the last row of each key is checked.
+    """
     if rule.on_fail not in ("drop", "dead_letter") or not table.is_changelog or table.keeps_rows or direction != "read":
         return
     used = [c.name for c in table.columns if c.role == "metadata" and c.name in condition.columns]

@@ -28,7 +28,9 @@ def problem(
     where: Where | None = None,
     severity: Severity = "error",
 ) -> Problem:
-    """Return a problem of a table, located at a column or an option if that location is known.
+    """Return a problem of a table, located at a column or an option if that location is known, else at the table.
+
+    A location that lacks a file or a line has those of the table.
 
     Args:
         table: The table.
@@ -37,7 +39,7 @@ def problem(
         fix: What to write instead.
         column: The column, or the name of one that may not exist.
         option: The Python name of a connector option, or the Flink key of another option or client property.
-        where: The location, if it is neither a column nor an option.
+        where: The location, without a `ColumnDef` or an option.
         severity: Whether the problem is an error or a warning.
     """
     where = attrs.evolve(where or Where(), table=table.name)

@@ -75,19 +75,25 @@ def stop_of(table: TableDef) -> Stop:
 
 
 def startup(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report options that the startup mode lacks; warn of those that have no effect with it."""
+    """Report, for a read, options that the startup mode lacks or that are invalid; warn of those without effect.
+
+    Warn also of a time before March 1973, and of a partition with two offsets.
+    """
     if direction == "read":
         yield from _Mode(table, "startup").problems()
 
 
 def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report options that the bounded mode lacks; warn of those that have no effect with it."""
+    """Report, for a read, options that the bounded mode lacks or that are invalid; warn as `startup` does."""
     if direction == "read":
         yield from _Mode(table, "bounded").problems()
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of a read that ends before it starts, by timestamps or offsets, and would be empty."""
+    """Warn of a read that ends before it starts, by timestamps or by offsets of a partition.
+
+    Upsert tables, and pairs of different modes, are not checked.
+    """
     if direction != "read" or table.upserts is not None:
         return
     start, stop = _Mode(table, "startup"), _Mode(table, "bounded")
@@ -161,7 +167,10 @@ def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _start_or_end(table: TableDef, side: str) -> tuple[str, int | None, tuple[tuple[str, int, int], ...]]:
-    """Return the mode, timestamp and sorted offsets of the ``side``; those that the mode does not use are empty."""
+    """Return the mode (``earliest``), timestamp and sorted offsets of the ``side`` of a valid table.
+
+    Without their modes the timestamp is None, and the offsets are empty.
+    """
     options = table.options
     mode = getattr(options, side).removesuffix("-offset")
     pairs = dict(offset_pairs(getattr(options, f"{side}_offsets") or "")) if mode == "specific-offsets" else {}
@@ -184,7 +193,10 @@ class _Mode:
     argument: str = ""
 
     def problems(self) -> Iterator[Problem]:
-        """Report an option that the mode lacks or that is invalid; warn of one without effect."""
+        """Report an option that the mode lacks or that is invalid.
+
+        Warn of one without effect, of a time before March 1973, and of a partition with two offsets.
+        """
         millis, offsets = self.value("timestamp"), self.value("offsets")
         if self.mode == "timestamp" and millis is None and not self._is_unreadable("timestamp"):
             fix = f"set {self.named} to an aware datetime" if self.in_python else f"add {self._name('timestamp')} with "
@@ -224,7 +236,7 @@ class _Mode:
         return self.table.option_name(self.argument or self.side) if self.in_python else f"'scan.{self.side}.mode'"
 
     def _check_specific_offsets(self, offsets: Mapping[int, int] | str | None) -> Iterator[Problem]:
-        """Report specific offsets that are missing, cannot be read, or are set for several topics."""
+        """Report specific offsets that are missing, cannot be read, or are not for one topic; warn of repetitions."""
         name = self._name("offsets")
         form = f"{self.named}{{0: 42, 1: 300}}" if self.in_python else f"{name} = '{OFFSETS_FORM}'"
         if offsets is None:
@@ -241,7 +253,7 @@ class _Mode:
             yield self._make_problem("topics", message, f"name one topic, or choose another {self.side} mode")
 
     def _warn_of_repetition(self, pairs: Iterable[tuple[int, int]]) -> Iterator[Problem]:
-        """Warn of a partition with two offsets; the last one is used."""
+        """Warn of a partition with two different offsets; the last one is used."""
         last: dict[int, int] = {}
         for partition, offset in pairs:
             if last.get(partition, offset) != offset:

@@ -48,9 +48,9 @@ def watermark(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report one alignment option without the other; warn of both without a watermark (RULES section 1).
+    """Report one alignment option without the other; warn, for a read, of both without a watermark (RULES section 1).
 
-    Also warn of a drift that is wider than the watermark's delay.
+    Also warn, for a read, of a drift that is wider than the watermark's delay.
     """
     options = table.options
     values = {"watermark_group": options.watermark_group, "watermark_drift": options.watermark_drift}

@@ -40,7 +40,7 @@ def topic_or_pattern(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report topic names that Kafka does not allow, and a pattern that cannot be translated; warn of repeated names."""
+    """Report topic names that Kafka does not allow, and an empty or untranslatable pattern; warn of repeated names."""
     option = table.option_name("topic")
     for name in table.options.topic:
         if not LEGAL_NAME.fullmatch(name) or len(name) > LONGEST_NAME or name in (".", ".."):
@@ -64,7 +64,7 @@ def legal_topics(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def sink_topic(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report a sink with several topics and no writable metadata column that names the topic of each row."""
+    """Report a sink with several topics or a pattern, but no writable metadata column with the topic of each row."""
     names, pattern = table.options.topic, table.options.topic_pattern
     if names and pattern is not None:
         return

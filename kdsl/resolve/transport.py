@@ -202,7 +202,8 @@ def _describe_transport(table: TableDef) -> str:
 def capabilities(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report each feature that the table uses and its transport does not have; the fix names the one that has it.
 
-    With Kerberos the fix is another login, and a check of the consumer group is reported, too.
+    With Kerberos the fix is to do without it or to use another login, and a check of the consumer group is reported,
+    too.
     """
     chosen, kerberos = transport_of(table), needs_java(table.properties.reveal())
     shown = _describe_transport(table)
@@ -248,7 +249,10 @@ _STRINGS = (t.Char, t.VarChar)
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly."""
+    """Report what real-time mode does not support, and what Spark's own expressions do not handle exactly.
+
+    Nothing is reported for the transport ``librdkafka``, which `capabilities` refuses.
+    """
     options = table.options
     if options.latency != "realtime" or transport_of(table) != "jvm":
         return

@@ -47,7 +47,7 @@ def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
 def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
     """Report a missing format of an upsert table, and a value format that carries changes itself (UP-2, UP-5).
 
-    The rules of the key (KEY-12) report a key format that carries changes.
+    Other rules report a format that is missing for existing columns, and a key format that carries changes (KEY-12).
     """
     if table.upserts is None:
         return
@@ -87,7 +87,8 @@ def buffer(table: TableDef, direction: Direction) -> Iterator[Problem]:
 def check_normalization(table: TableDef, direction: Direction) -> Iterator[Problem]:
     """Report, for a read, normalization that cannot work, and its options in tables without it (CL-3).
 
-    It needs change data, a primary key that identifies rows, and for ``truncate = 'apply'`` all rows of a single topic.
+    It needs change data, a primary key that identifies rows of the source, and for ``truncate = 'apply'`` a single
+    topic and all rows in state. Upsert tables, and a value format that could not be read, are not checked.
     """
     if table.upserts is not None or direction != "read" or "value" in table.unread:
         return
@@ -140,7 +141,10 @@ def check_normalization(table: TableDef, direction: Direction) -> Iterator[Probl
 
 
 def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late."""
+    """Report, for a read, a watermark on a computed column of a table that keeps rows: it is computed too late.
+
+    With the option ``changelog`` as ``upsert`` no rows are kept, and nothing is reported.
+    """
     if not table.keeps_rows or direction != "read" or table.options.changelog != "full":
         return
     computed = {c.name for c in table.columns if c.role == "computed"}
@@ -158,7 +162,7 @@ def event_time(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def realtime(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report real-time mode in a table that keeps the last row of each key."""
+    """Report real-time mode in an upsert table, and in a read of change data that keeps the last row of each key."""
     if table.options.latency != "realtime" or not (table.upserts or (table.normalized and direction == "read")):
         return
     what = "keeps the last row of each key" if direction == "read" else "combines the changes of a key"

@@ -202,7 +202,7 @@ _FUNCTIONS: dict[str, tuple[Any, list[Any]]] = {
 
 @cache
 def library() -> Any:
-    """Load the functions and declare their types.
+    """Load librdkafka's functions, declare their types, and return the library; further calls return the same one.
 
     Raises:
         KdslError: The installed confluent-kafka does not export librdkafka's functions.
@@ -229,7 +229,8 @@ def new_client(kind: int, settings: Mapping[str, object]) -> int:
         settings: librdkafka's settings.
 
     Raises:
-        KdslError: librdkafka refuses a setting; the error names it without its value.
+        KdslError: librdkafka refuses a setting (the error names it without its value), or cannot create the client with
+            the settings together; or as for `library`.
     """
     lib, text = library(), c.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()

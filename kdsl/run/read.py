@@ -59,11 +59,14 @@ _ZONE = "spark.sql.session.timeZone"
 def read(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, *, computed: Mapping[str, ColumnMaker] | None = None
 ) -> DataFrame:
-    """Read a plan's topics from its start to the ends that the partitions have when Spark plans the read.
+    """Read a plan's topics as a batch: from the plan's start to its end, or to the present ends of the partitions.
 
     Without a bounded mode the transport librdkafka fixes the ends when Spark first plans the DataFrame (Spark stores
     the partitions of a Python data source with it), and every further action reads the same records. With jvm each
     action uses the ends at that time.
+
+    This registers kdsl's data source in the session or, with jvm, changes the session as `kdsl.run.jvm.read.records`
+    does. It warns once in the log if the plan commits offsets, which a batch does not.
 
     Args:
         spark: The session, classic or Connect.
@@ -73,9 +76,13 @@ def read(
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks.
-        KdslError: The brokers cannot be reached, or a topic is missing; only with the transport jvm, otherwise when
-            Spark plans the read.
+        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
+        NotInstalledError: The Python that Spark runs lacks kdsl, or a package that kdsl needs.
+        ResolveError: A format needs a registry that is not declared; with the transport jvm also if client settings
+            have errors, or tasks need a literal secret.
+        KdslError: The dead letters cannot be written (`check_dead_letters`), or a computed column has neither SQL nor a
+            function. With the transport jvm also as for `kdsl.run.jvm.read.records`: the brokers cannot be reached, a
+            topic is missing; with librdkafka Spark reports that when it plans the read.
     """
     check_session(spark, plan.table, plan.output)
     check_dead_letters(spark, plan, cluster)
@@ -95,6 +102,9 @@ def read_stream(
 ) -> DataFrame:
     """Read a plan's topics as a stream; a checkpoint's offsets take precedence over the plan's start.
 
+    This changes the session as `read` does, registers its listener, and observes its queries from now on. For upserts
+    with before-images the session's state store becomes RocksDB.
+
     Args:
         spark: The session, classic or Connect.
         plan: What is read.
@@ -103,7 +113,12 @@ def read_stream(
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        SessionError: The session cannot run kdsl's tasks.
+        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
+        NotInstalledError: As for `read`.
+        ResolveError: As for `read`.
+        LeaseHeldError: The read checks its group, and the group is in use; only with the transport jvm, otherwise when
+            the query starts.
+        KdslError: As for `read`.
     """
     check_session(spark, plan.table, plan.output)
     check_dead_letters(spark, plan, cluster)
@@ -137,14 +152,21 @@ def decode(
     Args:
         df: The records, with the columns of Spark's own Kafka source: ``key``, ``value``, ``topic``, ``partition``,
             ``offset``, ``timestamp``, ``timestampType``, ``headers``; ``leaderEpoch`` too. Only the columns that the
-            plan needs must exist; topic, partition and offset appear in errors if they exist.
+            plan needs must exist, others are ignored; topic, partition and offset appear in errors if they exist.
         plan: The read plan.
         computed: For columns that only Python can compute, functions that create them, by column.
         registry: The schema registry, where a format needs one; its secrets are references.
 
+    Returns:
+        The columns of the plan's output; if its records are upserts, one row for each upsert or delete, which are not
+        compared with earlier ones. A record that cannot be decoded fails the job: no dead letters are written.
+
     Raises:
-        ResolveError: A format needs a registry that is not declared, or a secret is a literal.
-        KdslError: A column that the plan needs is missing, or has another type than in Kafka's records.
+        SparkVersionError: kdsl does not support the session's Spark.
+        SessionError: The session cannot run kdsl's tasks, or its types lack one of the table.
+        ResolveError: A format needs a registry that is not declared, or a literal secret.
+        KdslError: A column that the plan needs is missing, or has another type than in Kafka's records; or a computed
+            column has neither SQL nor a function.
     """
     check_session(df.sparkSession, plan.table, plan.output)
     needs = RecordDecoder(plan).needs
@@ -166,11 +188,14 @@ def decode(
 
 
 def check_dead_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> None:
-    """Check that the dead letters of a read can be written, before it starts; and count them from now on.
+    """Check that the topic of a read's dead letters exists; and count the letters of this process from now on.
+
+    A plan without dead letters is not checked, and changes nothing.
 
     Raises:
-        KdslError: The topic does not exist, or its cluster cannot be reached; or tasks cannot report letters to the
-            driver (Spark Connect), and the plan limits them.
+        TopicMissingError: The topic does not exist.
+        KdslError: Its cluster cannot be reached; or tasks cannot report letters to the driver (Spark Connect), and the
+            plan limits them.
     """
     letters, at = plan.dead_letters, letter_cluster(plan, cluster)
     if letters is None or at is None:
@@ -252,10 +277,10 @@ _TYPES = {
 
 
 def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
-    """Check that columns of raw records have the types of records; a column of NULLs may have any.
+    """Check that columns of raw records have the types of records, or the type VOID, which has only NULLs.
 
     Raises:
-        KdslError: A column has another type.
+        KdslError: A column has another type; the error is about the first one.
     """
     for field in (df.schema[name] for name in names):
         kind, known = field.dataType.simpleString(), _TYPES.get(field.name, _WHOLE)
@@ -271,7 +296,14 @@ def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
 def _over_jvm(
     spark: SparkSession, plan: ReadPlan, cluster: Cluster, computed: Mapping[str, ColumnMaker], *, streaming: bool
 ) -> DataFrame:
-    """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions."""
+    """Read with Spark's Kafka source, and decode the records, in real-time mode with Spark's own expressions.
+
+    It changes the session, asks the brokers and fails as `kdsl.run.jvm.read.records` does.
+
+    Raises:
+        ResolveError: Tasks need a registry that is not declared, or a literal secret.
+        KdslError: A computed column has neither SQL nor a function.
+    """
     from kdsl.run.jvm.catalyst import decode_columns
     from kdsl.run.jvm.read import records
 
@@ -314,7 +346,10 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
 
 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
-    """Return the source's rows unchanged; if they are chunks of upserts, the changes that they cause."""
+    """Return the source's rows unchanged; if they are chunks of upserts, the changes that they cause.
+
+    For a stream with before-images the session's state store is set to RocksDB.
+    """
     if plan.upserts is None:
         return df
     from kdsl.run.upsert.read import compute_changelog
@@ -332,7 +367,10 @@ def _reports_metrics(spark: SparkSession) -> bool:
 
 
 def _reporting_options(spark: SparkSession) -> dict[str, str]:
-    """Return the option by which tasks send reports to the driver; none where they cannot."""
+    """Return the option by which tasks send reports to the driver, and create the accumulator if needed.
+
+    Empty on Spark Connect, where they cannot, and if metrics are switched off.
+    """
     if is_connect(spark) or not _reports_metrics(spark):
         return {}
     return {accumulated.OPTION: str(accumulated.accumulator(spark))}
@@ -347,7 +385,11 @@ def _register_source(spark: SparkSession) -> str:
 
 
 def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> dict[str, str]:
-    """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters."""
+    """Return the options of kdsl's source for a read: plan, cluster, parallelism, zone, accumulator of letters.
+
+    Raises:
+        ResolveError: A format needs a registry that is not declared, or whose settings are wrong.
+    """
     from kdsl.run.librdkafka.options import write_options
     from kdsl.run.librdkafka.source import PARALLELISM, ZONE
 
@@ -364,7 +406,7 @@ def _source_options(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> di
 def _add_computed(df: DataFrame, plan: ReadPlan, computed: Mapping[str, ColumnMaker]) -> DataFrame:
     """Add the computed columns and a stream's watermark, and select the columns of the plan's output in its order.
 
-    A stream of upserts with before-images has its watermark already.
+    Values are cast to the types of their columns. A stream of upserts with before-images has its watermark already.
 
     Raises:
         KdslError: A computed column has neither SQL nor a function.
@@ -403,7 +445,7 @@ class PlannedTopics:
 
     @classmethod
     def of(cls, cluster: Cluster, ids: Mapping[str, str]) -> PlannedTopics | None:
-        """Return the planned topics of a batch; None if its tasks cannot ask for them.
+        """Return the planned topics of a batch; None if its tasks cannot ask for them, or if no topic has an id.
 
         Args:
             cluster: The cluster. librdkafka must accept its settings, and each process must be able to resolve them.
@@ -447,7 +489,13 @@ class _Decode:
         self._name, self._accumulator, self._letters, self._topics = name, accumulator, letters, topics
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a task's records; report what was read and dropped. Errors are those of the decoder."""
+        """Yield the rows of a task's records; at the end report what was read and dropped.
+
+        Raises:
+            RecordError: A record cannot be decoded, and is not a dead letter.
+            DeadLetterError: A dead letter cannot be written, or there are too many.
+            KafkaReadError: A topic was created again or deleted since it was planned.
+        """
         keep_freed_memory()
         decoder = _decoder(self._plan, self._zone, self._registry)
         before, records = Counter(decoder.dropped), 0
@@ -466,7 +514,13 @@ class _Decode:
 
     @contextmanager
     def _dead_letters(self, decoder: RecordDecoder) -> Iterator[None]:
-        """Let the decoder give rejected records to a writer of dead letters during the body, if there are letters."""
+        """Let the decoder give rejected records to a writer of dead letters during the body, if there are letters.
+
+        The exit waits until Kafka has the letters, and reports how many there are.
+
+        Raises:
+            DeadLetterError: A letter cannot be written, or there are too many.
+        """
         if self._letters is None:
             yield
             return
@@ -484,7 +538,10 @@ class _Decode:
         return _CheckedRows(decoder)
 
     def _report(self, records: int, dropped: Mapping[str, int]) -> None:
-        """Report to the driver what a task has read and dropped; without accumulator, log the drops in the task."""
+        """Report to the driver what a task has read and dropped; nothing if it has read no record.
+
+        Without an observation only the drops are reported; without an accumulator the task itself logs them.
+        """
         task = TaskContext.get()
         if self._accumulator is None or not self._name or task is None:
             accumulated.report_dropped(self._accumulator, read_plan_text(self._plan, ReadPlan).table, dropped)
@@ -523,5 +580,5 @@ class _Pack(_Decode):
 
 @lru_cache(maxsize=16)
 def _decoder(plan: str, zone: str, registry: Registry | None) -> RecordDecoder:
-    """Create the decoder of a plan's text; cached in each process."""
+    """Return the decoder of a plan's text, which may have counted before; each process keeps the last 16."""
     return RecordDecoder(read_plan_text(plan, ReadPlan), zone, registry)

@@ -36,7 +36,7 @@ _COLUMNS = (
 
 
 def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataFrame:
-    """Read the dead letters of a plan's table, up to the present end of their topic.
+    """Read the dead letters of a plan's table, up to the present end of their topic; those of other tables are skipped.
 
     Args:
         spark: The session.
@@ -45,10 +45,12 @@ def read_letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> DataF
 
     Returns:
         The columns ``table``, ``side``, ``reason``, ``attempts``, ``topic``, ``partition``, ``offset``, ``timestamp``,
-        ``headers``, ``key``, ``value``: the records as they were, without the headers that letters add.
+        ``headers``, ``key``, ``value``: the records as they were, without the headers that letters add. A column is
+        NULL where the letter does not have its header; ``timestamp``, too, where the record had none.
 
     Raises:
-        KdslError: The table has no dead letters, or their topic does not exist.
+        KdslError: The table has no dead letters; or as for `read`. That their topic does not exist is an error when
+            Spark plans the read.
     """
     from pyspark.sql import functions as F
 

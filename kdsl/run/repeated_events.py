@@ -21,6 +21,8 @@ _log = logging.getLogger("kdsl.read")
 def warn_of_repeated_events(df: DataFrame, target: str) -> None:
     """Log a warning for each table of change data that an aggregation of a stream counts event by event.
 
+    Tables whose events are compared with the last row of their key in state are left out.
+
     Args:
         df: The stream. On Spark Connect its plan is not known, and nothing is logged.
         target: What is written, for the message.
@@ -40,7 +42,7 @@ def warn_of_repeated_events(df: DataFrame, target: str) -> None:
 
 
 def _reads(node: PlanNode) -> Iterator[ReadPlan]:
-    """Yield the read plans of the streams that a node's rows come from, on both transports."""
+    """Yield the read plans of kdsl's streams that a node's rows come from, on both transports; skip other sources."""
     for leaf in node.leaves():
         if leaf.name != "StreamingRelationV2":
             continue

@@ -43,7 +43,7 @@ class NotInstalledError(KdslError):
 
 @contextmanager
 def explain_missing_module() -> Iterator[None]:
-    """Turn Spark's report of a missing module, raised in the body, into an error with advice.
+    """Turn Spark's report of a missing module, raised in the body, into an error with advice; others pass unchanged.
 
     Raises:
         NotInstalledError: The Python that Spark runs lacks a module.
@@ -61,7 +61,7 @@ def explain_missing_module() -> Iterator[None]:
 
 
 class SessionError(KdslError):
-    """The session cannot hold the table's types, or runs another Python than the driver."""
+    """The session cannot hold the table's types, or its workers run a Python without kdsl or of another version."""
 
 
 def use_this_python() -> None:
@@ -75,11 +75,13 @@ def use_this_python() -> None:
 def start_local_session(name: str, settings: Mapping[str, str] | None = None) -> SparkSession:
     """Return the active session, or start one on this machine that listens on loopback only.
 
-    It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set.
+    It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set. What
+    the JVM prints is hidden (`hide_jvm_output`).
 
     Args:
         name: The name of the application.
-        settings: Settings of Spark, in addition to those of a quiet session with two tasks at a time.
+        settings: Settings of Spark, in addition to those of a quiet session with two tasks at a time. In an active
+            session only those are set that Spark can change while it runs.
     """
     from pyspark.sql import SparkSession
 
@@ -94,7 +96,10 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
 
 @contextmanager
 def hide_jvm_output() -> Iterator[None]:
-    """Hide what the JVM prints in the body, while it starts; show it if the body fails."""
+    """Hide what this process and a JVM that it starts write to standard error in the body; show it if the body fails.
+
+    What that JVM writes there later stays hidden, too.
+    """
     screen = os.dup(2)
     with tempfile.TemporaryFile() as output:
         os.dup2(output.fileno(), 2)
@@ -114,10 +119,11 @@ def check_python(spark: SparkSession, table: str) -> None:
 
     Spark runs ``PYSPARK_PYTHON``, or else the first ``python3`` on the path. That is another Python when a program is
     started by the path of a virtual environment that is not activated. What the executors of a cluster run cannot be
-    seen from here; there `explain_missing_module` explains a missing module.
+    seen from here; there, and on Spark Connect, nothing is checked, and `explain_missing_module` explains a missing
+    module.
 
     Raises:
-        SessionError: It is a Python without kdsl, or of another version.
+        SessionError: It is of another version, does not start, or lacks kdsl or a package that kdsl needs.
     """
     if is_connect(spark):
         return
@@ -125,7 +131,7 @@ def check_python(spark: SparkSession, table: str) -> None:
     if not re.fullmatch(r"local(\[.*\])?", context.master or ""):
         return
     program = context.pythonExec
-    if problem := _problem_of_python(program):
+    if problem := problem_of_python(program):
         raise SessionError(
             f"{table}: Spark runs {program!r} in its workers ({problem}), and the driver runs {sys.executable}; write "
             'os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts, or activate the virtual '
@@ -134,7 +140,7 @@ def check_python(spark: SparkSession, table: str) -> None:
 
 
 @cache
-def _problem_of_python(program: str) -> str | None:
+def problem_of_python(program: str) -> str | None:
     """Run a Python of this machine to find out why it cannot run kdsl's tasks; None if it can. The result is cached."""
     path = shutil.which(program)
     if path is None:
@@ -196,7 +202,7 @@ def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
 
 
 def available_cores(spark: SparkSession) -> int:
-    """Return how many tasks a session runs at a time, as far as that is known."""
+    """Return how many tasks a session runs at a time, as far as that is known (`count_cores`)."""
     present = 0 if is_connect(spark) else spark.sparkContext.defaultParallelism
     return count_cores(lambda name: spark.conf.get(name, None), present)
 

@@ -57,5 +57,8 @@ class Accumulators:
 
 
 def send_to_driver(accumulator: int, value: Any) -> None:
-    """Send a value of plain types from a task to the accumulator with an id; Spark delivers it if the task succeeds."""
+    """Send a value of plain types from a task to the receiver of an accumulator, which is given by its id.
+
+    Spark delivers it if the task succeeds.
+    """
     Accumulator(accumulator, [], _VALUES).add([value])

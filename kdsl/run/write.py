@@ -86,6 +86,9 @@ def write(
     once, however often the task is retried. With one task (``sink_parallelism=1``, or a write id) that is the whole
     write.
 
+    This registers kdsl's data source in the session or, with the transport jvm, attaches Spark's Kafka connector.
+    Brokers create missing topics if the cluster's settings allow it.
+
     Args:
         df: A batch DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: The write plan.
@@ -96,11 +99,14 @@ def write(
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        ResolveError: The DataFrame or the client settings are wrong; names all problems.
-        KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, no broker answers, or a topic
-            does not exist.
+        SessionError: The session cannot run kdsl's tasks.
+        ResolveError: The DataFrame or the client settings are wrong, or a format needs a registry that is not declared;
+            names all problems of the first that is wrong.
+        KdslError: The DataFrame is a stream, ``write_id`` is given without exactly-once, the partitioner cannot be
+            imported, no broker answers, a topic does not exist, or Spark's Kafka connector cannot be attached.
         ExactlyOnceError: Exactly-once cannot be kept.
-        WriteError: A task failed; the message is the task's, such as that of a RecordError.
+        WriteError: A task failed with an error of kdsl; the message is the task's, such as that of a RecordError. Other
+            failures are raised as Spark's exceptions.
     """
     check_runtime(df.sparkSession, plan.table)
     if df.isStreaming:
@@ -153,8 +159,12 @@ def write_stream(
     """Start a query that appends the rows of a stream to the topics, at least once or exactly once.
 
     A batch ends when Kafka has acknowledged all of its records. An interrupted batch is written again completely; an
-    exactly-once query skips the parts of it that are committed. The plan is stored in the checkpoint; if the last run
-    was exactly-once and this one is not, transactions that it left open are aborted.
+    exactly-once query skips the parts of it that are committed, and stages its batches if its output mode is
+    ``update``. The plan is stored in the checkpoint; if the last run was exactly-once and this one is not, transactions
+    that it left open are aborted.
+
+    The session changes as by `write`, and its listener is registered. Warnings are logged if the plan differs from that
+    of the last run, or if the query aggregates change data whose events may be repeated.
 
     Args:
         df: A streaming DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -170,9 +180,10 @@ def write_stream(
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        ResolveError: The DataFrame or the client settings are wrong; names all problems.
-        KdslError: The DataFrame is not a stream, no broker answers, a topic does not exist, or the table does not
-            accept the output mode or the trigger ``realTime``.
+        SessionError: As for `write`.
+        ResolveError: As for `write`.
+        KdslError: The DataFrame is not a stream, the table does not accept the output mode or the trigger, real-time
+            mode cannot run the query; or as for `write`: the partitioner, brokers, topics, the connector.
         TopicRecreatedError: A topic that the query reads over the transport ``jvm`` was created again since its last
             run.
         CheckpointError: The checkpoint was written by another plan, or cannot be read or written.
@@ -256,7 +267,7 @@ def write_stream(
 
 
 def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
-    """Append a batch: a stream's sink in Python takes no updates, but its batches take them."""
+    """Append a batch in ``foreachBatch``: a stream's sink in Python takes no updates, but its batches take them."""
     from kdsl.run.librdkafka.datasource import FORMAT, register
 
     register(rows.sparkSession)
@@ -272,13 +283,15 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
         registry: The schema registry, where a format needs one; its secrets are references.
 
     Returns:
-        The columns ``key``, ``value``, ``topic`` and, where the plan writes them, ``headers`` and ``timestamp``: what
-        Spark's own Kafka sink takes (which ignores ``timestamp``).
+        The columns ``key``, ``value``, ``topic`` and, where the plan writes them, ``partition``, ``headers`` and
+        ``timestamp``: what Spark's own Kafka sink takes (which ignores ``timestamp``). A row that cannot be encoded
+        fails the job.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
-        ResolveError: The DataFrame does not match the plan, a format needs a registry that is not declared, or a
-            secret is a literal; names all problems.
+        SessionError: The session cannot run kdsl's tasks.
+        ResolveError: The DataFrame does not match the plan; or a format needs a registry that is not declared, or a
+            literal secret. Names all problems of the first kind that occurs.
     """
     check_runtime(df.sparkSession, plan.table)
     rows, plan = match_columns(df, plan)
@@ -292,7 +305,9 @@ def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) 
 def _encode_batches(
     text: str, registry: Registry | None, accumulator: int | None, batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of batches of valid rows, and report the rows that are left out or violate rules; in a task.
+    """Yield the records of a task's valid rows; at the end report the rows that are left out or violate rules.
+
+    Changes become upserts and tombstones first if the plan writes upserts.
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
@@ -338,7 +353,10 @@ def _batches_by_rows(spark: SparkSession, more: Mapping[str, str] | None = None)
 
 
 def _check_before_write(plan: WritePlan, cluster: Cluster) -> None:
-    """Check settings, functions, brokers and topics before a write; brokers may create missing topics.
+    """Check partitioner, settings, brokers and topics before a write.
+
+    Brokers create missing topics if the cluster's settings allow it. Topics of a pattern, which rows name, are not
+    checked.
 
     Raises:
         ResolveError: The client settings have errors.

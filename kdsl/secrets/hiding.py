@@ -85,7 +85,10 @@ def find_secrets_in_addresses(text: str) -> list[tuple[int, int]]:
 
 
 def contains_secret(key: str, text: str) -> bool:
-    """Whether the value of a setting, or an address in it, contains a secret itself, not a reference to one."""
+    """Whether the value of a setting, or an address in it, contains a secret itself, not a reference to one.
+
+    A JAAS configuration that cannot be parsed counts as a secret, and so do bootstrap servers with an ``@``.
+    """
     if _is_servers(key):
         return "@" in text
     if not is_secret(key):
@@ -119,7 +122,7 @@ def _is_servers(key: str) -> bool:
 
 
 def redact_addresses(text: str) -> str:
-    """Replace the passwords in a string that may contain URLs, so that it can be printed."""
+    """Replace the passwords and secret parameters in a string that may contain URLs, so that it can be printed."""
     parts, end = [], 0
     for start, stop in find_secrets_in_addresses(text):
         if stop > end:

@@ -106,7 +106,10 @@ class Login:
         return f"{MODULES.get(self.kind, self.module)} {self.flag}{options};"
 
     def resolve(self, resolve: Callable[[str], str]) -> Login:
-        """The same login with every reference replaced; the replacement is never parsed as JAAS."""
+        """The same login with every reference in its options replaced; the replacement is never parsed as JAAS.
+
+        Errors are those of the function ``resolve``.
+        """
         return attrs.evolve(self, options={name: resolve(value) for name, value in self.options.items()})
 
 
@@ -217,16 +220,17 @@ class _Parser:
         return self.at
 
     def take(self, char: str) -> bool:
-        """Move after a character if it comes next, and return whether it does."""
+        """Skip blanks and comments, move after a character if it comes next, and return whether it does."""
         is_next = self.text.startswith(char, self.skip())
         self.at += is_next
         return is_next
 
     def word(self, missing: str) -> str:
-        """Take a word or a quoted string.
+        """Take a word, or a quoted string without its quotes, after blanks and comments.
 
         Raises:
-            JaasError: There is none here; ``missing`` is the message.
+            JaasError: There is none here (``missing`` is the message), a string does not end on its line, or a
+                reference is not in quotes.
         """
         start = self.skip()
         if start < len(self.text) and self.text[start] in "\"'":

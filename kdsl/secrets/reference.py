@@ -146,7 +146,9 @@ def escape_references(text: str) -> str:
 
 
 def replace_references(text: str, look_up: Callable[[Reference], str]) -> str:
-    """Replace each reference in a string by the result of a function; results are not searched for references.
+    """Replace each reference in a string by the result of a function, and ``$${`` by ``${``.
+
+    Results are not searched for references.
 
     Raises:
         SecretError: A reference is invalid, or the function raises it.

@@ -6,7 +6,6 @@ import os
 import re
 import socket
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 from kdsl.errors import SecretError, listing, nearest
@@ -110,13 +109,6 @@ def _names(text: str) -> list[str]:
     return names if len(names) == len(matches) else []
 
 
-@cache
-def _load_provider(name: str) -> Provider:
-    """Import the function of an installed provider, once per process."""
-    provider: Provider = providers()[name].load()
-    return provider
-
-
 def _from_provider(reference: Reference) -> str:
     """Ask the provider that a reference names.
 
@@ -136,7 +128,8 @@ def _ask_provider(name: str, reference: Reference) -> str | None:
         SecretError: The provider raises another exception, or returns something other than a string, such as None.
     """
     try:
-        value: object = _load_provider(name)(reference.name, **reference.settings)
+        provider: Provider = providers()[name].load()
+        value: object = provider(reference.name, **reference.settings)
     except LookupError:
         return None
     except SecretError:

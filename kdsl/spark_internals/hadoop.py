@@ -39,7 +39,7 @@ class HadoopFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a file; None if it does not exist."""
+        """The text of a file, also of one whose replacement was interrupted (`write`); None if it does not exist."""
         document = self._path(name)
         # It may be renamed from the spare name between the first two checks.
         candidates = (document, self._path(_spare_name(name)), document)
@@ -53,7 +53,9 @@ class HadoopFolder:
             stream.close()
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, so that a reader always finds a complete one. An equal text is not written.
+        """Replace the text of a file, so that `read` always finds a complete one. An equal text is not written.
+
+        Missing folders are created.
 
         Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
         is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
@@ -96,7 +98,7 @@ class HadoopFolder:
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder; empty if the folder does not exist."""
+        """The names in a folder, hidden ones included; empty if the folder does not exist."""
         if not self._fs.exists(self._path(name)):
             return []
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]

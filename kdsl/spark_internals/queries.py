@@ -31,12 +31,12 @@ class RunningQuery:
 
     @property
     def run_id(self) -> str:
-        """The id of its run, which each start changes."""
+        """The id of its run, which each start changes; AttributeError if it has ended."""
         return str(self._active.get(self._uuid).runId().toString())
 
     @property
     def checkpoint(self) -> str:
-        """The folder of its checkpoint."""
+        """The folder of its checkpoint; AttributeError if it has ended."""
         return str(self._active.get(self._uuid).resolvedCheckpointRoot())
 
     @property
@@ -49,7 +49,7 @@ class RunningQuery:
 
     @property
     def is_busy(self) -> bool:
-        """Whether it is in a batch; True when it has ended."""
+        """Whether it is in a batch for which there are data; True when it has ended."""
         try:
             status = self._active.get(self._uuid).status()
             return bool(status.isTriggerActive() and status.isDataAvailable())
@@ -57,7 +57,7 @@ class RunningQuery:
             return True
 
     def has_done_batch_before(self, batch: int) -> bool:
-        """Whether this run has done an earlier batch than the given one."""
+        """Whether the progress reports that Spark keeps of this run have an earlier batch; AttributeError if ended."""
         return any(progress.batchId() < batch for progress in self._active.get(self._uuid).recentProgress())
 
 
@@ -76,7 +76,7 @@ def set_in_query_session(spark: SparkSession, query_id: str, name: str, value: s
 
 
 def cancel_stage(spark: SparkSession, stage: int, reason: str) -> None:
-    """Cancel the jobs of a stage, if it has not ended.
+    """Cancel the jobs of a stage, if neither it nor the session has ended.
 
     Args:
         spark: A classic session.
@@ -126,7 +126,7 @@ def java_query(spark: SparkSession, query_id: str) -> Any:
 
 
 def query_sources(query: Any, option: str) -> list[QuerySource]:
-    """The sources of a query, in the order of its progress reports.
+    """The streaming sources of a query, each once, in the order of its progress reports.
 
     Args:
         query: Java's object of the query (`java_query`); None has no sources.

@@ -59,7 +59,9 @@ def session_id(spark: SparkSession) -> str:
 
 
 def register_data_source(spark: SparkSession, name: str, source: type[DataSource]) -> None:
-    """Register a Python data source, unless the session has it: Spark warns about a second registration.
+    """Register a Python data source, unless a classic session has it: Spark warns about a second registration.
+
+    On Spark Connect it is registered each time.
 
     Args:
         spark: The session, classic or Connect.
@@ -119,9 +121,11 @@ def _sessions(jvm: Any) -> Any:
 def wait_for_listeners(spark: SparkSession, milliseconds: int) -> None:
     """Wait until the listeners of a classic session have received all events so far.
 
+    Returns at once if the session has been stopped.
+
     Args:
         spark: The session.
-        milliseconds: How long to wait.
+        milliseconds: How long to wait at most.
 
     Raises:
         Py4JJavaError: They have not received them by then.

@@ -26,7 +26,9 @@ _SECONDS = 60.0
 def allow(
     admin: AdminClient, user: str, operations: Sequence[str], *, topic: str | None = None, group: str | None = None
 ) -> None:
-    """Give a user rights on a topic, a group or, if neither is named, the cluster, and wait until they take effect.
+    """Give a user rights on a topic, a group (or both) or, if neither is named, the cluster.
+
+    It waits until the rights take effect.
 
     Args:
         admin: An admin client that may create rights.
@@ -85,6 +87,7 @@ def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> 
     )
 
     def find_missing(_: float) -> list[AclBinding]:
+        """Ask for the rights of the user, and return those that are still missing."""
         applied = admin.describe_acls(rights_of_user).result(_SECONDS)
         return [binding for binding in bindings if binding not in applied]
 

@@ -124,14 +124,17 @@ class Certificates:
 
     def user(self, name: str) -> Pair:
         """Return the certificate of a user, whose common name is the user's; it is created once."""
-        return self._users.setdefault(name, make_pair(name, self.middle))
+        if name not in self._users:
+            self._users[name] = make_pair(name, self.middle)
+        return self._users[name]
 
     @cached_property
     def _users(self) -> dict[str, Pair]:
+        """The users' certificates that were created, by name."""
         return {}
 
     def key_store(self, user: str, kind: StoreType = "PEM") -> Path:
-        """Write a store with a user's key and chain, once, and return its path.
+        """Write a store with a user's key and chain, once for each type, and return its path.
 
         JKS and PKCS12 have the password, PEM has none. LocalKafkaError if JKS is wanted and keytool is missing or
         fails.

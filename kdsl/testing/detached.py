@@ -72,7 +72,7 @@ class DetachedRegistry:
         return _find_process(self.pid, self.mark) is not None
 
     def end(self) -> None:
-        """Kill the registry if it runs, and remove the folder of its log; its schemas are lost."""
+        """Kill the registry if it runs, and remove the temporary folder of its log; its schemas are lost."""
         process = _find_process(self.pid, self.mark)
         if process is not None:
             process.kill()
@@ -133,7 +133,10 @@ class DetachedKafka:
         return tuple(broker.id for broker in self.brokers if self._process(broker) is not None)
 
     def end(self) -> None:
-        """End the registry and all processes, killing those that still run after 20 s, and remove temporary data."""
+        """End the registry and all processes, and remove temporary data; the record stays.
+
+        Processes with temporary data, and frozen ones, are killed at once, the others if they still run after 20 s.
+        """
         if self.registry is not None:
             self.registry.end()
         every: tuple[DetachedBroker | DetachedService, ...] = (*self.brokers, *self.services)
@@ -183,12 +186,14 @@ def find(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 def start(
     kafka: LocalKafka, name: str = DEFAULT_NAME, registry: LocalRegistry | None = None
 ) -> tuple[DetachedKafka, bool]:
-    """Start a Kafka that outlives this process, unless one with that name is running.
+    """Start a Kafka that outlives this process, and record it, unless one with that name is running.
+
+    What remains of a recorded Kafka whose brokers have all died is removed before. If the start fails, nothing stays.
 
     Args:
         kafka: The Kafka to start.
         name: The name to start it with.
-        registry: A schema registry to start with it; it is also added to a Kafka that is running.
+        registry: A schema registry to start with it; it is also added to a Kafka that is running without one.
 
     Returns:
         The running Kafka, and whether it was started now.
@@ -202,8 +207,10 @@ def start(
         if known is not None and len(alive) == len(known.brokers):
             return (known if registry is None else _start_registry(known, registry)), False
         if known is not None and alive:
+            deleting = ", deletes their data" if known.temporary else ""
             raise LocalKafkaError(
-                f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} still run; run 'kdsl kafka stop' first"
+                f"{len(alive)} of the {len(known.brokers)} brokers of {name!r} still run, and the others have died; "
+                f"run 'kdsl kafka stop{name_option(name)}', which ends them{deleting}, and start again"
             )
         if known is not None:
             known.end()  # for example after a restart of the machine: only a temporary folder may remain
@@ -228,7 +235,7 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
     """Stop the Kafka that was started with a name, and remove its record and temporary data.
 
     Returns:
-        The stopped Kafka, or None if none of its brokers was running.
+        The stopped Kafka; None if there is none with this name, or none of its brokers was running.
 
     Raises:
         LocalKafkaError: The name is invalid, or the record of the Kafka cannot be read.
@@ -246,8 +253,11 @@ def stop(name: str = DEFAULT_NAME) -> DetachedKafka | None:
 def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKafka:
     """Start a registry that outlives this process, and add it to the record of a running Kafka.
 
-    If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. LocalKafkaError if
-    the registry does not start.
+    If the Kafka has a registry that runs, nothing is started, and the Kafka is returned as it is. One that has died is
+    replaced.
+
+    Raises:
+        LocalKafkaError: The registry does not start.
     """
     if known.registry is not None:
         if known.registry.running:
@@ -264,7 +274,7 @@ def _start_registry(known: DetachedKafka, registry: LocalRegistry) -> DetachedKa
 
 
 def _launch_registry(registry: LocalRegistry | None) -> DetachedRegistry | None:
-    """Start a registry, and return its description for the record; None without a registry.
+    """Start a registry, which still ends with this process, and return its description; None without a registry.
 
     Raises:
         LocalKafkaError: It cannot be started, or has ended.
@@ -293,7 +303,7 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
     On the way, the file with its cluster is written, and the services for its login move to processes of their own.
 
     Raises:
-        LocalKafkaError: A broker does not run.
+        LocalKafkaError: A broker does not run, or a service does not start in its own process.
     """
     brokers = []
     for node_id, node in sorted(kafka.nodes.items()):
@@ -337,6 +347,11 @@ def _write_cluster_file(kafka: LocalKafka) -> Path:
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}
     path.write_text(yaml.safe_dump({"clusters": {"local": cluster}}, sort_keys=False), encoding="utf-8")
     return path
+
+
+def name_option(name: str) -> str:
+    """Return the option that names a Kafka in ``kdsl kafka``, after a space; empty for the default name."""
+    return "" if name == DEFAULT_NAME else f" --name {name}"
 
 
 def _record_path(name: str) -> Path:

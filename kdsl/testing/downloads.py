@@ -27,6 +27,7 @@ def download(
 
     Raises:
         DownloadError: The artifacts cannot be fetched, or a coordinate cannot be read.
+        LocalKafkaError: A folder cannot be created.
     """
     try:
         fetch_jars(

@@ -13,14 +13,14 @@ def make_folder(path: Path) -> Path:
     """Create a folder and its parents if they do not exist, and return it.
 
     Raises:
-        LocalKafkaError: The folder cannot be written to.
+        LocalKafkaError: It cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise LocalKafkaError(
-            f"The folder {path} cannot be created ({error.strerror}); set the environment variable KDSL_CACHE to a "
-            "folder that this user can write to"
+            f"The folder {path} cannot be created ({error.strerror}); name one that this user can write to: for data "
+            "with data_dir=, for kdsl's cache in the environment variable KDSL_CACHE"
         ) from error
     return path
 
@@ -45,7 +45,10 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """Whether another process, of any language, holds a lock on a file; False if there is no such file."""
+    """Whether another process, of any language, holds a lock on a file; False if there is no such file.
+
+    A file that this user may not open counts as locked.
+    """
     import fcntl
 
     try:

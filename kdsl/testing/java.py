@@ -22,7 +22,7 @@ def find_java() -> Path:
     It is run once to check its version.
 
     Raises:
-        JavaError: There is none, or it is older than Java 17.
+        JavaError: There is none, it does not run, or it is older than Java 17.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -44,7 +44,7 @@ def java_version(java: Path) -> int:
     """Run a ``java`` program to read its major version, as 8, 17 or 21.
 
     Raises:
-        JavaError: The program does not print a version.
+        JavaError: The program does not run, or does not print a version.
     """
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=False)

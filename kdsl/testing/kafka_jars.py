@@ -70,7 +70,7 @@ def find_kafka(
 
     Raises:
         DownloadError: The jars cannot be fetched.
-        LocalKafkaError: The folder of jars does not contain Kafka.
+        LocalKafkaError: The folder of jars, or what was fetched, does not contain Kafka.
     """
     jars = jars or os.environ.get("KDSL_KAFKA_JARS")
     if jars:
@@ -90,7 +90,12 @@ def find_kafka(
 
 
 def _fetch(coordinates: Sequence[str], folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> KafkaJars:
-    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete; DownloadError if that fails."""
+    """Fetch Kafka's jars into a folder, emptied first, and stamp it as complete.
+
+    Raises:
+        DownloadError: They cannot be fetched.
+        LocalKafkaError: What was fetched does not contain Kafka.
+    """
     shutil.rmtree(folder, ignore_errors=True)  # the rest of an interrupted attempt
     download(coordinates, folder / "jars", java=java, alternative=_ALTERNATIVE, on_progress=on_progress)
     jars = _list_jars(folder / "jars")

@@ -55,13 +55,13 @@ class Realm:
         return dict(self._environment)
 
     def start(self, mark: str) -> None:
-        """Create the realm and start its KDC.
+        """Create the realm, unless the folder has it already, and start its KDC on a free port.
 
         Args:
             mark: The process's first argument, by which a watchdog knows it.
 
         Raises:
-            LocalKafkaError: A program is missing, or the KDC does not start.
+            LocalKafkaError: A program is missing or fails, or the KDC does not start.
         """
         missing = missing_programs()
         if missing:
@@ -97,10 +97,12 @@ class Realm:
             raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
 
     def keytab(self, *principals: str) -> Path:
-        """Create a keytab with principals (without the realm), once per first principal, and return its path.
+        """Add principals (without the realm) with random keys, write their keytab, and return its path.
+
+        If there is a keytab of the first principal already, its path is returned, and nothing is done.
 
         Raises:
-            LocalKafkaError: Kerberos creates no keytab.
+            LocalKafkaError: Kerberos' program fails, or creates no keytab.
         """
         path = self._folder / f"{principals[0].replace('/', '-')}.keytab"
         if not path.exists():

@@ -122,7 +122,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The bootstrap servers: all brokers, as ``127.0.0.1:port,…``.
+        """The bootstrap servers: all brokers, as ``127.0.0.1:port,…``, with the ports of the first kind of login.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -131,12 +131,22 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """The settings that a confluent-kafka client needs to connect and log in as the first user."""
+        """The settings that a confluent-kafka client needs to connect and log in as the first user.
+
+        If librdkafka does not support the login, they are those for plaintext.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
         return self.client_of(self.bootstrap_servers).client_properties
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """The properties that a declaration needs to log in as the first user, by Java's names."""
+        """The properties that a declaration needs to log in as the first user, by Java's names.
+
+        Raises:
+            LocalKafkaError: It is not started.
+        """
         return self.client_of(self.bootstrap_servers).java_properties
 
     @property
@@ -151,7 +161,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def tokens(self) -> TokenService:
-        """The identity provider of the kind ``"oauth_signed"``.
+        """The identity provider of the kind ``"oauth_signed"``; without this kind, one that does not run.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -161,7 +171,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def realm(self) -> Realm:
-        """The Kerberos realm of the kind ``"kerberos"``.
+        """The Kerberos realm of the kind ``"kerberos"``; without this kind, one that does not run.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -171,7 +181,10 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def system_properties(self) -> dict[str, str]:
-        """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens."""
+        """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens.
+
+        Empty if no kind of login needs them.
+        """
         return self._site.jvm(self.security)
 
     @property
@@ -210,11 +223,14 @@ class LocalKafka(LocalService, RunningKafka):
         return self._client(self._servers(security), security, name)
 
     def client_of(self, bootstrap_servers: str) -> RunningKafka:
-        """Return a client of a cluster with the same login at another address, as the first user."""
+        """Return a client of a cluster with the same login at another address, as the first user.
+
+        If librdkafka does not support the login, its own operations use this cluster's plaintext listeners.
+        """
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
     def allow(self, user: str, *operations: str, topic: str | None = None, group: str | None = None) -> None:
-        """Give a user rights, if ``acls`` are enabled.
+        """Give a user rights, and wait until they take effect; ``acls`` must be enabled.
 
         Args:
             user: The user.
@@ -223,15 +239,15 @@ class LocalKafka(LocalService, RunningKafka):
             group: The consumer group, written like a topic.
 
         Raises:
-            LocalKafkaError: The broker refuses.
+            LocalKafkaError: There is no such operation, the broker refuses, or Kafka is not started.
         """
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def _start_processes(self) -> None:
-        """Start the brokers and what they need, and create users and topics.
+        """Start the brokers and what they need, and create users and those topics that do not exist.
 
         Raises:
-            LocalKafkaError: They do not start.
+            LocalKafkaError: They do not start; among them JavaError, DownloadError and BrokerDiedError.
         """
         java = find_java()
         kafka = find_kafka(java=java, on_progress=self._on_progress, **self._source)  # type: ignore[arg-type]
@@ -382,6 +398,7 @@ class LocalKafka(LocalService, RunningKafka):
         taken: set[int] = set()
 
         def choose(wanted: int | None = None) -> int:
+            """Take a port, or a free one if None; LocalKafkaError if it is in use."""
             if wanted is not None and not is_free(wanted):
                 raise LocalKafkaError(
                     f"port={self._port}: port {wanted} on {HOST} is in use; name another, or leave port= out to take a "
@@ -438,6 +455,7 @@ class LocalKafka(LocalService, RunningKafka):
         waiting = list(node_ids)
 
         def find_waiting(_: float) -> list[int]:
+            """Return the brokers that do not serve yet; BrokerDiedError if one has ended."""
             for node in self._nodes.values():
                 node.check()
             while waiting and self._is_ready(waiting[0], len(node_ids)):
@@ -488,6 +506,7 @@ class LocalKafka(LocalService, RunningKafka):
         """
 
         def can_log_in(_: float) -> bool:
+            """Return whether the brokers answer the user within 2 s."""
             try:
                 AdminClient({**settings, "log_level": 0}).list_topics(timeout=2)
             except KafkaException:

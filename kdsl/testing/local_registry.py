@@ -107,19 +107,23 @@ class LocalRegistry(LocalService):
         return self.data_dir / "registry.log"
 
     def client(self) -> RegistryClient:
-        """Create a client without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``."""
+        """Create a client without retries: ``registry.client().register("orders-value", RegisteredSchema(…))``.
+
+        Raises:
+            LocalRegistryError: The registry has never been started.
+        """
         from kdsl.cluster import Registry
         from kdsl.registry import RegistryClient
 
         return RegistryClient(Registry(self.url, {"max.retries": 0}))
 
     def pause(self) -> None:
-        """Freeze the registry (SIGSTOP): its port stays open, but it does not answer."""
+        """Freeze the registry (SIGSTOP), if it runs: its port stays open, but it does not answer."""
         if self._process is not None:
             self._process.freeze()
 
     def resume(self) -> None:
-        """Let a frozen registry continue (SIGCONT)."""
+        """Let a frozen registry continue (SIGCONT); nothing happens to another one."""
         if self._process is not None:
             self._process.thaw()
 
@@ -127,7 +131,9 @@ class LocalRegistry(LocalService):
         """Start the registry, and wait until it serves.
 
         Raises:
-            LocalRegistryError: It does not start.
+            LocalRegistryError: It does not start, or its port is in use.
+            JavaError: There is no Java to run it.
+            DownloadError: It cannot be fetched.
         """
         java = find_java()
         jar = find_registry(java=java, version=self._version, on_progress=self._on_progress)

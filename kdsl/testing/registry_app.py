@@ -33,7 +33,7 @@ def find_registry(
 
     Raises:
         DownloadError: It cannot be fetched.
-        LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names does not contain the registry.
+        LocalRegistryError: The folder that ``$KDSL_REGISTRY_APP`` names, or the cache, does not contain the registry.
     """
     named = os.environ.get("KDSL_REGISTRY_APP")
     if named:
@@ -48,7 +48,11 @@ def find_registry(
 
 
 def _fetch(version: str, folder: Path, *, java: Path, on_progress: Callable[[str], None]) -> None:
-    """Fetch the registry's archive, unpack it into a new folder, and delete the archive."""
+    """Fetch the registry's archive, unpack it into a new folder, and delete the archive.
+
+    Raises:
+        DownloadError: It cannot be fetched.
+    """
     coordinate = _COORDINATE.format(version=version)
     on_progress(f"fetching {coordinate} (once)")
     draft = folder.with_name(f"{folder.name}.draft")

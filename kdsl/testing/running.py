@@ -120,7 +120,7 @@ class RunningKafka:
             The name.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a topic that exists.
+            LocalKafkaError: The broker refuses, as for a topic that exists; or leaders are missing after 60 s.
         """
         topic = NewTopic(name, partitions, -1 if replication is None else replication, config=dict(config or {}))
         with _convert_errors(f"Topic {name!r} cannot be created"):
@@ -145,7 +145,7 @@ class RunningKafka:
         """Delete a topic, and wait until it is gone.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a topic that does not exist.
+            LocalKafkaError: The broker refuses, as for a topic that does not exist; or it still exists after 60 s.
         """
         with _convert_errors(f"Topic {name!r} cannot be deleted"):
             _await_one(self.admin().delete_topics([name], operation_timeout=_SECONDS))
@@ -155,7 +155,8 @@ class RunningKafka:
         """Grow a topic to ``total`` partitions, and wait until each has a leader.
 
         Raises:
-            LocalKafkaError: The broker refuses, as for a total that is not larger than before.
+            LocalKafkaError: The broker refuses, as for a total that is not larger than before; or leaders are missing
+                after 60 s.
         """
         with _convert_errors(f"Topic {name!r} cannot have {total} partitions"):
             _await_one(self.admin().create_partitions([NewPartitions(name, total)], operation_timeout=_SECONDS))
@@ -217,7 +218,7 @@ class RunningKafka:
             The partition and the offset of each record, in order.
 
         Raises:
-            LocalKafkaError: A record was not accepted.
+            LocalKafkaError: A record was not accepted; others may have been written.
         """
         producer = self._writer()
         placed: list[tuple[int, int]] = [(-1, -1)] * len(records)
@@ -226,6 +227,7 @@ class RunningKafka:
             record = value if isinstance(value, Record) else Record(value)
 
             def on_delivery(error: KafkaError | None, message: Message[bytes, bytes], at: int = at) -> None:
+                """Note where the record is, or why it was not accepted."""
                 if error is not None:
                     errors.append(error)
                 else:
@@ -332,6 +334,7 @@ class RunningKafka:
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def ask(_: float) -> dict[int, int] | KafkaException:
+            """Ask once; return the error if a partition has just moved."""
             described = _await_one(self.admin().describe_topics(TopicCollection([name])))
             wanted = {TopicPartition(name, partition.id): spec for partition in described.partitions}
             try:
@@ -356,6 +359,7 @@ class RunningKafka:
         """
 
         def serves() -> bool:
+            """Return whether each partition has a leader, and all leaders answer."""
             if self._count_leaders(name) == partitions:
                 # A leader is elected before it has opened its log; until then it refuses requests.
                 with suppress(KafkaException):

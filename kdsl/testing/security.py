@@ -76,7 +76,7 @@ class Site:
         """Start the KDC, with a keytab for each user, and the identity provider, if these kinds of login need them.
 
         Raises:
-            LocalKafkaError: A required program is missing, or the KDC does not start.
+            LocalKafkaError: A required program is missing or fails, or the KDC does not start.
         """
         if "kerberos" in kinds:
             self.realm.start(mark)
@@ -93,7 +93,10 @@ class Site:
             mark: The argument by which a watchdog recognizes its processes.
 
         Returns:
-            The process ids by the kind of service.
+            The process ids by the kind of service; empty if no kind of login needs one.
+
+        Raises:
+            LocalKafkaError: The identity provider does not start in its own process.
         """
         pids = {}
         if "tokens" in self.__dict__:
@@ -104,7 +107,7 @@ class Site:
         return pids
 
     def stop(self) -> None:
-        """Stop the services besides the brokers, if they run."""
+        """Stop the services besides the brokers, if they run, and forget them; the next use creates others."""
         for name in ("realm", "tokens"):
             if name in self.__dict__:
                 getattr(self, name).stop()
@@ -155,11 +158,13 @@ def jaas(module: str, **options: str) -> str:
 
 
 def _plain_broker(site: Site) -> dict[str, str]:
+    """Return the broker's properties for PLAIN, with the passwords of all users."""
     logins = {f"user_{name}": password for name, password in site.users.items()}
     return {"sasl.enabled.mechanisms": "PLAIN", "plain.sasl.jaas.config": jaas("PlainLoginModule", **logins)}
 
 
 def _scram_broker(_: Site) -> dict[str, str]:
+    """Return the broker's properties for SCRAM; the users are stored in the cluster."""
     return {
         "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512",
         "scram-sha-256.sasl.jaas.config": jaas("ScramLoginModule"),
@@ -185,6 +190,7 @@ def _mtls_broker(site: Site) -> dict[str, str]:
 
 
 def _oauth_broker(_: Site) -> dict[str, str]:
+    """Return the broker's properties for unsigned tokens, which it accepts from anyone."""
     login = jaas("OAuthBearerLoginModule", unsecuredLoginStringClaim_sub="broker")
     return {"sasl.enabled.mechanisms": "OAUTHBEARER", "oauthbearer.sasl.jaas.config": login}
 
@@ -208,6 +214,7 @@ def _oauth_signed_broker(site: Site) -> dict[str, str]:
 
 
 def _kerberos_broker(site: Site) -> dict[str, str]:
+    """Return the broker's properties for Kerberos; its keytab is created at the first use, by the site's realm."""
     from kdsl.testing.kerberos import REALM, SERVICE
 
     keytab = str(site.realm.keytab("kafka/localhost", "kafka/127.0.0.1"))
@@ -225,6 +232,7 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
     """Return a function that makes librdkafka's properties for a login with user and password."""
 
     def client(site: Site, user: str) -> dict[str, str]:
+        """Return a user's properties; the password of an unknown user is empty."""
         properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
@@ -241,6 +249,7 @@ def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Si
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
     def java(site: Site, user: str) -> dict[str, str]:
+        """Return a user's properties; the password of an unknown user is empty."""
         properties = {
             "security.protocol": protocol,
             "sasl.mechanism": mechanism,
@@ -257,10 +266,12 @@ def _truststore(site: Site) -> dict[str, str]:
 
 
 def _ssl_client(site: Site, _: str) -> dict[str, str]:
+    """Return librdkafka's properties for TLS without a certificate of the client."""
     return {"security.protocol": "SSL", "ssl.ca.location": str(site.certificates.authority)}
 
 
 def _ssl_java(site: Site, _: str) -> dict[str, str]:
+    """Return Java's properties for TLS without a certificate of the client."""
     return {"security.protocol": "SSL", **_truststore(site)}
 
 
@@ -277,6 +288,7 @@ def _mtls_java(site: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_client(_: Site, user: str) -> dict[str, str]:
+    """Return librdkafka's properties for a token that it creates for a user, without a signature."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -286,6 +298,7 @@ def _oauth_client(_: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_java(_: Site, user: str) -> dict[str, str]:
+    """Return Java's properties for a token that it creates for a user, without a signature."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -294,6 +307,7 @@ def _oauth_java(_: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
+    """Return librdkafka's properties for tokens of the site's identity provider, which must be started."""
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -305,6 +319,7 @@ def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
+    """Return Java's properties for tokens of the site's identity provider, which must be started."""
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     login = jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, ""))
     return {
@@ -317,6 +332,7 @@ def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
 
 
 def _kerberos_java(site: Site, user: str) -> dict[str, str]:
+    """Return a user's properties for Kerberos, those of kdsl among them; the keytab is created at the first use."""
     from kdsl.testing.kerberos import REALM, SERVICE
 
     return {

@@ -86,7 +86,10 @@ class LocalService(ABC):
         return self
 
     def stop(self) -> None:
-        """End all processes, and remove a temporary folder. Does nothing if it is not started, or in a forked child."""
+        """End all processes and wait for that, and remove a temporary folder.
+
+        Does nothing if the service is not started, or in a forked child of the process that started it.
+        """
         if self._folder is None or self._owner != os.getpid():  # a forked child does not own the processes
             return
         self._end_processes()
@@ -97,7 +100,7 @@ class LocalService(ABC):
         self._folder, self._watchdog = None, None
 
     def detach(self) -> None:
-        """Let the processes outlive this one. Afterwards this object has the same state as after `stop`."""
+        """Let the processes outlive this one, and keep their folder. This object is then as after `stop`."""
         self._disown_processes()
         if self._watchdog is not None:
             self._watchdog.detach()
@@ -145,7 +148,7 @@ class ServiceProcess:
         return None if self._process is None else self._process.poll()
 
     def spawn(self, command: Sequence[str], environment: Mapping[str, str], folder: Path | None = None) -> None:
-        """Start the process, and append its output to the log.
+        """Start the process in a session of its own, and append its output to the log; it is not waited for.
 
         Args:
             command: The program and its arguments.
@@ -177,6 +180,7 @@ class ServiceProcess:
         """
 
         def check(_: float) -> bool:
+            """Return whether the condition holds; raise the error if the process has ended."""
             if ready():
                 return True
             if not self.running:
@@ -189,17 +193,17 @@ class ServiceProcess:
             raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
 
     def freeze(self) -> None:
-        """Freeze the process (SIGSTOP): its ports stay open, but it does not answer."""
+        """Freeze the process (SIGSTOP): its ports stay open, but it does not answer. Nothing if it does not run."""
         if self._process is not None and self.running:
             psutil.Process(self._process.pid).suspend()
 
     def thaw(self) -> None:
-        """Let a frozen process continue (SIGCONT)."""
+        """Let a frozen process continue (SIGCONT). Nothing if it does not run."""
         if self._process is not None and self.running:
             psutil.Process(self._process.pid).resume()
 
     def terminate(self) -> None:
-        """Ask the process to shut down (SIGTERM); `wait` waits for its end."""
+        """Ask the process to shut down (SIGTERM), also a frozen one; `wait` waits for its end."""
         if self._process is not None and self.running:
             self.thaw()  # a frozen process does not receive the signal
             self._process.terminate()
@@ -218,7 +222,7 @@ class ServiceProcess:
             timeout: How long to wait, in seconds.
 
         Returns:
-            Whether the process has ended.
+            Whether the process has ended; True if it was never started.
         """
         if self._process is not None:
             try:

@@ -119,8 +119,11 @@ class SparkCluster(LocalService):
     def builder(self, settings: Mapping[str, str] | None = None) -> SparkSession.Builder:
         """Create a session's builder with `settings`, and more settings on top.
 
-        Executors run the Python that ``PYSPARK_PYTHON`` names; if it is not set, it is set to this one, and
-        ``SPARK_LOCAL_IP`` to the loopback address.
+        Executors run the Python that ``PYSPARK_PYTHON`` names; if it is not set, it is set to this one. Without
+        ``SPARK_LOCAL_IP``, that is set to the loopback address.
+
+        Raises:
+            SparkClusterError: The cluster is not started.
         """
         from pyspark.sql import SparkSession
 
@@ -142,6 +145,7 @@ class SparkCluster(LocalService):
 
         Raises:
             SparkClusterError: They do not start.
+            JavaError: There is no Java to run them.
         """
         find_java()
         self._port = free_port()
@@ -153,7 +157,7 @@ class SparkCluster(LocalService):
             self._wait(worker, "Successfully registered with master")
 
     def _end_processes(self) -> None:
-        """Kill the workers and the master, and all executors."""
+        """Kill the workers and the master, and all executors, and remove the folder."""
         if self._watchdog is not None:
             self._watchdog.stop()  # which also ends the executors
         for process in self._processes.values():
@@ -227,7 +231,7 @@ class SparkCluster(LocalService):
             worker: Which one, from 1.
 
         Raises:
-            SparkClusterError: It runs already, ended again, or took too long.
+            SparkClusterError: There is no such worker, or it runs already, ended again, or took too long.
         """
         if worker not in self._processes or self._processes[worker].running:
             raise SparkClusterError(
@@ -242,6 +246,7 @@ class SparkCluster(LocalService):
         return self._log_file(worker).read_text(encoding="utf-8", errors="replace")
 
     def _log_file(self, process: int) -> Path:
+        """Return the path of the log of the master (0) or a worker; SparkClusterError if it is not started."""
         return self.data_dir / ("master.log" if process == 0 else f"worker-{process}.log")
 
     def _import_path(self) -> list[str]:

@@ -39,10 +39,11 @@ class Cluster:
 
 
 def open_storage(data_dir: Path, *, brokers: int, kafka: KafkaJars, java: Path) -> Cluster:
-    """Format a data folder for a number of brokers, or open one that was formatted before.
+    """Format a data folder for a number of brokers, or open one that was formatted before; it is created if needed.
 
     Raises:
-        LocalKafkaError: The folder contains other files, a cluster of another size, or a running one.
+        LocalKafkaError: The folder cannot be created, or contains other files, a damaged note, a cluster of another
+            size, or a running one; or Kafka's formatter fails.
     """
     make_folder(data_dir)
     note = data_dir / "cluster.json"

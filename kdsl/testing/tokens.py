@@ -79,7 +79,7 @@ class TokenService:
 
     @property
     def url(self) -> str:
-        """The URL at which clients request tokens."""
+        """The URL at which clients request tokens; known once the service was started, or with a given port."""
         assert self._port
         return f"http://127.0.0.1:{self._port}/token"
 
@@ -96,7 +96,7 @@ class TokenService:
             server.server_close()
 
     def hand_over(self, mark: str) -> int:
-        """Move the service to its own process, with the same address and key; it outlives this one.
+        """Stop the service here, and start it in its own process, which outlives this one, with its address and key.
 
         Args:
             mark: An argument on its command line, by which a watchdog recognizes it.

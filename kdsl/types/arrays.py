@@ -22,11 +22,16 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def compare_values(left: pa.Array, right: pa.Array) -> Mask:
-    """Return where two arrays of one length and type are equal: NULL equals NULL, and NaN equals nothing."""
+    """Return where two arrays of one length and type are equal.
+
+    NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0, also inside lists and structs.
+    """
     if pa.types.is_nested(left.type):
         import polars as pl
 
         return pl.Series(pl.from_arrow(left)).eq_missing(pl.Series(pl.from_arrow(right))).to_numpy()
-    both_null = pc.and_(left.is_null(), right.is_null())
-    equal: Mask = pc.or_(pc.fill_null(pc.equal(left, right), False), both_null).to_numpy(zero_copy_only=False)
-    return equal
+    equal = pc.fill_null(pc.equal(left, right), False)
+    if pa.types.is_floating(left.type):
+        equal = pc.or_(equal, pc.fill_null(pc.and_(pc.is_nan(left), pc.is_nan(right)), False))
+    same: Mask = pc.or_(equal, pc.and_(left.is_null(), right.is_null())).to_numpy(zero_copy_only=False)
+    return same

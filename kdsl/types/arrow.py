@@ -156,7 +156,12 @@ def list_of_entries(array: pa.MapArray) -> pa.ListArray:
 
 
 def cast_batch(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Cast the columns of a batch, found by name, to those of a schema (see `cast_array`); drop other columns."""
+    """Cast the columns of a batch, found by name, to those of a schema; drop other columns.
+
+    Raises:
+        pa.ArrowException: A column cannot be cast (see `cast_array`).
+        KeyError: The batch lacks a column.
+    """
     if rows.schema.equals(schema):
         return rows
     return pa.RecordBatch.from_arrays([cast_array(rows.column(f.name), f.type) for f in schema], schema=schema)

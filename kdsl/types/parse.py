@@ -100,7 +100,8 @@ class TypeReader:
             nullability: Whether ``NULL`` or ``NOT NULL`` may follow the type.
 
         Raises:
-            TypeSyntaxError: There is no type, or one of Flink's that a Kafka table's column cannot have.
+            TypeSyntaxError: There is no type, one of Flink's that a Kafka table's column cannot have, or one that is
+                nested too deeply.
         """
         self._start = self.token.start
         kind = self._read_type(1, nullability=nullability)
@@ -121,7 +122,7 @@ class TypeReader:
 
     @property
     def token(self) -> Token:
-        """The token at the cursor: hints are comments here, and ``<>`` is two brackets."""
+        """The token at the cursor, after it has passed hints, which are comments here, and split ``<>`` in two."""
         while self.cursor.token.kind == "hint":
             self.cursor.take()
         token = self.cursor.token
@@ -188,8 +189,10 @@ class TypeReader:
     def _read_type(self, level: int, *, nullability: bool = True) -> t.DataType:
         """Read a type, its nullability, and ARRAY or MULTISET after it; ``level`` is how deep it is nested, from 1.
 
+        Without ``nullability`` a NULL or NOT NULL after it, and after its ARRAYs, is not read.
+
         Raises:
-            TypeSyntaxError: There is no such type, or it is nested too deeply.
+            TypeSyntaxError: There is no such type, it has a mistake, or it is nested too deeply.
         """
         if level > MAX_TYPE_DEPTH:
             self._refuse_depth()
@@ -389,8 +392,8 @@ def parse_type(text: str) -> t.DataType:
         text: The spelling, as ``ROW<a INT NOT NULL, b ARRAY<STRING>>``.
 
     Raises:
-        TypeSyntaxError: The string is not a type, or a type of Flink's that a Kafka table's column cannot have
-            (TIMESTAMP WITH TIME ZONE, INTERVAL, RAW, structured types).
+        TypeSyntaxError: The string is not a type, is nested too deeply, or is a type of Flink's that a Kafka table's
+            column cannot have (TIMESTAMP WITH TIME ZONE, INTERVAL, RAW, structured types).
     """
     reader = TypeReader(Cursor(tokenize(text)), text)
     kind = reader.read()

@@ -124,6 +124,8 @@ class AnnotationError(KdslError, TypeError):
 def column_type(annotation: Any, explicit: SqlType | None = None, evaluate: Evaluate | None = None) -> t.DataType:
     """The column type of a Python annotation.
 
+    Names of `Named` members are stored on their classes, for `member_names`.
+
     Args:
         annotation: The Python type, which may be nested and may hold forward references.
         explicit: A type that replaces the derived one, except for its nullability, which the annotation decides.
@@ -144,7 +146,7 @@ def sql_type(declared: SqlType) -> t.DataType:
     """The column type of an SQL spelling, a Spark type or a kdsl type; a class of types stands for its default.
 
     Raises:
-        AnnotationError: The argument is neither of them, or cannot be a column type.
+        AnnotationError: The argument is something else, or cannot be a column type.
     """
     fix = "write SQL, as 'DECIMAL(10, 2)', or a Spark type, as DecimalType(10, 2)"
     if isinstance(declared, str):
@@ -249,7 +251,7 @@ class _AnnotationReader:
         """Check that an explicit type can store values of the annotation.
 
         Raises:
-            AnnotationError: It cannot.
+            AnnotationError: It cannot, or the annotation is not a column type itself.
         """
         derived = self._derive(base, annotation)
         if not is_compatible(derived, explicit):
@@ -259,7 +261,11 @@ class _AnnotationReader:
             )
 
     def _evaluate_hint(self, annotation: Any) -> Any:
-        """Evaluate an annotation if it is a string, in the module of the innermost class; see `evaluate_annotation`."""
+        """Evaluate an annotation if it is a string, in the module of the innermost class.
+
+        Raises:
+            AnnotationError: As for `evaluate_annotation`.
+        """
         return evaluate_annotation(annotation, self._evaluate)
 
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
@@ -346,7 +352,8 @@ class _AnnotationReader:
         """The name that a member of a class has in the row.
 
         Raises:
-            AnnotationError: The name is not a string, or the class is a TypedDict, which can have any name itself.
+            AnnotationError: The name is empty or not a string, or the class is a TypedDict, whose members can have any
+                name themselves.
         """
         _, marks = unwrap(self._evaluate_hint(hint))
         mark = next((m for m in marks if isinstance(m, Named)), None)
@@ -359,11 +366,12 @@ class _AnnotationReader:
             )
         if typing.is_typeddict(cls):
             fix = f"write {cls.__name__} = TypedDict({cls.__name__!r}, {{{wire_name!r}: ...}})"
-            raise AnnotationError(f"{cls.__name__}.{name} is Named, but a TypedDict can have any name", fix)
+            message = f"{cls.__name__}.{name} is Named, but members of a TypedDict can have any name themselves"
+            raise AnnotationError(message, fix)
         return wire_name
 
     def _read_member(self, cls: type, name: str, hint: Any) -> t.DataType:
-        """Derive the type of a member.
+        """Derive the type of a member of a class; one that is NotRequired is nullable.
 
         Raises:
             AnnotationError: It has no annotation, or one that is not a column type; the message names the member.

@@ -41,8 +41,8 @@ def microseconds_between(end: str, start: str = "TIMESTAMP_NTZ '1970-01-01 00:00
 def literal(value: Any) -> tuple[str, t.DataType | None]:
     """The SQL literal of a Python value, and its type; None for NULL, intervals, arrays, maps and structs.
 
-    A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists, dicts,
-    dataclasses and attrs classes become arrays, maps and structs.
+    A naive datetime is a wall-clock time (TIMESTAMP_NTZ), an aware one an instant (TIMESTAMP_LTZ); lists and tuples
+    become arrays, dicts maps, and dataclasses, attrs classes and NamedTuples structs. An enum is its value.
 
     Raises:
         NoLiteralError: SQL has no literal for the value.

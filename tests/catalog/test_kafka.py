@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,15 @@ import attrs
 import pytest
 
 import kdsl
-from kdsl import Cluster, InferenceError, JsonSchemaConfluent, KafkaCatalog, ResolveError, TopicMissingError
+from kdsl import (
+    Cluster,
+    InferenceError,
+    JsonSchemaConfluent,
+    KafkaCatalog,
+    ResolveError,
+    TopicMissingError,
+    infer_columns,
+)
 from kdsl.catalog.kafka import define_table
 from kdsl.catalog.options import OF_CLUSTER, CatalogKeywords, CatalogOptions
 from kdsl.catalog.stored import FILE, Inference, StoredSchema
@@ -23,10 +32,12 @@ from kdsl.table import Table
 from kdsl.testing import LocalKafka, LocalRegistry, Record
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.types import model as t
+from kdsl.types.spark import TIME_TYPE_SETTING
 from kdsl_formats.avro_confluent import AvroConfluent
 from kdsl_formats.json import Json
 from kdsl_formats.protobuf import ProtobufConfluent
 from kdsl_formats.raw import Raw
+from tests.formats.test_observe_cases import SHAPES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,12 +97,15 @@ def test_a_table_has_its_position_and_the_columns_of_key_and_value(
 def test_the_newest_records_of_every_partition_are_looked_at(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic) -> None:
     topic = kdsl_topic(partitions=4)
     old = [Record('{"old": 1}', partition=p) for p in range(4)]
-    kdsl_kafka.produce(topic, *old, *(Record(f'{{"p{p}": {i}}}', partition=p) for p in range(4) for i in range(5)))
+    both = ["1", '"x"', "2.5", "true"]
+    new = [Record(f'{{"both": {both[p]}, "p{p}": {i}}}', partition=p) for p in range(4) for i in range(5)]
+    kdsl_kafka.produce(topic, *old, *new)
     catalog = KafkaCatalog("c", Cluster(kdsl_kafka.bootstrap_servers), format="json", sample=5, value_prefix="")
 
     table = catalog.table(topic)
 
-    assert {name for name, _ in columns(table)[3:]} == {"p0", "p1", "p2", "p3"}
+    assert {name for name, _ in columns(table)[3:]} == {"both", "p0", "p1", "p2", "p3"}
+    assert dict(columns(table))["both"] == t.STRING
     assert table.definition.inferred is not None
     assert table.definition.inferred.source == "the newest 20 records of 4 partitions"
 
@@ -123,6 +137,8 @@ def test_a_key_that_is_not_json_is_bytes(
     assert table.definition.inferred.notes == ("1 of 2 keys are not json, so that one column has the bytes of the key",)
     rows = [tuple(row) for row in table.read(spark).orderBy("offset").select("key_col", "value_a").collect()]
     assert rows == [(b"\xff\x00", 1), (b'{"id": 1}', 2), (None, 3)]
+    named = KafkaCatalog("c", shop.cluster, format="json", key_column="raw")
+    assert columns(named.table(topic))[3] == ("key_raw", t.BYTES)
 
 
 def test_a_compacted_topic_is_an_upsert_table(
@@ -171,6 +187,38 @@ def test_nested_columns_and_strings(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopi
     assert tuple(flat.read(spark).select("`a.b`", "`a.c.d`", "e").collect()[0]) == (1, "[1,2]", 1.5)
     assert columns(strings)[3:] == [("a", t.STRING), ("e", t.STRING)]
     assert tuple(strings.read(spark).select("a", "e").collect()[0]) == ('{"b":1,"c":{"d":[1,2]}}', "1.50")
+
+
+@pytest.fixture
+def spark_with_time(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set(TIME_TYPE_SETTING, "true")
+    yield spark
+    spark.conf.unset(TIME_TYPE_SETTING)
+
+
+def test_a_topic_of_twenty_shapes_reads_as_the_same_table_declared_by_hand(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark_with_time: SparkSession
+) -> None:
+    topic = kdsl_topic(partitions=2)
+    documents = [{"id": i, **values, "nothing": None} for i, (_, values) in enumerate(SHAPES * 5)]
+    kdsl_kafka.produce(topic, *(Record(json.dumps(d), partition=i % 2) for i, d in enumerate(documents)))
+    by_hand = ["id BIGINT", *(f"{name} {kind}" for kind, values in SHAPES for name in values)]
+    declared = kdsl.sql(
+        f"CREATE TABLE t (`partition` INT METADATA, `offset` BIGINT METADATA, {', '.join(by_hand)}) "
+        f"WITH ('connector' = 'kafka', 'topic' = '{topic}', 'scan.startup.mode' = 'earliest-offset', "
+        "'value.format' = 'json')"
+    )
+    cluster = Cluster(kdsl_kafka.bootstrap_servers)
+
+    inferred = KafkaCatalog("c", cluster, format="json", value_prefix="").table(topic)
+
+    names = [f.name for f in declared.schema()]
+    assert sorted(name for name, _ in columns(inferred)) == sorted([*names, "timestamp"])
+    types = {name: kind.as_nullable() for name, kind in columns(inferred)}
+    assert {c.name: c.type.as_nullable() for c in declared.definition.columns}.items() <= types.items()
+    rows = inferred.read(spark_with_time).select(names).orderBy("id").collect()
+    assert rows == declared.read(spark_with_time, cluster).orderBy("id").collect()
+    assert len(rows) == 100
 
 
 def test_change_data_is_a_changelog(kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession) -> None:
@@ -330,6 +378,35 @@ def test_a_restart_has_the_columns_of_the_checkpoint(
     adopted = again.table(topic, checkpoint=checkpoint, spark=spark, adopt=True)
     assert columns(adopted)[3:] == [("value_a", t.BigInt()), ("value_b", t.STRING)]
     assert columns(again.table(topic, checkpoint=checkpoint, spark=spark)) == columns(adopted)
+
+
+def test_a_declared_table_that_leaves_columns_out(
+    kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic, spark: SparkSession, tmp_path: Path
+) -> None:
+    topic, checkpoint, cluster = kdsl_topic(partitions=2), str(tmp_path), Cluster(kdsl_kafka.bootstrap_servers)
+    kdsl_kafka.produce(topic, Record('{"a": 1, "id": 5}', partition=1))
+    declaration = (
+        "CREATE TABLE t (id INT, `offset` BIGINT METADATA VIRTUAL) WITH ('connector' = 'kafka', 'topic' = "
+        f"'{topic}', 'scan.startup.mode' = 'earliest-offset', 'format' = '{{}}')"
+    )
+    declared = kdsl.sql(declaration.format("json"))
+
+    table = infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)
+
+    expected = [("id", t.Int()), ("offset", t.BigInt()), ("a", t.BigInt())]
+    assert columns(table) == expected
+    assert [tuple(row) for row in table.read(spark, cluster).collect()] == [(5, 0, 1)]
+    kdsl_kafka.produce(topic, Record('{"a": "x", "b": true, "id": 6}', partition=0))
+    assert columns(infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)) == expected
+    wider = [*expected[:2], ("a", t.STRING), ("b", t.Boolean())]
+    assert sorted(columns(infer_columns(declared, cluster)), key=str) == sorted(wider, key=str)
+    adopted = infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark, adopt=True)
+    assert columns(infer_columns(declared, cluster, checkpoint=checkpoint, spark=spark)) == columns(adopted)
+    assert ("b", t.Boolean()) in columns(adopted)
+    with pytest.raises(TypeError, match="needs spark="):
+        infer_columns(declared, cluster, checkpoint=checkpoint)
+    with pytest.raises(InferenceError, match=r"t: columns cannot be inferred from .*; declare the columns"):
+        infer_columns(kdsl.sql(declaration.format("csv")), cluster)
 
 
 def test_a_checkpoint_of_other_options_is_refused(

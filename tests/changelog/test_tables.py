@@ -35,8 +35,13 @@ if TYPE_CHECKING:
 
     from kdsl.formats import Format
 
-each_format = pytest.mark.parametrize(
-    "form", [DebeziumJson(), CanalJson(), MaxwellJson(), OggJson()], ids=lambda form: form.identifier
+often_one_format = pytest.mark.parametrize(
+    "form",
+    [
+        DebeziumJson(),
+        *(pytest.param(other, marks=pytest.mark.reliability) for other in (CanalJson(), MaxwellJson(), OggJson())),
+    ],
+    ids=lambda form: form.identifier,
 )
 
 
@@ -110,7 +115,7 @@ def test_a_topic_by_key_goes_into_a_delta_table_if_the_driver_fails_between_its_
     assert len(list((tmp_path / "users" / "_delta_log").glob("*.json"))) == 4, "the table, and a merge for each batch"
 
 
-@each_format
+@often_one_format
 def test_change_data_leaves_its_final_rows(
     spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, form: Format
 ) -> None:

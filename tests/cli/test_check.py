@@ -25,7 +25,7 @@ class TestCheck:
 
         assert done.exit_code == 1
         lines = done.stdout.splitlines()
-        messages = {int(place) for line in lines for place in line.split(":")[1:2] if place.isdigit()}
+        messages = {int(line_number) for line in lines for line_number in line.split(":")[1:2] if line_number.isdigit()}
         for expected in (
             "topic='orders' and topic_pattern='orders-.*' are both set",
             "ignore_parse_errors=) has the value 'yes'",

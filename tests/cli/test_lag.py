@@ -29,7 +29,7 @@ command = import_module("kdsl.cli.lag")
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The age of records is waited for as long as it takes: what is shown is that it comes."""
-    monkeypatch.setattr("kdsl.diagnostics.lag._TIMEOUT", 60.0)
+    monkeypatch.setattr("kdsl.diagnostics.lag.TIMEOUT", 60.0)
 
 
 def run(*arguments: str) -> Result:

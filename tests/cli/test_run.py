@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import subprocess
@@ -43,6 +44,26 @@ def test_a_dry_run_prints_the_plans() -> None:
         "insert-1-kafka_sink (streaming)",
         "  reads     kafka_source (kafka, source)",
     ]
+
+
+def test_a_dry_run_prints_the_folder_where_progress_is_stored(tmp_path: Path) -> None:
+    base, setting = tmp_path / "given", f"execution.checkpointing.dir={tmp_path}/set"
+
+    def progress(*arguments: str) -> list[str]:
+        done = run("--dry-run", "--bootstrap", "x:1", *arguments, str(EXAMPLES / "copy.sql"))
+        assert done.exit_code == 0
+        return [line.removeprefix("  progress  ") for line in done.stdout.splitlines() if "  progress  " in line]
+
+    assert progress() == []
+    assert progress("-D", setting) == [f"{tmp_path}/set/insert-1-kafka_sink"]
+    assert progress("-D", setting, "--checkpoint", f"{base}/") == [f"{base}/insert-1-kafka_sink"]
+    assert progress("--checkpoint", "hdfs://name/c") == [
+        "hdfs://name/c/insert-1-kafka_sink, if hdfs://name/c/kdsl/inserts.json names no other folder"
+    ]
+    (base / "kdsl").mkdir(parents=True)
+    stored = {"insert-7-kafka_sink": {"digest": "0", "sink": "kafka_sink", "reads": ["source"]}}
+    (base / "kdsl" / "inserts.json").write_text(json.dumps({"version": 1, "inserts": stored}))
+    assert progress("-D", setting, "--checkpoint", str(base)) == [f"{base}/insert-7-kafka_sink"]
 
 
 def test_a_dry_run_names_the_tables_that_use_sparks_own_connector() -> None:
@@ -188,6 +209,7 @@ def test_the_metrics_are_served_while_the_script_runs(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("python_workers")
 def test_a_run_without_a_checkpoint_commits_to_the_default_group_and_reports(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

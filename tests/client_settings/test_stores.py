@@ -183,8 +183,8 @@ def fetch(url):
     asked.append(url)
     if "missing" in url:
         raise RuntimeError("HUSH")
-    place, _, path = url.partition("#")
-    return Path(path).read_bytes() if path else place.encode()
+    document, _, path = url.partition("#")
+    return Path(path).read_bytes() if path else document.encode()
 """
 
 
@@ -197,12 +197,10 @@ def fetcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: bucket-for-tests\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[kdsl.files]\nobs = bucket_for_tests:fetch\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    for cached in (key_files.fetchers, key_files._fetch):
-        cached.cache_clear()
+    key_files.fetchers.cache_clear()
     sys.modules.pop("bucket_for_tests", None)
     yield
-    for cached in (key_files.fetchers, key_files._fetch):
-        cached.cache_clear()
+    key_files.fetchers.cache_clear()
 
 
 @pytest.mark.usefixtures("fetcher")
@@ -295,9 +293,9 @@ def test_a_worker_that_ends_at_once_leaves_no_key(keys: Certificates, temporary:
 
 @pytest.mark.usefixtures("fetcher")
 def test_a_fork_has_its_own_copy_of_what_was_fetch(temporary: Path) -> None:
-    parent = key_files.find_file("obs://bucket/x/client.jks")
+    parent = key_files.find_file("obs://bucket/fork/client.jks")
 
-    child = in_a_fork(lambda: key_files.find_file("obs://bucket/x/client.jks"))
+    child = in_a_fork(lambda: key_files.find_file("obs://bucket/fork/client.jks"))
 
     assert Path(child).parent != Path(parent).parent
     assert Path(child).read_bytes() == Path(parent).read_bytes()

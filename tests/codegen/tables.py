@@ -136,7 +136,7 @@ def _rule_names(columns: Sequence[str]) -> st.SearchStrategy[str]:
 
 def _rule_lists(columns: Sequence[ColumnDef]) -> st.SearchStrategy[list[str]]:
     """Names of the rules of a table, in the order of a class: first those of columns, in the order of these."""
-    order = {column.name: place for place, column in enumerate(columns) if column.role == "physical"}
+    order = {column.name: index for index, column in enumerate(columns) if column.role == "physical"}
     names = st.lists(_rule_names([column.name for column in columns]), unique=True, max_size=3)
     return names.map(lambda of: sorted(of, key=lambda name: order.get(name, len(columns))))
 

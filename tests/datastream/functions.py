@@ -15,13 +15,15 @@ Places = tuple[TopicPartition, ...]
 def last_two(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     """The last two records of each partition."""
     first, end = retriever.beginning_offsets(partitions), retriever.end_offsets(partitions)
-    return {place: max(first[place], end[place] - 2) for place in partitions}
+    return {partition: max(first[partition], end[partition] - 2) for partition in partitions}
 
 
 def one_further(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
     """One behind what is committed; the ends of the log where nothing is."""
     committed = retriever.committed_offsets(partitions)
-    return {place: committed.get(place, -2) + 1 if place in committed else EARLIEST for place in partitions}
+    return {
+        partition: committed.get(partition, -2) + 1 if partition in committed else EARLIEST for partition in partitions
+    }
 
 
 def since_five(partitions: Places, retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
@@ -67,7 +69,7 @@ def words(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def by_parity(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Records whose number says everything: topic, partition, key, headers and timestamp."""
+    """Records whose number determines all else: topic, partition, key, headers and timestamp."""
     n = batch.column("n")
     odd = pc.equal(pc.bit_wise_and(n, 1), 1)
     names = pc.if_else(odd, batch.column("odd"), batch.column("even"))

@@ -96,12 +96,12 @@ class TestRows:
 
 
 def test_what_a_function_raises_names_the_records() -> None:
-    places = {"topic": ["t", "u"], "partition": [0, 1], "offset": [5, 7]}
+    identities = {"topic": ["t", "u"], "partition": [0, 1], "offset": [5, 7]}
 
     with pytest.raises(FunctionResultError) as e:
         list(
             BatchMapper(lambda batch: batch.column("x"), "m:f", ROW, optional=False)(
-                [pa.RecordBatch.from_pydict(places)]
+                [pa.RecordBatch.from_pydict(identities)]
             )
         )
 

@@ -47,7 +47,7 @@ def serializer() -> KafkaRecordSerializationSchemaBuilder:
     return KafkaRecordSerializationSchema.builder()
 
 
-@pytest.mark.parametrize("guarantee", ["none", "at-least-once"])
+@pytest.mark.parametrize("guarantee", ["none", pytest.param("at-least-once", marks=pytest.mark.reliability)])
 def test_a_thousand_numbers_arrive(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, tmp_path: Path, guarantee: str
 ) -> None:

@@ -110,7 +110,7 @@ class TestBasicReads:
             results.setdefault((row["topic"], row["partition"]), []).append(row["value"])
         return results
 
-    @pytest.mark.parametrize("group", [None, "builder-group"])
+    @pytest.mark.parametrize("group", [None, pytest.param("builder-group", marks=pytest.mark.reliability)])
     def test_every_partition_is_read_completely(
         self, numbers: list[str], make: Make, spark: SparkSession, streams: Streams, group: str | None
     ) -> None:
@@ -133,7 +133,9 @@ class TestBasicReads:
         partitions = make(partitions=chosen, deserializer=deserializer)
         pattern = make(topic_pattern="builder-numbers-.*", deserializer=deserializer)
 
-        wanted = {place: item for place, item in self.values_by_partition(numbers).items() if place in chosen}
+        wanted = {
+            partition: item for partition, item in self.values_by_partition(numbers).items() if partition in chosen
+        }
         assert self.by_partition(partitions.read(spark).collect()) == wanted
         assert self.by_partition(streams.rows(partitions)) == wanted
         assert self.by_partition(pattern.read(spark).collect()) == self.values_by_partition(numbers)
@@ -150,6 +152,7 @@ class TestBasicReads:
             assert values(source.read(spark).collect()) == wanted
             assert values(streams.rows(source, topic)) == wanted
 
+    @pytest.mark.reliability
     def test_transactions_leave_gaps_that_do_not_matter(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, make: Make, spark: SparkSession, streams: Streams
     ) -> None:

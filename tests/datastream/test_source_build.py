@@ -483,4 +483,4 @@ def test_pyflinks_samples_run_as_printed() -> None:
         .build()
     )
     assert built.partitions == (("topic-a", 0), ("topic-b", 5))
-    assert {type(place) for place in built.partitions} == {tuple}
+    assert {type(partition) for partition in built.partitions} == {tuple}

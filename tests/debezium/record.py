@@ -222,7 +222,7 @@ def change(postgres: Postgres) -> None:
 
 
 def record(
-    postgres: Postgres, kafka: RunningKafka, registry: LocalRegistry, connect: ConnectWorker, place: Path
+    postgres: Postgres, kafka: RunningKafka, registry: LocalRegistry, connect: ConnectWorker, folder: Path
 ) -> None:
     """Make the tables and the changes, and write what the connectors make of them into a folder."""
     create_tables(postgres)
@@ -236,9 +236,9 @@ def record(
     for name, (tables, _) in connectors.items():
         for table in tables:
             wait_for(kafka, connect, name, f"{name}.shop.{table}", _LAST)
-        save(place / f"{name}.jsonl", messages(kafka, name), avro=name == "avro")
+        save(folder / f"{name}.jsonl", messages(kafka, name), avro=name == "avro")
         connect.delete(name)
-    save_schemas(registry, place / "schemas.json")
+    save_schemas(registry, folder / "schemas.json")
 
 
 def wait_for(kafka: RunningKafka, connect: ConnectWorker, connector: str, topic: str, id_: int) -> None:

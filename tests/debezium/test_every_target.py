@@ -41,8 +41,9 @@ class Column:
         kind: Its type in Postgres, at the beginning.
         declared: Its type in the table of the topic.
         value: SQL that makes a random value.
-        required: Whether it is NOT NULL; otherwise every tenth value is NULL.
+        required: Whether it is NOT NULL.
         shown: SQL that makes values comparable, with ``{}`` for the column.
+        filled: Whether no value is NULL; otherwise every tenth is, unless the column is required.
     """
 
     kind: str
@@ -50,11 +51,12 @@ class Column:
     value: str
     required: bool = False
     shown: str = "{}"
+    filled: bool = False
 
     @property
     def random(self) -> str:
         """SQL that makes a value, or NULL."""
-        return self.value if self.required else f"CASE WHEN random() < 0.9 THEN {self.value} END"
+        return self.value if self.required or self.filled else f"CASE WHEN random() < 0.9 THEN {self.value} END"
 
 
 _LARGE = "random() < 0.05"  # more than 2 kB, which no compression makes smaller: out of line
@@ -115,7 +117,7 @@ LARGE = {
 """The columns whose values may be out of line, and SQL that writes the same value anew."""
 ADDED = {
     "added": Column("numeric(8,3)", "DECIMAL(8, 3)", "random() * 1e4"),
-    "graded": Column("integer", "INT", "random() * 10"),
+    "graded": Column("integer", "INT", "random() * 10", filled=True),  # Connect sends the default instead of NULL
 }
 NEW_ID = "nextval('store.ids')"
 

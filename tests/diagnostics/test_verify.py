@@ -132,6 +132,25 @@ def test_by_columns_of_tables(kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, c
         compare(*sides, by=["nr"])
 
 
+@pytest.mark.parametrize(
+    ("records", "offset", "rows"),
+    [(("1\n", "2\n3\n"), 1, "2 rows"), (("1\n2\n", ""), 0, "2 rows"), (("",), 0, "no row")],
+)
+def test_columns_cannot_identify_a_record_without_exactly_one_row(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, records: tuple[str, ...], offset: int, rows: str
+) -> None:
+    topic = kdsl_topic()
+    kdsl_kafka.produce(topic, *(record(value) for value in records))
+    lines = Side(read_plan(topic, value=part("raw", {"line": "STRING"}, line_delimiter="\n")), cluster)
+
+    message = (
+        f"Orders: the record at topic {topic}, partition 0, offset {offset} has {rows}, so columns cannot identify"
+    )
+    with pytest.raises(VerifyError, match=message):
+        compare(lines, lines, by=["line"])
+    assert compare(lines, lines).equal
+
+
 def test_what_a_header_filter_leaves_out_is_not_lost(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:

@@ -95,9 +95,9 @@ def broken(draw: st.DrawFn, body: bytes) -> bytes:
         case 1:
             return body + draw(st.binary(max_size=4))
         case 2 if body:
-            place = draw(st.integers(0, len(body) - 1))
-            return body[:place] + draw(st.binary(min_size=1, max_size=2)) + body[place + 1 :]
+            index = draw(st.integers(0, len(body) - 1))
+            return body[:index] + draw(st.binary(min_size=1, max_size=2)) + body[index + 1 :]
         case 3 if body:
-            place = draw(st.integers(0, len(body) - 1))
-            return body[:place] + draw(st.sampled_from([b"\xff", b"\x80", b"\0", b"\x01", b"\xfe" * 9])) + body[place:]
+            index = draw(st.integers(0, len(body) - 1))
+            return body[:index] + draw(st.sampled_from([b"\xff", b"\x80", b"\0", b"\x01", b"\xfe" * 9])) + body[index:]
     return body

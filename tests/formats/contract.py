@@ -220,16 +220,16 @@ class FormatContract(ABC):
 
         assert self.encoder().encode(sliced).messages.to_pylist() == [self.message(i)[0] for i in range(2, 7)]
 
-    @pytest.mark.parametrize("places", [[0], [4], [9], [0, 4, 9], [3, 4, 5], list(range(10))])
-    def test_a_bad_message_is_reported_by_its_index_and_does_not_affect_others(self, places: list[int]) -> None:
+    @pytest.mark.parametrize("indices", [[0], [4], [9], [0, 4, 9], [3, 4, 5], list(range(10))])
+    def test_a_bad_message_is_reported_by_its_index_and_does_not_affect_others(self, indices: list[int]) -> None:
         bad = self.bad_messages()
         messages = self.messages(10).to_pylist()
-        for i, place in enumerate(places):
-            messages[place] = bad[i % len(bad)]
+        for i, index in enumerate(indices):
+            messages[index] = bad[i % len(bad)]
         decoded = self.check(self.decoder().decode(pa.array(messages, pa.binary())))
-        good = [i for i in range(10) if i not in places]
+        good = [i for i in range(10) if i not in indices]
 
-        assert [record.index for record in decoded.bad] == places
+        assert [record.index for record in decoded.bad] == indices
         assert all(record.reason for record in decoded.bad)
         assert self.owners(decoded) == good
         self.assert_rows(decoded, good)
@@ -248,8 +248,8 @@ class FormatContract(ABC):
     @settings(deadline=None, max_examples=examples(60), suppress_health_check=SUPPRESSED)
     def test_any_damage_gets_one_result_with_its_location(self, data: st.DataObject) -> None:
         message = self.message(data.draw(st.integers(0, 99)))[0]
-        places = st.integers(0, len(message))
-        for start, size, put in data.draw(st.lists(st.tuples(places, st.integers(0, 9), st.binary(max_size=9)))):
+        indices = st.integers(0, len(message))
+        for start, size, put in data.draw(st.lists(st.tuples(indices, st.integers(0, 9), st.binary(max_size=9)))):
             message = message[:start] + put + message[start + size :]
         self.assert_one_answer(message)
 
@@ -259,12 +259,12 @@ class FormatContract(ABC):
         around = self.messages(AROUND).to_pylist()
         among = self.check(self.decoder().decode(pa.array([*around, message, *around], pa.binary())))
         owners = self.owners(among)
-        mine = [place for place, owner in enumerate(owners) if owner == AROUND]
-        others = [place for place, owner in enumerate(owners) if owner != AROUND]
+        mine = [index for index, owner in enumerate(owners) if owner == AROUND]
+        others = [index for index, owner in enumerate(owners) if owner != AROUND]
 
         assert among.bad == tuple(BadRecord(AROUND, one.reason) for one in alone.bad)
         assert row_strings(among.rows.take(pa.array(mine, pa.int64()))) == row_strings(alone.rows)
-        assert [kinds(among)[place] for place in mine] == kinds(alone)
+        assert [kinds(among)[index] for index in mine] == kinds(alone)
         self.assert_rows(Decoded(among.rows.take(pa.array(others))), [*range(AROUND), *range(AROUND)])
         if alone.bad:
             self.assert_reported(message, around[0], alone.bad[0].reason)

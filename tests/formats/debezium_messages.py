@@ -30,19 +30,19 @@ class Message:
 
 
 @cache
-def load_messages(topic: str, place: Path = PLACE) -> tuple[Message, ...]:
+def load_messages(topic: str, folder: Path = PLACE) -> tuple[Message, ...]:
     """The messages of a topic, ``<connector>.shop.<table>``, in their order.
 
     Args:
         topic: The topic.
-        place: The folder of the recorded messages.
+        folder: The folder of the recorded messages.
     """
     connector = topic.partition(".")[0]
 
     def data(text: str | None) -> bytes | None:
         return None if text is None else base64.b64decode(text) if connector == "avro" else text.encode()
 
-    lines = (place / f"{connector}.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (folder / f"{connector}.jsonl").read_text(encoding="utf-8").splitlines()
     results = [json.loads(line) for line in lines]
     return tuple(Message(data(one["key"]), data(one["value"])) for one in results if one["topic"] == topic)
 

@@ -140,7 +140,7 @@ class Writer:
         r = self.random
         other = self.object([(f.name, f.type) for f in row.fields], style)
         data = text.encode()
-        place = r.randint(0, len(data))
+        index = r.randint(0, len(data))
         return r.choice(
             [
                 None,
@@ -154,11 +154,11 @@ class Writer:
                 f"[{text},{other}]".encode(),
                 f"[{text},5,null]".encode(),
                 f"[{text},[{other}]".encode(),
-                data[:place],
-                data[:place] + data[place + 1 :],
-                data[:place] + r.choice([b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\0", b" "]) + data[place:],
-                data[:place] + bytes([r.randint(128, 255)]) + data[place:],
-                data[:place] + data[r.randint(0, len(data)) :],
+                data[:index],
+                data[:index] + data[index + 1 :],
+                data[:index] + r.choice([b'"', b"{", b"}", b"[", b"]", b",", b":", b"\\", b"\0", b" "]) + data[index:],
+                data[:index] + bytes([r.randint(128, 255)]) + data[index:],
+                data[:index] + data[r.randint(0, len(data)) :],
                 text.encode("utf-16"),
                 b"\xef\xbb\xbf" + data,
                 b"{" + text.encode(),

@@ -151,14 +151,14 @@ def unusual_bytes(draw: st.DrawFn, some: st.SearchStrategy[Any]) -> bytes:
     pieces = draw(st.lists(some, min_size=1, max_size=2))
     data = b"".join(piece.SerializeToString() for piece in pieces)
     for _ in range(draw(st.integers(0, 2))):
-        place = draw(st.integers(0, len(data)))
+        index = draw(st.integers(0, len(data)))
         match draw(st.sampled_from(["cut", "put", "set", "unknown"])):
             case "cut":
-                data = data[:place]
+                data = data[:index]
             case "put":
-                data = data[:place] + draw(st.binary(min_size=1, max_size=4)) + data[place:]
+                data = data[:index] + draw(st.binary(min_size=1, max_size=4)) + data[index:]
             case "set":
-                data = data[:place] + draw(st.binary(min_size=1, max_size=1)) + data[place + 1 :]
+                data = data[:index] + draw(st.binary(min_size=1, max_size=1)) + data[index + 1 :]
             case _:
                 data += draw(st.sampled_from(UNKNOWN))
     return data

@@ -172,8 +172,8 @@ def test_unions_of_all_types_equal_the_judge(
     for _ in range(data.draw(st.integers(1, 5))):
         result = b""
         for _ in range(data.draw(st.integers(1, 3)) if inside else 1):
-            place = data.draw(st.integers(0, len(names) - 1))
-            result += (b"\x02" if inside else b"") + long(place) + data.draw(st.sampled_from(BRANCHES[names[place]][1]))
+            index = data.draw(st.integers(0, len(names) - 1))
+            result += (b"\x02" if inside else b"") + long(index) + data.draw(st.sampled_from(BRANCHES[names[index]][1]))
         messages.append(data.draw(avro_bodies.broken(result + (b"\0" if inside else long(5)))))
 
     both(writer, table, reader, [*messages])
@@ -278,8 +278,8 @@ def test_a_large_batch_with_a_few_bad_messages_returns_all_others() -> None:
     kind = row(id=t.BigInt(nullable=False), tags=t.Array(t.STRING, nullable=False))
     schema = avro_schema(kind)
     messages: list[bytes | None] = [*bodies(kind, [{"id": i, "tags": ["x"] * (i % 5)} for i in range(3000)])]
-    for place in (0, 17, 1500, 2999):
-        messages[place] = b"\xff" * 12
+    for index in (0, 17, 1500, 2999):
+        messages[index] = b"\xff" * 12
     messages[5] = None
     decoded = AvroDecoder(schema, kind, schema).decode(pa.array(messages, pa.binary()))
 

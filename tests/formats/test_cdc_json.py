@@ -175,6 +175,9 @@ def test_the_options_of_single_formats() -> None:
         (DebeziumJson(schema_include=True), "write", ["format-read-only"]),
         (CanalJson(database_include="["), "read", ["canal-json-include"]),
         (CanalJson(table_include="*a"), "read", ["canal-json-include"]),
+        (CanalJson(table_include=r"[a-z&&[^b]]"), "read", ["canal-json-include"]),
+        (CanalJson(table_include=r"\p{Lower}+"), "read", ["canal-json-include"]),
+        (CanalJson(table_include=r"a&&b"), "read", []),
         (CanalJson(database_include="[", table_include="*a"), "write", []),
         (CanalJson(database_include="[", table_include="*a"), "read", ["canal-json-include"] * 2),
         (MaxwellJson(timestamp_format="sql"), "read", ["option-value"]),  # type: ignore[arg-type]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from random import Random
 from typing import Any
 
+import attrs
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
 from kdsl.formats import BadRecord
@@ -71,7 +74,7 @@ def one_by_one(rules: ChangeReadingRules, messages: list[bytes | None]) -> tuple
         list(python_rows(pa.array([values[i] for values in metadata], metadata_type(piece))))
         for i, piece in enumerate(rules.metadata_fields)
     ]
-    return comparable(pa.array(rows, arrow_type(rules.row))), owner, kinds, columns, bad
+    return comparable(pa.array(rows, arrow_type(rules.row))), owner, kinds, columns, bad, dict(reader.undeclared)
 
 
 def check(rules: ChangeReadingRules, messages: list[bytes | None], min_batch: int) -> None:
@@ -91,6 +94,7 @@ def check(rules: ChangeReadingRules, messages: list[bytes | None], min_batch: in
             decoded.kinds.to_pylist(),
             [list(python_rows(a)) for a in decoded.metadata.values()],
             list(decoded.bad),
+            dict(decoded.undeclared),
         ) == expected
 
 
@@ -108,6 +112,58 @@ def test_reading_by_columns_equals_reading_one_by_one(
     writer = ChangeWriter(random, dirt)
     rules = meaning_of(random, dialect, writer.row())
     check(rules, writer.changes(rules, count), min_batch)
+
+
+@pytest.mark.parametrize("keyed", [(), ("id",)])
+@pytest.mark.parametrize(
+    ("dialect", "update"),
+    [
+        (DEBEZIUM, '{"before":%s,"after":%s,"op":"u"}'),
+        (CANAL, '{"old":[%s],"data":[%s],"type":"UPDATE"}'),
+        (MAXWELL, '{"old":%s,"data":%s,"type":"update"}'),
+        (OGG, '{"before":%s,"after":%s,"op_type":"U"}'),
+    ],
+    ids=["Debezium", "Canal", "Maxwell", "Ogg"],
+)
+def test_undeclared_members_are_counted_once_for_each_image(
+    dialect: Dialect, update: str, keyed: tuple[str, ...]
+) -> None:
+    image = '{"id":1,"a":%s,"x":1}'
+    values = ['"7 "' if i % 20 == 0 else "2" for i in range(100)]  # those with a blank are read one by one
+    messages = pa.array([(update % (image % 1, image % value)).encode() for value in values], pa.binary())
+    decoder = ChangeDecoder(ChangeReadingRules(dialect, t.row(id=t.Int(), a=t.Int()), keyed=keyed))
+    for _ in range(2):  # the second time with the shapes that were learned
+        decoded = decoder.decode(messages)
+        assert (dict(decoded.undeclared), decoded.bad) == ({"x": 200}, ())
+
+
+@unhurried
+@given(
+    RANDOMS,
+    st.sampled_from([DEBEZIUM, CANAL, MAXWELL, OGG]),
+    st.sampled_from([0.0, 0.01, 0.1, 0.5]),
+    st.integers(0, 30),
+    st.integers(1, 4),
+)
+def test_undeclared_members_are_counted_by_columns_as_one_by_one(
+    random: Random, dialect: Dialect, dirt: float, count: int, min_batch: int
+) -> None:
+    writer = ChangeWriter(random, dirt)
+    rules = meaning_of(random, dialect, writer.row())
+    messages = writer.changes(rules, count)
+    declared = t.Row(tuple(f for f in rules.row.fields if f.name in rules.keyed or random.random() < 0.5))
+    check(attrs.evolve(rules, row=declared), messages, min_batch)
+
+
+@pytest.mark.parametrize("operation", ["c", "u", "d"])
+@pytest.mark.parametrize("keyed", [(), ("id",), ("elsewhere",)])
+def test_batches_of_one_operation_are_read_by_columns(operation: str, keyed: tuple[str, ...]) -> None:
+    rules = ChangeReadingRules(DEBEZIUM, ROW, keyed=keyed)
+    images = [json.dumps({"id": i, "name": "n", "amount": 1.5}) for i in range(20)]
+    before, after = (["null"] * 20 if operation == kind else images for kind in "cd")
+    rows = zip(before, after, strict=True)
+
+    check(rules, [f'{{"before":{b},"after":{a},"op":"{operation}"}}'.encode() for b, a in rows], 1)
 
 
 def by_columns(rules: ChangeReadingRules, messages: list[str]) -> int:

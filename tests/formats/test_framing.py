@@ -72,12 +72,12 @@ def test_rows_of_groups_come_in_the_order_of_their_messages(numbers: list[int]) 
     ids, bodies, _ = split_frames(pa.array(plain, pa.binary()))
     parts = []
     bad = []
-    for number, places in group_by_id(ids):
-        own = bodies if places is None else bodies.take(pa.array(places))
+    for number, indices in group_by_id(ids):
+        own = bodies if indices is None else bodies.take(pa.array(indices))
         if number == 3:
-            bad += [BadRecord(int(i), "no") for i in (range(len(ids)) if places is None else places)]
+            bad += [BadRecord(int(i), "no") for i in (range(len(ids)) if indices is None else indices)]
             continue
-        parts.append((places, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
+        parts.append((indices, Decoded(pa.StructArray.from_arrays([own], fields=list(KIND)))))
     decoded = merge_groups(parts, bad, len(ids), KIND)
 
     results = [i for i, n in enumerate(numbers) if 0 <= n < 3]

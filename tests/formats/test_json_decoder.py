@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from random import Random
 from typing import Any
 from unittest.mock import patch
 
+import attrs
 import pyarrow as pa
 from hypothesis import HealthCheck, given, settings, strategies as st
 
@@ -29,9 +31,13 @@ RULES = st.builds(
 )
 
 
-def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) -> tuple[Any, list[int], list[BadRecord]]:
+Outcome = tuple[Any, list[int], list[BadRecord], dict[str, int]]
+
+
+def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) -> Outcome:
     """What the reference says about messages."""
     reference = ReferenceDecoder(row, rules)
+    reference.undeclared = Counter()
     rows: list[Any] = []
     owner: list[int] = []
     bad: list[BadRecord] = []
@@ -43,7 +49,7 @@ def one_by_one(row: t.Row, rules: ReadingRules, messages: list[bytes | None]) ->
         else:
             rows += result
             owner += [i] * len(result)
-    return comparable(pa.array(rows, arrow_type(row))), owner, bad
+    return comparable(pa.array(rows, arrow_type(row))), owner, bad, dict(reference.undeclared)
 
 
 def comparable(rows: pa.StructArray) -> list[Any]:
@@ -65,15 +71,15 @@ def _comparable(value: Any) -> Any:
             return value
 
 
-def outcome(decoded: Decoded, count: int) -> tuple[Any, list[int], list[BadRecord]]:
+def outcome(decoded: Decoded, count: int) -> Outcome:
     decoded.rows.validate(full=True)
     assert decoded.rows.null_count == 0
     owner = list(range(count)) if decoded.messages is None else decoded.messages.to_pylist()
-    return comparable(decoded.rows), owner, list(decoded.bad)
+    return comparable(decoded.rows), owner, list(decoded.bad), dict(decoded.undeclared)
 
 
 def check(row: t.Row, rules: ReadingRules, messages: list[bytes | None], min_batch: int) -> None:
-    decoder = JsonDecoder(row, rules, min_batch=min_batch)
+    decoder = JsonDecoder(row, rules, min_batch=min_batch, count_undeclared=True)
     expected = one_by_one(row, rules, messages)
     for _ in range(2):  # the second time with the shapes that were learned
         decoded = decoder.decode(pa.array(messages, pa.binary()))
@@ -95,13 +101,78 @@ def test_reading_by_columns_equals_reading_one_by_one(
 ) -> None:
     writer = Writer(random, dirt)
     row = writer.row()
-    with patch.object(objects, "_FEW", few):
+    with patch.object(objects, "FEW", few):
         check(row, rules, writer.messages(row, count), min_batch)
+
+
+@unhurried
+@given(
+    RANDOMS,
+    RULES,
+    st.sampled_from([0.0, 0.01, 0.1, 0.5]),
+    st.integers(0, 30),
+    st.integers(1, 4),
+    st.booleans(),
+    st.sampled_from([0, 64]),
+)
+def test_undeclared_members_are_counted_once_for_each_row(
+    random: Random, rules: ReadingRules, dirt: float, count: int, min_batch: int, flat: bool, dense: int
+) -> None:
+    writer = Writer(random, dirt)
+    row = writer.row()
+    messages = writer.messages(row, count)
+    declared = t.Row(tuple(field for field in row.fields if random.random() < 0.5))
+    with patch.object(objects, "_DENSE", dense):
+        check(declared, attrs.evolve(rules, flat=frozenset() if flat else None), messages, min_batch)
+
+
+def count_undeclared(row: t.Row, messages: list[bytes], **rules: Any) -> dict[str, int]:
+    decoder = JsonDecoder(row, ReadingRules(**rules), count_undeclared=True)
+    return dict(decoder.decode(pa.array(messages, pa.binary())).undeclared)
+
+
+def test_undeclared_members_of_messages_that_are_read_again_are_counted_once() -> None:
+    usual, odd = [b'{"a":%d,"x":1}' % i for i in range(95)], [b'{"a":"7 ","x":1}'] * 5
+    assert count_undeclared(t.row(a=t.Int()), usual + odd) == {"x": 100}
+    arrays = [b'[{"a":1,"x":1},{"a":%s,"x":1}]' % (b'"7 "' if i % 20 == 0 else b"2") for i in range(100)]
+    assert count_undeclared(t.row(a=t.Int()), arrays) == {"x": 200}
+    nested = [b'{"a":{"b":%s},"x":1}' % (b'"7 "' if i % 20 == 0 else b"2") for i in range(100)]
+    assert count_undeclared(t.row(**{"a.b": t.Int()}), nested, flat=frozenset()) == {"x": 100}
+    lost = [b'{"a":%s,"x":1}' % (b"true" if i % 20 == 0 else b"2") for i in range(100)]
+    assert count_undeclared(t.row(a=t.Int()), lost) == {"x": 95}  # the others are bad
+
+
+def test_a_repeated_undeclared_member_is_counted_once() -> None:
+    same = [b'{"a":%d,"x":1,"x":2}' % i for i in range(100)]
+    assert count_undeclared(t.row(a=t.Int()), same) == {"x": 100}
+    mixed = [b'{"a":%d,%s"x":1,"y":1,"x":2}' % (i, b"".join(b'"b%d":0,' % n for n in range(i))) for i in range(100)]
+    for dense in (0, 64):
+        with patch.object(objects, "_DENSE", dense):
+            counts = count_undeclared(t.row(a=t.Int()), mixed)
+        assert (counts["x"], counts["y"], counts["b0"], counts["b98"]) == (100, 100, 99, 1)
 
 
 def test_a_long_unused_key_does_not_lead_past_the_last_message() -> None:
     messages: list[bytes | None] = [b'{"%s":%d}' % (b"k" * 200, i) for i in range(100)]
     check(t.row(a=t.Int()), ReadingRules(), [*messages, b'{"a":1}'], 48)
+
+
+def test_many_columns_of_one_type_are_read_as_each_of_them() -> None:
+    kinds = [t.BigInt(), t.Double(), t.Date(), t.STRING, t.Decimal(10, 2)]
+    values = ["7", '"8"', "null", "2.5", "x", '"2024-02-29"', '"2024-02-30"', "-0", "true", "99999999999999999999"]
+    row = t.Row(tuple(t.Field(f"c{i}", kinds[i % 5 if i < 100 else 0]) for i in range(500)))
+    plain = [
+        "{{{}}}".format(",".join(f'"c{i}":{(i * j) % 100}' for i in range(500) if i % (j + 2))).encode()
+        for j in range(60)
+    ]
+    assert b'"c3":0,' in plain[0]
+    assert b'"c499":0}' in plain[0]
+    messages: list[bytes | None] = [*plain]
+    for value in values:
+        messages.append(plain[0].replace(b'"c3":0', b'"c3":%b' % value.encode()))
+        messages.append(plain[0].replace(b'"c499":0', b'"c499":%b' % value.encode()))
+    check(row, ReadingRules(ignore_parse_errors=True), messages, 48)
+    check(row, ReadingRules(), messages, 48)
 
 
 @given(st.lists(st.from_regex(r"[0-9-]?[0-9/:.eE+-]{0,19}", fullmatch=True), min_size=1), st.integers(1, 3))
@@ -121,7 +192,7 @@ def test_unused_objects_must_be_valid_json(random: Random, dirt: float, min_batc
     for i in range(30):
         text = writer.object(members, style)
         if random.random() < dirt / 2:
-            place = random.randrange(len(text))
-            text = text[:place] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[place + 1 :]
+            index = random.randrange(len(text))
+            text = text[:index] + random.choice(['"', "}", "{", ",", "\\", "]", " ", "x"]) + text[index + 1 :]
         messages.append(f'{{"in":{text},"n":{i},"more":{text}}}'.encode())
     check(t.row(n=t.Int()), ReadingRules(streaming=random.random() < 0.5), messages, min_batch)

@@ -136,6 +136,8 @@ def test_messages_that_a_canal_filter_leaves_out_are_not_bad() -> None:
     assert observed.ids == (("crm_1", "users"),)
     assert observed.tables.to_pylist() == [0, None, None, None]
     assert list(reasons(observed)) == [3]
+    digits = observe(CanalJson(database_include=r"crm_\d"), [{**insert, "database": "crm_\u0663"}])
+    assert (digits.ids, digits.bad) == ((), ()), "Java's \\d has only the ASCII digits"
 
 
 POISON: dict[str, bytes] = {
@@ -163,6 +165,41 @@ def test_twenty_kinds_of_poison_are_bad_and_their_neighbours_unharmed(format_: J
     assert len(read(format_, good, observed)) == 60 * 20
     known = {HERE: only(observed).schema}
     assert reasons(observe(format_, documents, known)) == reasons(observed)
+    decoded = format_.reading_observed().decoder(only(observed).schema.row).decode(encode(documents))
+    unread = 60 + 61 * list(POISON).index("half of a pair as a key")
+    assert [bad.index for bad in decoded.bad] == [bad.index for bad in observed.bad if bad.index != unread]
+
+
+@pytest.mark.parametrize("repeat", [1, 60])
+@pytest.mark.parametrize("format_", [Json(), DebeziumJson(), CanalJson(), MaxwellJson(), OggJson()], ids=str)
+def test_only_declared_columns_are_read_from_the_first_of_two_documents_and_from_half_a_pair(
+    format_: Format, repeat: int
+) -> None:
+    """Flink reads ``?`` and the first document; where columns are inferred, nothing is lost silently."""
+    row = b'{"a":"x\\ud800","b":[{"c":"\\udc00"}]}'
+    envelopes = {
+        "json": b"%b",
+        "debezium-json": b'{"before":null,"after":%b,"op":"c"}',
+        "canal-json": b'{"data":[%b],"type":"INSERT"}',
+        "maxwell-json": b'{"data":%b,"type":"insert"}',
+        "ogg-json": b'{"after":%b,"op_type":"I"}',
+    }
+    halves = envelopes[format_.identifier] % row
+    two = halves.replace(b"\\ud800", b"").replace(b"\\udc00", b"") * 2
+    columns = t.row(a=t.STRING, b=t.STRING)
+
+    declared = format_.decoder(columns).decode(encode([halves, two] * repeat))
+    inferred = format_.reading_observed().decoder(columns).decode(encode([halves, two] * repeat))
+
+    assert declared.bad == ()
+    rows = [{"a": "x?", "b": '[{"c":"?"}]'}, {"a": "x", "b": '[{"c":""}]'}]
+    assert declared.rows.to_pylist() == rows * repeat
+    assert [bad.index for bad in inferred.bad] == list(range(2 * repeat))
+    assert "has half of a surrogate pair" in inferred.bad[0].reason
+    assert "something follows the document" in inferred.bad[1].reason
+    for column in ("a", "b"):
+        alone = format_.reading_observed().decoder(t.row(**{column: t.STRING}))
+        assert len(alone.decode(encode([halves] * repeat)).bad) == repeat
 
 
 def test_keys_that_are_data_stop_at_the_largest_number_of_columns() -> None:
@@ -432,6 +469,43 @@ def test_canal_says_types_and_keys(format_: CanalJson, expected: list[str]) -> N
     row = read(format_, [CANAL], observed)[0]
     assert row["b"] in (b"\xff\x00", "\u00ff\u0000")
     assert row["f"] in (True, 1, "1")
+
+
+JDBC_TYPES = {
+    "BOOLEAN": (-7, 16), "TINYINT": (-6,), "SMALLINT": (5,), "INT": (4,), "BIGINT": (-5,), "DECIMAL(38, 18)": (3, 2),
+    "FLOAT": (7, 6), "DOUBLE": (8,), "BYTES": (-2, -3, -4, 2004), "DATE": (91,), "TIME(6)": (92,),
+    "TIMESTAMP(6)": (93,), "STRING": (1, 12, -1, 1111, 2005),
+}  # fmt: skip
+MYSQL_TYPES = {
+    "BOOLEAN": ("tinyint(1)", "bit(1)", "bit", "boolean"), "TINYINT": ("tinyint", "TINYINT(4)"),
+    "SMALLINT": ("smallint(6)", "tinyint unsigned", "tinyint(1) unsigned"),
+    "INT": ("int", "integer", "mediumint(9)", "mediumint unsigned", "smallint(5) unsigned", "year", "year(4)"),
+    "BIGINT": ("bigint(20)", "int(10) unsigned", "int unsigned zerofill", "bit(8)"),
+    "DECIMAL(20, 0)": ("bigint(20) unsigned", "bit(64)"),
+    "DECIMAL(10, 2)": ("decimal(10,2)", "decimal(10, 2) unsigned"),
+    "DECIMAL(10, 0)": ("decimal", "numeric(10)"), "FLOAT": ("float", "float(7,4)", "float unsigned"),
+    "DOUBLE": ("double", "double precision", "real"), "DATE": ("date",), "TIME(0)": ("time",), "TIME(3)": ("time(3)",),
+    "TIMESTAMP(0)": ("datetime", "timestamp"), "TIMESTAMP(6)": ("datetime(6)", "timestamp(6)"),
+    "CHAR(3)": ("char(3)",), "VARCHAR(20)": ("varchar(20)",),
+    "STRING": (
+        "text", "tinytext", "longtext", "json", "enum('a','b')", "set('a')", "geometry", "decimal(65,2)", "?",
+    ),
+    "BYTES": ("blob", "longblob", "binary(4)", "varbinary(10)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("strategy", "member", "types_by_name"),
+    [("SQL_TYPE", "sqlType", JDBC_TYPES), ("MYSQL_TYPE", "mysqlType", MYSQL_TYPES)],
+)
+def test_every_type_that_canal_says(strategy: Any, member: str, types_by_name: dict[str, tuple[Any, ...]]) -> None:
+    declared = {f"c{i}": one for i, one in enumerate(one for some in types_by_name.values() for one in some)}
+    expected = [name for name, some in types_by_name.items() for _ in some]
+    document = {**CANAL, "data": [dict.fromkeys(declared)], "pkNames": None, member: declared}
+
+    observed = observe(CanalJson(infer_strategy=strategy), [document])
+
+    assert list(types(observed).values()) == expected
 
 
 def test_canal_messages_that_contradict_what_they_say_are_bad() -> None:

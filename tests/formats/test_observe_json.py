@@ -215,8 +215,10 @@ def test_inferred_columns_are_decoded_by_whole_columns_as_by_the_reference(
     )
     row = t.Row((*row.fields, *more))
     rules = format_.reading_observed().reading_rules()
-    decoded = JsonDecoder(row, rules, min_batch=min_batch).decode(pa.array(messages, pa.binary()))
-    rows, owner, bad = one_by_one(row, rules, messages)
+    decoder = JsonDecoder(row, rules, min_batch=min_batch, count_undeclared=True)
+    decoded = decoder.decode(pa.array(messages, pa.binary()))
+    rows, owner, bad, undeclared = one_by_one(row, rules, messages)
     assert comparable(decoded.rows) == rows
     assert (list(range(len(rows))) if decoded.messages is None else decoded.messages.to_pylist()) == owner
     assert list(decoded.bad) == bad
+    assert dict(decoded.undeclared) == undeclared

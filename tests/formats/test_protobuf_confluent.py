@@ -187,7 +187,7 @@ class TestIndexes:
     def test_messages_of_a_source_are_found_without_a_compiler(self, folder: tuple[str, ...]) -> None:
         for path in sorted(DATA.glob("*.proto")):
             text = path.read_text()
-            expected = {place: name for name, place in message_paths(compile_files([path]).file[-1])}
+            expected = {indices: name for name, indices in message_paths(compile_files([path]).file[-1])}
             assert message_paths_in_text(text) == expected
         assert message_paths_in_text(MAIN) == {
             (0,): "p.First",
@@ -335,6 +335,19 @@ class TestWithARegistry:
         latest = ProtobufConfluent(use_latest_version=True).encoder(t.row(a=t.STRING), use(registry, topic))
         with pytest.raises(KdslError, match=r"has several messages; set 'message-class-name' to one of p\.First"):
             latest.encode(rows(t.row(a=t.STRING), {"a": "x"}))
+
+    def test_a_schema_without_messages_is_reported_with_what_to_do(self, registry: Registry) -> None:
+        row, topic = t.row(a=t.STRING), next(TOPICS)
+        client = registry_client(registry)
+        schema = RegisteredSchema('syntax = "proto3"; package p; enum Kind { NONE = 0; }', "PROTOBUF")
+        client.register(f"{topic}-value", schema)
+        for name, message in ((None, "a message"), ("p.First", "the message p.First")):
+            chosen = ProtobufConfluent(use_latest_version=True, message_class_name=name)
+            advice = f"register a schema that defines {message}, or set 'subject' to the subject of one"
+            assert chosen.schema_misfit(row, schema, client, "write") == f"it has no message; {advice}"
+            error = rf"latest schema of the subject '{topic}-value' in the registry .* has no message; {advice}$"
+            with pytest.raises(KdslError, match=error):
+                chosen.encoder(row, use(registry, topic)).encode(rows(row, {"a": "x"}))
 
     def test_a_missing_schema_is_not_registered_without_auto_register(
         self, registry: Registry, folder: tuple[str, ...]

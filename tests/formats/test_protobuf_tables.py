@@ -98,7 +98,7 @@ def test_a_bad_message_names_its_record(spark: SparkSession) -> None:
 RAW = "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT"
 
 
-@pytest.mark.parametrize("form", ["protobuf", "protobuf-confluent"])
+@pytest.mark.parametrize("form", [pytest.param("protobuf", marks=pytest.mark.reliability), "protobuf-confluent"])
 def test_a_round_trip_over_a_broker_in_batch_and_stream(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from kdsl.formats import BadRecord
+from kdsl.formats import BadRecord, Direction
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.parse import parse_type
@@ -162,6 +162,23 @@ def test_the_delimiter_is_used_unchanged() -> None:
     assert problems_of(Raw(line_delimiter="")) == [
         "line_delimiter= has the value ''; write at least one character, or leave the option out"
     ]
+
+
+@pytest.mark.parametrize("kind", ["STRING", "INT"])
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_a_delimiter_that_the_charset_lacks_is_reported(kind: str, direction: Direction) -> None:
+    row = t.row(v=parse_type(kind))
+    wrong = Raw(charset="US-ASCII", line_delimiter="→")
+
+    assert [(p.code, str(p)) for p in wrong.check(row, direction)] == [
+        (
+            "raw-delimiter",
+            "the format 'raw' has the line delimiter '→', but the charset US-ASCII has no '→'; choose another line "
+            "delimiter, or a charset that has its characters",
+        )
+    ]
+    assert list(Raw(charset="UTF-16", line_delimiter="→").check(row, direction)) == []
+    assert list(Raw(charset="unknown", line_delimiter="→").check(row, direction)) == []
 
 
 def test_a_message_of_the_wrong_size_is_reported() -> None:

@@ -15,7 +15,7 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
-from tests.itcases.test_kafka_table import both_formats, table
+from tests.itcases.test_kafka_table import often_one_format, table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +79,7 @@ def change(before: float | None, after: float | None, product: str, name: str, m
     return json.dumps({"before": row(before), "after": row(after), "source": {"ts_ms": millis}, "op": op})
 
 
-@both_formats
+@often_one_format
 def test_a_join_with_the_prices_of_the_time_of_the_order(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, form: str
 ) -> None:

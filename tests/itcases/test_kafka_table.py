@@ -20,7 +20,7 @@ from kdsl.testing.pytest_plugin import MakeTopic
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-both_formats = pytest.mark.parametrize("form", ["csv", "json"])
+often_one_format = pytest.mark.parametrize("form", ["csv", pytest.param("json", marks=pytest.mark.reliability)])
 BEHAVIOUR = ("user_id INT", "item_id INT", "behavior STRING")
 
 
@@ -85,7 +85,7 @@ def rows(df: DataFrame) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.usefixtures("times")
-@both_formats
+@often_one_format
 def test_a_windowed_round_trip(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path, form: str
 ) -> None:
@@ -150,7 +150,7 @@ def test_a_windowed_round_trip(
     ]  # fmt: skip
 
 
-@both_formats
+@often_one_format
 @pytest.mark.parametrize("by", ["list", "pattern"])
 def test_the_topic_column_of_each_row_routes_it(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str, by: str
@@ -175,7 +175,7 @@ def test_the_topic_column_of_each_row_routes_it(
     assert rows(over(two).read(spark, cluster)) == results[1:]
 
 
-@both_formats
+@often_one_format
 def test_metadata(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:
@@ -224,7 +224,7 @@ def test_a_header_may_be_null(spark: SparkSession, kdsl_topic: MakeTopic, cluste
     assert rows(result.read(spark, cluster)) == [(1, headers)]
 
 
-@both_formats
+@often_one_format
 def test_a_list_of_headers_keeps_what_is_repeated(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:
@@ -273,7 +273,7 @@ def test_headers_as_a_map_and_as_a_list(
     assert second == (2, {}, [])
 
 
-@both_formats
+@often_one_format
 def test_a_key_with_a_prefix_and_a_value_without_it(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:
@@ -308,7 +308,7 @@ def test_a_key_with_a_prefix_and_a_value_without_it(
     assert (first.key(), first.value()) == wire[form]
 
 
-@both_formats
+@often_one_format
 def test_a_key_that_is_in_the_value_too(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
 ) -> None:

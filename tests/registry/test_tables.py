@@ -68,12 +68,14 @@ def cluster(kdsl_kafka: RunningKafka, kdsl_registry: LocalRegistry) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers, registry=Registry(kdsl_registry.url, {"max.retries": 0}))
 
 
-def stream_rows(spark: SparkSession, read: Callable[[], DataFrame], name: str, place: Path) -> list[tuple[Any, ...]]:
+def stream_rows(
+    spark: SparkSession, read: Callable[[], DataFrame], name: str, checkpoint: Path
+) -> list[tuple[Any, ...]]:
     query = (
         read()
         .writeStream.format("memory")
         .queryName(name)
-        .option("checkpointLocation", str(place))
+        .option("checkpointLocation", str(checkpoint))
         .trigger(availableNow=True)
         .start()
     )

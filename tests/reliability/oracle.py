@@ -105,8 +105,8 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
     """
     fates = fates or {}
     all_sent = list(sent)
-    places = sorted(seen, key=lambda one: (one.partition, one.offset))
-    counts = Counter(one.mark for one in places)
+    records = sorted(seen, key=lambda one: (one.partition, one.offset))
+    counts = Counter(one.mark for one in records)
     fate = {mark: fates.get(mark.transaction or "", "committed") for mark in all_sent}
     parts: dict[str, list[bool]] = {}
     for mark in all_sent:
@@ -115,7 +115,7 @@ def judge(sent: Iterable[Mark], seen: Iterable[Seen], fates: Mapping[str, Fate] 
     return Verdict(
         duplicates={mark: count - 1 for mark, count in sorted(counts.items()) if count > 1},
         lost=tuple(sorted(mark for mark in all_sent if fate[mark] == "committed" and mark not in counts)),
-        misordered=tuple(_find_misordered(places)),
+        misordered=tuple(_find_misordered(records)),
         unexpected=tuple(sorted(mark for mark in counts if mark not in fate)),
         aborted_reads=tuple(sorted(mark for mark in counts if fate.get(mark) == "aborted")),
         torn=tuple(sorted(name for name, item in parts.items() if any(item) and not all(item))),
@@ -130,10 +130,10 @@ def check_exactly_once(life: Life, sent: Iterable[Mark], kafka: RunningKafka, to
     assert verdict.exactly_once, str(verdict)
 
 
-def _find_misordered(places: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
+def _find_misordered(records: Iterable[Seen]) -> Iterator[tuple[Mark, Mark]]:
     met: set[Mark] = set()
     last: dict[tuple[int, str, int], Mark] = {}
-    for one in places:
+    for one in records:
         lane = (one.partition, one.mark.producer, one.mark.lane)
         if one.mark in met:
             continue

@@ -218,6 +218,7 @@ def test_missing_write_rights_to_the_topic_are_reported_and_the_batch_does_not_c
         assert judge(sent, look(kafka, target)).exactly_once
 
 
+@pytest.mark.reliability
 def test_a_user_without_write_rights_learns_what_is_missing() -> None:
     """K11. The broker then refuses the idempotent producer itself, which gives its records up without a reason."""
     with LocalKafka(

@@ -67,7 +67,7 @@ def copy(spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, t
     return Copy(spark, kdsl_kafka, kdsl_topic, tmp_path)
 
 
-@pytest.mark.parametrize(("log", "most"), [("offsets", 2), ("commits", 3)])
+@pytest.mark.parametrize(("log", "most"), [pytest.param("offsets", 2, marks=pytest.mark.reliability), ("commits", 3)])
 def test_a_checkpoint_of_a_newer_spark_is_refused_with_its_path_and_version(copy: Copy, log: str, most: int) -> None:
     """W2. Spark's own versions."""
     copy.edit(f"{log}/1", lambda text: text.replace("v1", "v99999", 1))
@@ -89,8 +89,8 @@ def test_a_checkpoint_of_a_newer_kdsl_is_refused_with_its_path_and_version(copy:
 
     message = copy.expect_refusal()
 
-    place = f"{copy.checkpoint.folder}/offsets/1"
-    assert f"{place} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in message
+    path = f"{copy.checkpoint.folder}/offsets/1"
+    assert f"{path} have version 99, and this kdsl reads version 1; use the kdsl that wrote them" in message
 
 
 def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy) -> None:
@@ -103,7 +103,7 @@ def test_a_checkpoint_without_its_offset_log_is_refused_with_its_path(copy: Copy
     assert f"the offset log is missing (file:{copy.checkpoint.folder}/offsets)" in message
 
 
-@pytest.mark.parametrize("log", ["offsets", "commits"])
+@pytest.mark.parametrize("log", ["offsets", pytest.param("commits", marks=pytest.mark.reliability)])
 def test_a_file_of_the_checkpoint_that_was_cut_off_is_refused_with_its_path(copy: Copy, log: str) -> None:
     copy.edit(f"{log}/1", lambda _: "")
 

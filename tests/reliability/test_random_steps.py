@@ -40,8 +40,10 @@ class Steps:
         topic = self._any()
         sent = self.sent[topic]
         new = [f"{topic}/{len(sent) + n}" for n in range(self._random.randint(1, 30))]
-        places = [self._random.randrange(self._partitions[topic]) for _ in new]
-        self._kafka.produce(topic, *(Record(text, partition=place) for text, place in zip(new, places, strict=True)))
+        partitions = [self._random.randrange(self._partitions[topic]) for _ in new]
+        self._kafka.produce(
+            topic, *(Record(text, partition=partition) for text, partition in zip(new, partitions, strict=True))
+        )
         sent += new
 
     def new_topic(self) -> None:

@@ -141,10 +141,12 @@ def versions_of_upserts(upserts: Iterable[Upsert]) -> dict[int, list[int | None]
 def read_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]]:
     """What was written of each key, in order; each is in one partition alone, and says its key in the value, too."""
     results: dict[int, list[int | None]] = {}
-    places: dict[int, int] = {}
+    partitions: dict[int, int] = {}
     for message in kafka.read(topic):
         key = json.loads(message.key() or b"")["id"]
-        assert places.setdefault(key, message.partition() or 0) == message.partition(), f"key {key} in two partitions"
+        assert partitions.setdefault(key, message.partition() or 0) == message.partition(), (
+            f"key {key} in two partitions"
+        )
         value = message.value()
         row = None if value is None else json.loads(value)
         assert row is None or row["id"] == key
@@ -153,14 +155,14 @@ def read_versions(kafka: RunningKafka, topic: str) -> dict[int, list[int | None]
 
 
 def replays(expected: Sequence[int | None], seen: Sequence[int | None], *, gathered: bool = False) -> bool:
-    """Whether what was seen is what was expected, to its end, with parts that came again from an earlier place.
+    """Whether what was seen is what was expected, to its end, with parts that came again from an earlier record.
 
     Args:
         expected: What was to be written of a key.
         seen: What was written of it.
         gathered: A buffer may leave out all but the last one of a flush.
     """
-    reached = [-1]  # the places where a reader may be
+    reached = [-1]  # the indices that a reader may have reached
     for one in seen:
         furthest = len(expected) if gathered else max(reached) + 2
         reached = [at for at, value in enumerate(expected[:furthest]) if value == one]

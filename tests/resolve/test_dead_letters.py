@@ -188,10 +188,12 @@ def test_python_says_what_is_wrong_in_python() -> None:
     assert "use dead_letters=DeadLetters(" in other.fix
 
 
-def test_an_upsert_table_is_keyed() -> None:
+def test_upsert_tables_and_change_data_are_keyed() -> None:
     class Users(
         UpsertTable, topic="users", key=Json(), value=Json(), primary_key=["id"], dead_letters=DeadLetters("d")
     ):
         id: Col[int]
 
     assert Users.as_table().read_plan().dead_letters == DeadLetterTopic("d", keyed=True)
+    changes = declare_table(**{"value.format": "debezium-json", "scan.dead-letter.topic": "d"})
+    assert changes.read_plan().dead_letters == DeadLetterTopic("d", keyed=True)

@@ -12,7 +12,7 @@ from kdsl.client_settings.properties import Properties
 from kdsl.declare.connector import KafkaOptions
 from kdsl.declare.definition import TableDef
 from kdsl.resolve import problems
-from kdsl.secrets import providers, resolve, resolving
+from kdsl.secrets import providers, resolve
 from tests.resolve.tables import table
 
 OPTIONS = {
@@ -45,10 +45,8 @@ def dew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     (info / "entry_points.txt").write_text("[kdsl.secrets]\ndew = dew_for_tests:secret\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     providers.cache_clear()
-    resolving._load_provider.cache_clear()
     yield
     providers.cache_clear()
-    resolving._load_provider.cache_clear()
 
 
 def declare(options: Mapping[str, str] = OPTIONS, properties: Mapping[str, str] = GIVEN) -> TableDef:

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from kdsl.formats import Format
 
 FORMATS: tuple[Format, ...] = (DebeziumJson(), CanalJson(), MaxwellJson(), OggJson())
-each_format = pytest.mark.parametrize("format_", FORMATS, ids=lambda value: value.identifier)
+often_one_format = pytest.mark.parametrize(
+    "format_",
+    [FORMATS[0], *(pytest.param(other, marks=pytest.mark.reliability) for other in FORMATS[1:])],
+    ids=lambda value: value.identifier,
+)
 
 
 @pytest.fixture
@@ -87,7 +91,7 @@ WRITTEN = [  # an update is written as a row that goes and one that comes, as Fl
 
 
 class TestTables:
-    @each_format
+    @often_one_format
     def test_kinds_of_typed_rows_are_written_and_read(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, format_: Format
     ) -> None:
@@ -104,7 +108,7 @@ class TestTables:
         assert [(row_kind(r), r.id, r.heavy) for r in rows][:3] == [("+I", 1, False), ("+I", 2, True), ("-D", 1, False)]
         assert lines(table.read(spark, cluster, columns=["name"]).where("name IS NULL")) == ["+I[null]"]
 
-    @each_format
+    @often_one_format
     def test_a_stream_continues_in_the_middle_of_a_topic(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, format_: Format, tmp_path: Path
     ) -> None:
@@ -149,7 +153,9 @@ class TestTables:
 
         assert sorted(lines(sink.read(spark, cluster).drop("offset", "heavy"))) == sorted(WRITTEN)
 
-    @pytest.mark.parametrize("staged", [False, True], ids=["direct", "staged"])
+    @pytest.mark.parametrize(
+        "staged", [False, pytest.param(True, marks=pytest.mark.reliability)], ids=["direct", "staged"]
+    )
     def test_changes_are_written_exactly_once_and_a_keys_stay_in_order(
         self,
         spark: SparkSession,

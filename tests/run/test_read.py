@@ -276,6 +276,7 @@ class TestStream:
             ["c"],
         ]
 
+    @pytest.mark.reliability
     def test_an_uncommitted_batch_is_read_again_unchanged(
         self, runner: Runner, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic
     ) -> None:
@@ -445,6 +446,7 @@ class TestOutage:
 
         assert sorted((r["partition"], r["count(at)"]) for r in actual) == [(0, 150_000), (1, 150_000)]
 
+    @pytest.mark.reliability
     def test_missing_brokers_are_soon_an_error_with_the_addresses(self, spark: SparkSession) -> None:
         with pytest.raises(Exception) as raised:  # Spark's own
             read(spark, read_plan("orders"), Cluster("127.0.0.1:1")).collect()

@@ -11,9 +11,11 @@ import pytest
 from kdsl import Col, DebeziumJson, Json, KafkaTable, PrimaryKey, UpsertTable
 from kdsl.changelog import Changelog, memory
 from kdsl.cluster import Cluster
+from kdsl.declare.connector import Transport
 from kdsl.run.repeated_events import warn_of_repeated_events
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.run.test_upsert import one_transport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,12 +45,14 @@ def test_an_aggregation_of_events_is_warned_of_unless_they_are_compared_with_sta
     assert WARNING not in caplog.text
 
 
+@one_transport
 def test_it_comes_once_when_a_query_is_started(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,
     kdsl_topic: MakeTopic,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
+    transport: Transport,
 ) -> None:
     caplog.set_level(logging.WARNING, logger="kdsl.read")
     source, sink = kdsl_topic("users"), kdsl_topic("regions")
@@ -59,15 +63,12 @@ def test_it_comes_once_when_a_query_is_started(
         region: PrimaryKey[str]
         count: Col[int]
 
-    for transport in ("librdkafka", "jvm"):
-        counts = (
-            users(spark, cluster, source, transport=transport).where("region IS NOT NULL").groupBy("region").count()
-        )
-        applied = Changelog(counts, keys=["region"])
-        query = applied.apply_to(memory(), checkpoint=str(tmp_path / transport), trigger={"availableNow": True})
-        assert query.awaitTermination(300)
-        assert caplog.text.count(WARNING) == 1
-        caplog.clear()
+    counts = users(spark, cluster, source, transport=transport).where("region IS NOT NULL").groupBy("region").count()
+    applied = Changelog(counts, keys=["region"])
+    query = applied.apply_to(memory(), checkpoint=str(tmp_path / "a"), trigger={"availableNow": True})
+    assert query.awaitTermination(300)
+    assert caplog.text.count(WARNING) == 1
+    caplog.clear()
     query = Regions.write_stream(counts, cluster, checkpoint=str(tmp_path / "b"), trigger={"availableNow": True})
     assert query.awaitTermination(300)
     assert caplog.text.count(f"Regions: {WARNING}") == 1

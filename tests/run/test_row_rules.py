@@ -136,7 +136,7 @@ def test_fail_names_the_place(
     ) in str(caught.value)
 
 
-@each_transport
+@one_transport
 def test_a_stream_that_fails_reads_the_record_again(
     spark: SparkSession,
     cluster: Cluster,
@@ -158,8 +158,15 @@ def test_a_stream_that_fails_reads_the_record_again(
     ]
 
 
-@each_transport
-@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(
+    ("transport", "streaming"),
+    [
+        ("librdkafka", True),
+        ("jvm", False),
+        pytest.param("librdkafka", False, marks=pytest.mark.reliability),
+        pytest.param("jvm", True, marks=pytest.mark.reliability),
+    ],
+)
 def test_a_dead_letter_is_the_record_as_it_was(
     spark: SparkSession,
     cluster: Cluster,
@@ -213,8 +220,14 @@ class TestWrites:
 
         assert "row 2 of the task: the row violates the rule amount: amount > 0; so do the rows 3" in str(caught.value)
 
-    @each_transport
-    @pytest.mark.parametrize("delivery", ["at-least-once", "exactly-once"])
+    @pytest.mark.parametrize(
+        ("transport", "delivery"),
+        [
+            ("librdkafka", "exactly-once"),
+            pytest.param("librdkafka", "at-least-once", marks=pytest.mark.reliability),
+            pytest.param("jvm", "at-least-once", marks=pytest.mark.reliability),
+        ],
+    )
     def test_a_stream_counts_violations(
         self,
         spark: SparkSession,
@@ -226,8 +239,6 @@ class TestWrites:
         transport: Transport,
         delivery: Any,
     ) -> None:
-        if (transport, delivery) == ("jvm", "exactly-once"):
-            pytest.skip("the transport jvm has no exactly-once writes")
         source, target = orders(kdsl_topic(), "warn"), kdsl_topic()
         kdsl_kafka.produce(source.definition().options.topic[0], *RECORDS)
         more = {"transactional_id_prefix": f"rules-{target}"} if delivery == "exactly-once" else {}
@@ -243,7 +254,7 @@ class TestWrites:
         read = orders(target, "warn", properties={"isolation.level": "read_committed"}).read(spark, cluster)
         assert sorted(row["id"] for row in read.collect()) == [1, 3]
 
-    @each_transport
+    @one_transport
     def test_rows_with_null_are_left_out(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, transport: Transport
     ) -> None:
@@ -281,10 +292,10 @@ def test_an_upsert_that_is_left_out_leaves_the_last_valid_row(
     kdsl_kafka.produce(topic, upsert(1, 20), upsert(2, 30), upsert(3, 7))
     assert sorted(stream.run(table.read_stream(spark, cluster))) == ["+I[1, 20]", "+I[2, 30]"]
     kdsl_kafka.produce(topic, upsert(1, 3), upsert(2, 3), upsert(2, None), upsert(3, None))
-    assert sorted(stream.run(table.read_stream(spark, cluster))) == ["-D[2, 30]"]
     kdsl_kafka.produce(topic, upsert(1, 21), upsert(3, 40))
     assert by_key(stream.run(table.read_stream(spark, cluster))) == {
         "1": ["-U[1, 20]", "+U[1, 21]"],
+        "2": ["-D[2, 30]"],
         "3": ["+I[3, 40]"],
     }
 
@@ -308,7 +319,7 @@ EVENTS = [
 ]
 
 
-@each_transport
+@one_transport
 @pytest.mark.parametrize("normalized", [False, True])
 def test_change_data(
     spark: SparkSession,

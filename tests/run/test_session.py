@@ -6,10 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from kdsl.run.session import _problem_of_python, use_this_python
+from kdsl.run.session import SessionError, check_python, problem_of_python, use_this_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 LACKING = "which lacks kdsl, attrs, confluent_kafka, pyarrow"
 PROGRAM = """
@@ -42,6 +46,24 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "bin"
 
 
+def test_a_session_whose_workers_lack_kdsl_is_refused_with_what_to_add(
+    spark: SparkSession, bare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = str(bare / "python")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.chdir(bare)
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", program)
+    problem_of_python.cache_clear()
+
+    with pytest.raises(SessionError) as raised:
+        check_python(spark, "T")
+
+    message = f"T: Spark runs {program!r} in its workers ({LACKING}), and the driver runs {sys.executable}; write"
+    assert str(raised.value).startswith(message)
+    assert 'write os.environ["PYSPARK_PYTHON"] = sys.executable before the session starts' in str(raised.value)
+
+
+@pytest.mark.reliability
 @pytest.mark.spark
 def test_a_program_in_an_inactive_environment_learns_what_to_add(bare: Path) -> None:
     away = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONPATH", "VIRTUAL_ENV")
@@ -66,18 +88,18 @@ def test_a_program_in_an_inactive_environment_learns_what_to_add(bare: Path) -> 
 def test_what_keeps_a_python_from_running_the_tasks(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONPATH", raising=False)
     monkeypatch.chdir(bare)
-    _problem_of_python.cache_clear()
+    problem_of_python.cache_clear()
 
-    assert _problem_of_python(sys.executable) is None
-    assert _problem_of_python(str(bare / "python")) == LACKING
-    assert _problem_of_python("no-such-python") == "which does not exist"
-    assert _problem_of_python("/bin/false") == "which does not start"
+    assert problem_of_python(sys.executable) is None
+    assert problem_of_python(str(bare / "python")) == LACKING
+    assert problem_of_python("no-such-python") == "which does not exist"
+    assert problem_of_python("/bin/false") == "which does not start"
 
     other = bare / "python2.6"
     other.write_text("#!/bin/sh\necho 2.6\n")
     other.chmod(0o755)
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
-    assert _problem_of_python(str(other)) == f"Python 2.6, but the driver has {here}"
+    assert problem_of_python(str(other)) == f"Python 2.6, but the driver has {here}"
 
 
 @pytest.mark.parametrize(("before", "after"), [(None, sys.executable), ("/opt/python", "/opt/python")])

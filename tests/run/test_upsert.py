@@ -34,11 +34,11 @@ def lines(df: DataFrame) -> list[str]:
     return list(changelog_lines(df.toArrow()))
 
 
-def by_key(values: list[str], place: int = 0) -> dict[str, list[str]]:
+def by_key(values: list[str], index: int = 0) -> dict[str, list[str]]:
     """The changes of each key in their order."""
     results: dict[str, list[str]] = {}
     for line in values:
-        results.setdefault(line[3:-1].split(", ")[place], []).append(line)
+        results.setdefault(line[3:-1].split(", ")[index], []).append(line)
     return results
 
 
@@ -253,8 +253,13 @@ class TestBounds:
                 datetime(2023, 3, 10, 14, tzinfo=UTC),
                 {"100": ["+I payload 1", "-U payload 1", "+U payload 1-new"], "101": ["+I payload 2"]},
             ),
-            ((11, 12, 13, 14), datetime(2023, 3, 10, 14, tzinfo=UTC), {}),
-            ((8, 9, 10, 11), {0: 2}, {"100": ["+I payload 1"], "101": ["+I payload 2"]}),
+            pytest.param((11, 12, 13, 14), datetime(2023, 3, 10, 14, tzinfo=UTC), {}, marks=pytest.mark.reliability),
+            pytest.param(
+                (8, 9, 10, 11),
+                {0: 2},
+                {"100": ["+I payload 1"], "101": ["+I payload 2"]},
+                marks=pytest.mark.reliability,
+            ),
         ],
         ids=["B8 timestamp", "B9 zero length", "B7 offset"],
     )
@@ -286,7 +291,7 @@ class TestStreams:
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic(partitions=2)
-        table = words(topic, max_records_per_trigger=2)
+        table = words(topic, max_records_per_trigger=4)
         stream = Stream(tmp_path)
 
         def put(*records: tuple[str, int | None]) -> None:
@@ -305,7 +310,7 @@ class TestStreams:
         assert first == {"a": ["+I[a, 1]", "-U[a, 1]", "+U[a, 2]"], "b": ["+I[b, 1]"]}
         assert second == {"a": ["-D[a, 2]", "+I[a, 5]", "-D[a, 5]"], "b": ["-U[b, 1]", "+U[b, 2]"]}
         assert third == ["+I[a, 6]"]
-        assert len(stream.batches) > 4, "several batches in each run"
+        assert len(stream.batches) >= 5, "several batches in a run"
 
     def test_a_key_may_meet_several_partitions_as_when_they_have_become_more(
         self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
@@ -327,7 +332,7 @@ class TestStreams:
         batch = by_key(lines(table.read(spark, cluster)))
         assert {w: changes[-1] for w, changes in batch.items()} == {f"w{n}": f"+U[w{n}, 3]" for n in range(6)}
 
-    @each_transport
+    @one_transport
     def test_without_images_the_last_change_of_each_key_and_batch(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path, transport: str
     ) -> None:
@@ -341,7 +346,7 @@ class TestStreams:
         assert sorted(Stream(tmp_path).run(actual)) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
         assert sorted(lines(table.read(spark, cluster))) == ["+U[a, 2]", "+U[d, 4]", "-D[b, null]", "-D[c, null]"]
 
-    def test_another_number_of_buckets_than_the_checkpoints_is_an_error_with_a_fix(
+    def test_another_number_of_buckets_and_another_key_than_the_checkpoints_are_an_error_with_a_fix(
         self, spark: SparkSession, cluster: Cluster, kdsl_topic: MakeTopic, tmp_path: Path
     ) -> None:
         topic = kdsl_topic()
@@ -352,14 +357,13 @@ class TestStreams:
         stream.run(table.read_stream(spark, cluster))
         table.write(rows.withColumn("count", rows["count"] + 1), cluster)
 
-        with pytest.raises(Exception, match="has 4 buckets of keys, but the table declares 1"):
-            stream.run(words(topic, changelog_buckets=1).read_stream(spark, cluster))
-
-        class Counts(UpsertTable, topic=topic, key=Json(), value=Json(), changelog_buckets=4):
+        class Counts(UpsertTable, topic=topic, key=Json(), value=Json(), changelog_buckets=1):
             word: Col[str]
             count: PrimaryKey[int]
 
-        with pytest.raises(Exception, match=r"stores rows by the key \(word string\), but the table declares \(count"):
+        buckets = "has 4 buckets of keys, but the table declares 1"
+        key = r"stores rows by the key \(word string\), but the table declares \(count"
+        with pytest.raises(Exception, match=f"the checkpoint {buckets}, and {key}"):
             stream.run(Counts.read_stream(spark, cluster))
         assert stream.run(table.read_stream(spark, cluster)) == ["-U[a, 1]", "+U[a, 2]"]
 
@@ -370,7 +374,7 @@ class TestStreams:
             user_id: PrimaryKey[int]
             name: Col[str]
             visits: Col[int]
-            place: Virtual[int] = virtual("offset")
+            index: Virtual[int] = virtual("offset")
 
         Users.write(
             spark.createDataFrame(
@@ -403,7 +407,11 @@ class TestSnapshots:
 class TestWrites:
     @pytest.mark.parametrize(
         ("transport", "delivery"),
-        [("librdkafka", "at-least-once"), ("librdkafka", "exactly-once"), ("jvm", "at-least-once")],
+        [
+            ("librdkafka", "at-least-once"),
+            ("librdkafka", "exactly-once"),
+            pytest.param("jvm", "at-least-once", marks=pytest.mark.reliability),
+        ],
     )
     def test_changes_of_a_stream_are_upserts_and_tombstones(
         self,
@@ -438,6 +446,7 @@ class TestWrites:
             b'{"word":"c"}': [b'{"word":"c","count":3}'],
         }
 
+    @pytest.mark.reliability
     def test_updates_of_an_aggregation_are_written_exactly_once(
         self,
         spark: SparkSession,
@@ -480,6 +489,7 @@ class TestWrites:
             words(kdsl_topic()).write_stream(df, cluster, checkpoint=str(tmp_path), output_mode="complete")
 
 
+@pytest.mark.reliability
 def test_orders_of_an_upsert_source_are_read_as_changes(
     spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:

@@ -160,6 +160,7 @@ def test_the_exception_of_a_task_is_reported_in_one_sentence(
     assert "PYTHON_EXCEPTION" in str(caught.value.__cause__) or "Traceback" in str(caught.value.__cause__)
 
 
+@pytest.mark.reliability
 def test_a_topic_that_does_not_exist_is_reported_before_anything_runs(
     spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:
@@ -204,30 +205,30 @@ def test_a_topic_cannot_be_overwritten(spark: SparkSession, kdsl_topic: MakeTopi
         spark.range(1).write.format(FORMAT).mode("overwrite").options(**write_options(plan, cluster)).save()
 
 
-@pytest.mark.parametrize("written", ["literal", "reference"])
 def test_secrets_reach_the_tasks_and_show_nowhere(
-    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str], written: str
+    spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    """A password that is written out, and one that stands in a file."""
     secret = "hunter-2-hunter"
     (tmp_path / "password").write_text(secret, encoding="utf-8")
-    value = secret if written == "literal" else f"${{file:{tmp_path / 'password'}}}"
-    plan = write_plan({"id": "BIGINT NOT NULL"})
-    with LocalKafka(security="sasl_plain", users={"writer": secret}, topics=["orders"]) as kafka:
-        cluster = Cluster(
-            kafka.bootstrap_servers,
-            properties={
-                "security.protocol": "SASL_PLAINTEXT",
-                "sasl.mechanism": "PLAIN",
-                "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{value}";',
-            },
-        )
-        write(spark.range(3), plan, cluster)
-        with pytest.raises(WriteError) as caught:
-            write(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"), plan, cluster)
-        out, err = capfd.readouterr()
+    with LocalKafka(security="sasl_plain", users={"writer": secret}, topics=["literal", "reference"]) as kafka:
+        for topic, value in (("literal", secret), ("reference", f"${{file:{tmp_path / 'password'}}}")):
+            plan = write_plan({"id": "BIGINT NOT NULL"}, topics=(topic,))
+            cluster = Cluster(
+                kafka.bootstrap_servers,
+                properties={
+                    "security.protocol": "SASL_PLAINTEXT",
+                    "sasl.mechanism": "PLAIN",
+                    "sasl.jaas.config": f'org.x.PlainLoginModule required username="writer" password="{value}";',
+                },
+            )
+            write(spark.range(3), plan, cluster)
+            with pytest.raises(WriteError) as caught:
+                write(spark.sql("SELECT CAST(NULL AS BIGINT) AS id"), plan, cluster)
+            out, err = capfd.readouterr()
 
-        assert len(kafka.read("orders")) == 3
-        assert secret not in f"{caught.value!r} {caught.value.__cause__} {cluster} {out} {err}"
+            assert len(kafka.read(topic)) == 3
+            assert secret not in f"{caught.value!r} {caught.value.__cause__} {cluster} {out} {err}"
 
 
 def test_records_are_encoded_without_a_broker(spark: SparkSession) -> None:

@@ -32,7 +32,6 @@ from kdsl.secrets import (
     read_properties,
     references,
     resolve,
-    resolving,
 )
 from kdsl.secrets.hiding import contains_secret, hide_secrets, is_secret, redact, redact_value
 from kdsl.table import Table
@@ -56,10 +55,8 @@ def provider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     providers.cache_clear()
-    resolving._load_provider.cache_clear()
     yield
     providers.cache_clear()
-    resolving._load_provider.cache_clear()
 
 
 @pytest.mark.parametrize(

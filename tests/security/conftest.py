@@ -103,7 +103,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What comes of a login does not depend on how busy the machine is: no timeout is reported here."""
     monkeypatch.setattr("kdsl.run.admin.librdkafka_admin.FIRST_ANSWER", 60.0)
     monkeypatch.setattr("kdsl.run.admin.java_admin.FIRST_ANSWER", 60.0)
-    monkeypatch.setattr("kdsl.run.reachability.login._SECONDS", 60.0)
+    monkeypatch.setattr("kdsl.run.reachability.login.TIMEOUT", 60.0)
 
 
 @pytest.fixture(scope="session")

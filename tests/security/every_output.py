@@ -59,7 +59,7 @@ def print_everything(name: str, cluster: Cluster, table: type[KafkaTable]) -> No
         print(repr(item), item.problems)
 
 
-def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable], place: Path) -> None:
+def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable], checkpoint: Path) -> None:
     """Write, read and stream; look at plans and progress."""
     table.write(table.rows([table(id=1)], spark=spark), cluster)  # type: ignore[call-arg]
     rows = table.read(spark, cluster)
@@ -69,7 +69,7 @@ def run(spark: SparkSession, name: str, cluster: Cluster, table: type[KafkaTable
     print(rows.collect(), repr(rows))
     if name in document["streams"]:
         query = table.write_stream(
-            table.read_stream(spark, cluster), cluster, checkpoint=str(place), trigger={"availableNow": True}
+            table.read_stream(spark, cluster), cluster, checkpoint=str(checkpoint), trigger={"availableNow": True}
         )
         assert query.awaitTermination(600)
         query.explain(True)

@@ -166,7 +166,7 @@ def test_a_printed_statement_runs_with_only_its_placeholders_filled_in(
 ) -> None:
     text = (PRINTED / "001-kerberos-plaintext.sql").read_text(encoding="utf-8")
     value = kafka.java_properties
-    for printed, place in (
+    for printed, replacement in (
         ("KafkaTopic", kafka.create_topic("printed")),
         ("KafkaAddress1:KafkaPort,KafkaAddress2:KafkaPort", kafka.bootstrap_servers),
         ("xx", value["connector.kerberos.principal"]),
@@ -174,7 +174,7 @@ def test_a_printed_statement_runs_with_only_its_placeholders_filled_in(
         ("obs://xx/user.keytab", value["connector.kerberos.keytab"]),
     ):
         assert text.count(f"'{printed}'") == 1
-        text = text.replace(f"'{printed}'", f"'{place}'")
+        text = text.replace(f"'{printed}'", f"'{replacement}'")
     plan = plan_script(read_script(text))
 
     run_script(plan, spark, RunOptions(once=True, checkpoint=str(tmp_path)))  # it starts at the latest offsets

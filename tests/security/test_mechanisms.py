@@ -39,9 +39,9 @@ def test_a_declaration_has_no_problem_while_planning(secure_kafka: LocalKafka, n
     [
         "PLAIN",
         "SCRAM within TLS, JKS",
-        "mutual TLS, PEM file",
+        pytest.param("mutual TLS, PEM file", marks=pytest.mark.reliability),
         "mutual TLS, PEM texts",
-        "mutual TLS, PKCS12",
+        pytest.param("mutual TLS, PKCS12", marks=pytest.mark.reliability),
         "OAUTHBEARER, unsecured",
     ],
 )

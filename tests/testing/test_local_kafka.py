@@ -82,14 +82,15 @@ class TestOneBroker:
 
     def test_it_listens_on_loopback_only(self, kafka: LocalKafka) -> None:
         addresses = {
-            place.laddr.ip
-            for place in psutil.Process(kafka.pid()).net_connections("tcp")
-            if place.status == psutil.CONN_LISTEN
+            connection.laddr.ip
+            for connection in psutil.Process(kafka.pid()).net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN
         }
 
         assert {address.removeprefix("::ffff:") for address in addresses} == {"127.0.0.1"}
 
 
+@pytest.mark.reliability
 def test_users_log_in_by_every_way_that_is_open_and_by_no_other() -> None:
     users = {"ann": 'pass"word; x=\\', "bob": "bob's"}
     with LocalKafka(security=("scram", "sasl_plain"), users=users, topics={"secret": 2}) as kafka:

@@ -17,7 +17,7 @@ KINDS: tuple[Security, ...] = ("ssl", "mtls", "sasl_ssl", "oauthbearer", "oauth_
 def kafka() -> Iterator[LocalKafka]:
     """A Kafka with every way to log in that librdkafka has, in which users need rights."""
     with LocalKafka(
-        security=KINDS, users={"kdsl": "kdsl-secret", "ann": "ann-secret"}, acls=True, topics=["t"]
+        security=KINDS, users={"kdsl": "kdsl-secret", "ann": 'pass"word; x=\\'}, acls=True, topics=["t"]
     ) as kafka:
         yield kafka
 

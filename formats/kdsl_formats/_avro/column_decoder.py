@@ -25,7 +25,7 @@ class ColumnDecoder(ABC):
     valid: Mask | None = None
 
     def start(self, count: int, owner: Indices | None) -> None:
-        """Begin a batch.
+        """Begin a batch: store the arguments, and forget `valid`.
 
         Args:
             count: The number of elements in the column.

@@ -23,8 +23,8 @@ from kdsl_formats._avro.output import (
     put_varints,
     zigzag_varints,
 )
-from kdsl_formats._avro.target import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Target, Value
 from kdsl_formats._avro.value_encoders import Decimals, Floats, Numbers, Symbols, Texts
+from kdsl_formats._avro.write_steps import ArrayOf, Choice, MapOf, Nothing, Optional, RecordOf, Value, WriteStep
 from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content, slices
 
 MAX_BYTES = 2**31 - 1 - 2 * GAP  # bytes: the limit of an array's 32-bit offsets
@@ -35,9 +35,9 @@ class TooLargeError(Exception):
     """The bodies are larger than one array can be."""
 
 
-def column_encoder(target: Target) -> ColumnEncoder:
+def column_encoder(step: WriteStep) -> ColumnEncoder:
     """The encoder of a column; where there is none, one that leaves all rows to the fallback."""
-    match target:
+    match step:
         case Optional(inner=Nothing(), null=null):
             return _Nothing(null)
         case Nothing():
@@ -53,29 +53,29 @@ def column_encoder(target: Target) -> ColumnEncoder:
         case MapOf(inner=inner):
             return _Map(column_encoder(inner))
         case Value():
-            return _value_encoder(target)
+            return _value_encoder(step)
     return _Unsupported()
 
 
-def _value_encoder(target: Value) -> ColumnEncoder:
+def _value_encoder(step: Value) -> ColumnEncoder:
     """The encoder of values without parts."""
-    if isinstance(target.column, t.Decimal):
-        return Decimals(target)
-    match target.wire:
+    if isinstance(step.column, t.Decimal):
+        return Decimals(step)
+    match step.wire:
         case "enum":
-            return Symbols(target.symbols)
+            return Symbols(step.symbols)
         case "string" | "bytes":
             return Texts()
         case "fixed":
-            return Texts(target.size)
+            return Texts(step.size)
         case "boolean" | "float" | "double":
             return Floats()
         case _:
-            return Numbers(target)
+            return Numbers(step)
 
 
 def encode_bodies(column: ColumnEncoder, array: pa.Array, fallback: FallbackMask) -> pa.BinaryArray:
-    """The bodies of an array's elements; those of rows that need the fallback are meaningless.
+    """The bodies of an array's elements; rows that need the fallback are marked, and their bodies are meaningless.
 
     Raises:
         TooLargeError: The bodies are larger than one array can be.
@@ -222,7 +222,11 @@ class _Array(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        Raises:
+            TooLargeError: The items of all arrays together are larger than one array can be.
+        """
         fallback.nulls(array)
         first, last = _offsets(array)
         owner = np.arange(len(array)) if fallback.owner is None else fallback.owner

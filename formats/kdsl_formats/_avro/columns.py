@@ -73,7 +73,10 @@ def column_of(step: Step, kind: t.DataType) -> ColumnDecoder:
 
 
 def _union_column(branches: Sequence[Step], kind: t.DataType) -> ColumnDecoder:
-    """The decoder of a union; null and branches that fail need no decoder of their own."""
+    """The decoder of a union; null and branches that fail need no decoder of their own.
+
+    It leaves all bodies to the fallback (`unsupported`) if only null or only failing branches are in the union.
+    """
     real = [i for i, branch in enumerate(branches) if not isinstance(branch, Null | Fail)]
     failing = [i for i, branch in enumerate(branches) if isinstance(branch, Fail)]
     nullable = any(isinstance(branch, Null) for branch in branches)
@@ -120,7 +123,7 @@ class _Nothing(ColumnDecoder):
         """Read nothing: NULL takes no bytes."""
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Return NULLs."""
+        """Return NULLs, and set `valid`."""
         self.valid = np.zeros(self.count, dtype=bool)
         return pa.nulls(self.count, self.kind)
 
@@ -150,7 +153,11 @@ class _Converted(_Wrapping):
         self.conversion = conversion
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array in the column's type, and set `valid`; what cannot be converted needs the fallback."""
+        """Build the array in the column's type, and set `valid`; bodies with unconvertible values need the fallback.
+
+        Infinite values become NULL and are counted in the cursor's bodies; if the column is not nullable, their bodies
+        need the fallback.
+        """
         self.inner.valid = self.valid
         read = self.conversion.column(self.inner.build(cursor))
         self.mark_fallback(cursor, read.fallback)
@@ -256,7 +263,7 @@ class _Several(ColumnDecoder):
 
 
 def _branch_codes(numbers: Sequence[int]) -> Mask:
-    """Which bytes encode the indices of some branches of a union."""
+    """A mask of the bytes that encode the indices of some branches of a union, without indices of several bytes."""
     mask = np.zeros(256, dtype=bool)
     mask[[2 * n for n in numbers if n < ONE_BYTE]] = True
     return mask
@@ -384,7 +391,7 @@ class _Record(ColumnDecoder):
                 step(cursor)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the records that were read, with the constants of the columns that have one."""
         children = [
             self.columns[name].build(cursor) if name in self.columns else pa.repeat(self.fixed[name], self.count)
             for name in self.names

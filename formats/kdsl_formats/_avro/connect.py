@@ -47,10 +47,12 @@ class Conversion(ABC):
 
     @abstractmethod
     def column(self, values: pa.Array) -> ReadColumn:
-        """Convert an array of values."""
+        """Convert an array of values; also return which are infinite, and which need the fallback."""
 
 
 class _TimeConversion(Conversion):
+    """Dates, times and timestamps, as numbers or strings."""
+
     def __init__(self, wire: Dates | Times | Timestamps, wire_type: t.DataType) -> None:
         self.wire, self.wire_type, self.kind = wire, wire_type, wire.kind
 
@@ -64,6 +66,8 @@ class _TimeConversion(Conversion):
 
 
 class _VariableScaleConversion(Conversion):
+    """Decimals that each have their own scale (``VariableScaleDecimal``)."""
+
     wire_type = VARIABLE_SCALE_ROW
 
     def __init__(self, kind: t.Decimal) -> None:
@@ -79,6 +83,8 @@ class _VariableScaleConversion(Conversion):
 
 
 class _StringConversion(Conversion):
+    """Decimals as strings."""
+
     wire_type = t.STRING
 
     def __init__(self, kind: t.Decimal) -> None:
@@ -94,6 +100,8 @@ class _StringConversion(Conversion):
 
 
 class _DoubleConversion(Conversion):
+    """Decimals as doubles."""
+
     wire_type = t.Double()
 
     def __init__(self, kind: t.Decimal) -> None:
@@ -111,7 +119,11 @@ class _DoubleConversion(Conversion):
 
 
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
-    """The conversion of values that Kafka Connect wrote to a column; None if Avro's own rules apply."""
+    """The conversion to a column of values that Kafka Connect wrote; None if Avro's own rules apply.
+
+    They are recognized by their ``connect.name``; without one, strings, doubles and ``VariableScaleDecimal`` are
+    converted to a DECIMAL, and ``time-micros`` to a TIME.
+    """
     if isinstance(column, t.Decimal):
         if wire.name == VARIABLE and {f.name: f.type.kind for f in wire.fields} == {"scale": "int", "value": "bytes"}:
             return _VariableScaleConversion(column)
@@ -142,7 +154,10 @@ def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:
 
 
 def connect_column(wire: Type) -> t.DataType | None:
-    """The column type of values that Kafka Connect wrote; None if Avro's own rules apply."""
+    """The column type of values that Kafka Connect wrote, which may not be the type on the wire.
+
+    None if Avro's own rules apply: no ``connect.name`` that fits the type, and no ``VariableScaleDecimal``.
+    """
     if wire.name == VARIABLE:
         return VARIABLE_TYPE
     if wire.connect == DECIMAL and wire.logical == "decimal" and wire.scale <= t.MAX_DECIMAL:

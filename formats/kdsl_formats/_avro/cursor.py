@@ -106,7 +106,10 @@ class Cursor:
         return codes
 
     def take_longs(self) -> Integers:
-        """Return the 64-bit number at each position, and move after it; bodies with a larger one need the fallback."""
+        """Return the 64-bit number at each position, and move after it.
+
+        Bodies with a larger number are marked for the fallback.
+        """
         raw, size, wrong = read_varints(self.bodies.data, self.bodies.words, self.at)
         if wrong is not None:
             self.mark_fallback(wrong)

@@ -60,7 +60,7 @@ class AvroDecoder:
         """Decode bodies; bytes after a body are ignored, as in Flink, and unreadable bodies become bad records.
 
         A null body, and one that is the null of a union at the top, produces no row. `Decoded.messages` is None if each
-        body produced a row.
+        body produced a row. Infinite values that became NULL are counted (`Decoded.infinite`).
         """
         present_messages = (
             np.flatnonzero(np.asarray(messages.is_valid())) if messages.null_count else np.arange(len(messages))

@@ -11,7 +11,7 @@ from kdsl_formats._avro.column_encoders import TooLargeError, column_encoder, en
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.output import FallbackMask
 from kdsl_formats._avro.reference_encoder import ReferenceEncoder
-from kdsl_formats._avro.target import target_of
+from kdsl_formats._avro.write_steps import plan_write
 from kdsl_formats._columns.fallback import write_fallback_rows
 
 MIN_BATCH = 16  # rows: fewer are written faster one by one
@@ -32,10 +32,10 @@ class AvroEncoder:
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool = True, min_batch: int = MIN_BATCH) -> None:
-        target = target_of(schema_type(schema), row, exact_units=exact_units)
+        step = plan_write(schema_type(schema), row, exact_units=exact_units)
         self.min_batch = min_batch
-        self.reference = ReferenceEncoder(target)
-        self._column = column_encoder(target)
+        self.reference = ReferenceEncoder(step)
+        self._column = column_encoder(step)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Encode rows, whatever their kinds; rows that the schema does not allow, such as null, become bad records."""

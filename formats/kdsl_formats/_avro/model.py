@@ -137,10 +137,10 @@ def schema_type(schema: Json) -> Type:
 
 
 def json_of(text: str) -> Any:
-    """Parse the JSON of a schema, which may contain comments as in Java.
+    """Parse the JSON of a schema, which may contain comments as in Java; whether it is a schema is not checked.
 
     Raises:
-        AvroTypeError: The string is not JSON.
+        AvroTypeError: The string is not JSON, or is nested too deeply.
     """
     try:
         return json.loads(_COMMENT.sub(lambda m: m[1] or " ", text) if "/*" in text or "//" in text else text)
@@ -271,8 +271,8 @@ class _SchemaReader:
         """Read the definition of a record, enum or fixed, and remember its name.
 
         Raises:
-            AvroTypeError: The name is missing, invalid or used before, or the fields, symbols, default or size are
-                invalid.
+            AvroTypeError: The name is missing, invalid or used before; the fields, symbols, aliases, default or size
+                are invalid; or the type is too large.
         """
         name = schema.get("name")
         if not isinstance(name, str) or not name:
@@ -384,7 +384,7 @@ def is_name(name: str) -> bool:
 
 
 def _full_name(name: str, namespace: str) -> str:
-    """A name with its namespace."""
+    """A name with a namespace, if it does not have its own and the namespace is not empty."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 

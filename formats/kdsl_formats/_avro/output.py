@@ -74,7 +74,10 @@ def zigzag_varints(values: Integers) -> tuple[Words, Integers]:
 
 
 def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> None:
-    """Write measured varints to the buffer, and move the positions after them, in place."""
+    """Write measured varints to the buffer, and move the positions after them, in place.
+
+    Up to seven bytes after each are overwritten.
+    """
     longest = int(size.max()) if len(size) else 1
     if longest == 1:
         out.words[at] = raw
@@ -96,6 +99,8 @@ def put_varints(out: OutputBuffer, at: Integers, raw: Words, size: Integers) -> 
 
 def put_spans(out: OutputBuffer, at: Integers, data: Bytes, begin: Integers, size: Integers) -> None:
     """Copy spans of another buffer to the buffer, and move the positions after them, in place.
+
+    Up to seven bytes after each are overwritten.
 
     Args:
         out: The buffer to write to.

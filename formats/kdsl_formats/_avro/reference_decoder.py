@@ -94,6 +94,8 @@ class ReferenceDecoder:
     def value(self, body: bytes) -> Any:
         """Decode a body to Python values that Arrow accepts: rows as dicts, maps as pairs, times as numbers.
 
+        None for the null of a union. Bytes after the body are ignored.
+
         Raises:
             BodyError: The body cannot be read.
         """
@@ -280,7 +282,10 @@ class _Compiler:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """The function that reads a value without parts, and converts it to the column; `BodyError` if it does not fit."""
+    """The function that reads a value without parts, and converts it to the column; `BodyError` if it does not fit.
+
+    A decimal with too many digits for the column becomes None.
+    """
     wire = _reader_of_fixed(step.size) if step.wire == "fixed" else _READERS[step.wire]
     if step.target == "string":
         return lambda body, at: _read_string(wire, body, at)
@@ -319,7 +324,11 @@ def _converting_reader(inner: ReadValue, conversion: Conversion, infinite: Infin
 
 
 def _read_string(wire: ReadValue, body: bytes, at: int) -> tuple[str, int]:
-    """Read bytes with `wire`, and decode them as Java does (`decode_string`); also return the index after them."""
+    """Read bytes with `wire`, and decode them as Java does (`decode_string`); also return the index after them.
+
+    Raises:
+        BodyError: `wire` cannot read them.
+    """
     data, at = wire(body, at)
     return decode_string(data), at
 
@@ -370,10 +379,10 @@ def _read_blocks(
         at: The position of the first block.
         read_item: Reads an item at a position and returns the position after it.
         count_items: Called with the number of items in a block before they are read.
-        whole: Whether a block that begins with its size is skipped as a whole.
+        whole: Whether a block that begins with its size is skipped as a whole, without counting its items.
 
     Raises:
-        BodyError: A block does not end inside the message, or an element cannot be read.
+        BodyError: A block does not end inside the message, or an item cannot be read or counted.
     """
     while True:
         count, at = read_long(body, at)
@@ -394,7 +403,10 @@ def _read_blocks(
 
 
 def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue:
-    """The function that reads an array as a list; `count_items` is called before the items of each block."""
+    """The function that reads an array as a list; `count_items` is called before the items of each block.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def read(body: bytes, at: int) -> tuple[list[Any], int]:
         items: list[Any] = []
@@ -415,7 +427,10 @@ def _items_reader(inner: ReadValue, count_items: CountItems | None) -> ReadValue
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads a map; of equal keys the last one wins."""
+    """The function that reads a map as a list of pairs; a key that repeats has its last value.
+
+    It adds the key to the path of a `BodyError`.
+    """
 
     def read(body: bytes, at: int) -> tuple[list[tuple[str, Any]], int]:
         entries: dict[str, Any] = {}
@@ -469,7 +484,10 @@ def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadV
 
 
 def _record_reader(steps: list[tuple[ReadValue, str | None]], constants: dict[str, Any]) -> ReadValue:
-    """The function that reads a record as a dict with the constants: steps without a name (None) are skipped."""
+    """The function that reads a record as a dict with the constants, without the values of steps without a name (None).
+
+    It adds the name to the path of a `BodyError`.
+    """
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         row = dict(constants)

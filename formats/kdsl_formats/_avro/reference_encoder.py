@@ -10,15 +10,15 @@ from typing import Any
 from kdsl.types import model as t
 from kdsl_formats._avro.hash_map import java_order
 from kdsl_formats._avro.reference_decoder import BodyError
-from kdsl_formats._avro.target import (
+from kdsl_formats._avro.write_steps import (
     ArrayOf,
     Choice,
     MapOf,
     Nothing,
     Optional,
     RecordOf,
-    Target,
     Value,
+    WriteStep,
 )
 
 WriteValue = Callable[[Any, bytearray], None]
@@ -30,8 +30,8 @@ _EXACT = decimal.Context(prec=200, traps=[decimal.Inexact])
 class ReferenceEncoder:
     """Encodes one row at a time."""
 
-    def __init__(self, target: Target) -> None:
-        self._write = writer_of(target)
+    def __init__(self, step: WriteStep) -> None:
+        self._write = writer_of(step)
 
     def body(self, value: Any) -> bytes:
         """Encode a row; its values are those of `plain_values`.
@@ -44,46 +44,48 @@ class ReferenceEncoder:
         return bytes(body)
 
 
-def wire_value(target: Value, value: Any) -> Any:
-    """Convert a column's value to its form on the wire: a number, a boolean, a string or bytes.
+def wire_value(step: Value, value: Any) -> Any:
+    """Convert a column's value other than NULL to its form on the wire: a number, a boolean, a string or bytes.
+
+    Digits of a time or timestamp that are finer than the unit of the type are cut off.
 
     Raises:
         BodyError: The schema does not allow the value.
     """
-    match target.column:
+    match step.column:
         case t.Time():
-            return value // target.unit
+            return value // step.unit
         case t.Timestamp() | t.TimestampLtz():
-            number = value * 1000 // target.unit
+            number = value * 1000 // step.unit
             if number.bit_length() > 63:
                 raise BodyError("the timestamp is too far away for the schema's unit")
             return number
         case t.Decimal():
-            return _decimal_bytes(target, value)
-    if target.wire == "enum":
-        if value not in target.symbols:
-            raise BodyError(f"{value!r} is not a symbol of the enum {target.name}")
+            return _decimal_bytes(step, value)
+    if step.wire == "enum":
+        if value not in step.symbols:
+            raise BodyError(f"{value!r} is not a symbol of the enum {step.name}")
         return value
-    if target.wire == "fixed" and len(value) != target.size:
-        raise BodyError(f"{target.name} has {target.size} bytes, and the value has {len(value)}")
+    if step.wire == "fixed" and len(value) != step.size:
+        raise BodyError(f"{step.name} has {step.size} bytes, and the value has {len(value)}")
     return value
 
 
-def _decimal_bytes(target: Value, value: decimal.Decimal) -> bytes:
+def _decimal_bytes(step: Value, value: decimal.Decimal) -> bytes:
     """The bytes of a decimal with the schema's scale.
 
     Raises:
-        BodyError: The decimal has too many digits for the schema.
+        BodyError: The decimal has more digits after the point than the scale, or does not fit in the fixed.
     """
     try:
-        number = int(value.scaleb(target.scale, _EXACT).to_integral_exact(context=_EXACT))
+        number = int(value.scaleb(step.scale, _EXACT).to_integral_exact(context=_EXACT))
     except decimal.Inexact:
-        raise BodyError(f"{value} has more digits after the decimal point than the schema's {target.scale}") from None
+        raise BodyError(f"{value} has more digits after the decimal point than the schema's {step.scale}") from None
     size = (number if number >= 0 else ~number).bit_length() // 8 + 1
-    if target.wire == "fixed":
-        if size > target.size:
-            raise BodyError(f"{value} does not fit in the {target.size} bytes of {target.name}")
-        size = target.size
+    if step.wire == "fixed":
+        if size > step.size:
+            raise BodyError(f"{value} does not fit in the {step.size} bytes of {step.name}")
+        size = step.size
     return number.to_bytes(size, "big", signed=True)
 
 
@@ -125,15 +127,15 @@ _PUT: dict[str, WriteValue] = {
 }
 
 
-def writer_of(target: Target) -> WriteValue:
+def writer_of(step: WriteStep) -> WriteValue:
     """The function that writes a column's values; it raises `BodyError` for one that the schema does not allow."""
-    match target:
+    match step:
         case Value():
-            return _value_writer(target)
+            return _value_writer(step)
         case Optional(inner=inner, branch=branch, null=null):
             return _optional_writer(writer_of(inner), branch, null)
         case Choice():
-            return _choice_writer(target)
+            return _choice_writer(step)
         case ArrayOf(inner=inner):
             return _array_writer(writer_of(inner))
         case MapOf(inner=inner):
@@ -142,7 +144,7 @@ def writer_of(target: Target) -> WriteValue:
             return _record_writer([(name, writer_of(inner)) for name, inner in fields])
         case Nothing():
             return _write_null
-    raise AssertionError(target)
+    raise AssertionError(step)
 
 
 def _write_null(value: Any, _body: bytearray) -> None:
@@ -155,12 +157,12 @@ def _write_null(value: Any, _body: bytearray) -> None:
         raise BodyError("the schema has only null, but there is a value")
 
 
-def _value_writer(target: Value) -> WriteValue:
-    """The function that writes a value without parts."""
-    if target.wire == "enum":
-        return lambda v, body: put_long(target.symbols.index(wire_value(target, require_value(v))), body)
-    put = _PUT[target.wire]
-    return lambda v, body: put(wire_value(target, require_value(v)), body)
+def _value_writer(step: Value) -> WriteValue:
+    """The function that writes a value without parts; `BodyError` for NULL, and as in `wire_value`."""
+    if step.wire == "enum":
+        return lambda v, body: put_long(step.symbols.index(wire_value(step, require_value(v))), body)
+    put = _PUT[step.wire]
+    return lambda v, body: put(wire_value(step, require_value(v)), body)
 
 
 def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteValue:
@@ -176,32 +178,35 @@ def _optional_writer(inner: WriteValue, branch: int, null: int | None) -> WriteV
     return write
 
 
-def choose_member(target: Choice, value: Any) -> int | None:
+def choose_member(step: Choice, value: Any) -> int | None:
     """The index of the member that has the value of a union; None for null.
 
     Raises:
         BodyError: No member has a value and the union has no null, or several members have one.
     """
-    indexes = [] if value is None else [i for i, m in enumerate(target.members) if value[m[0]] is not None]
+    indexes = [] if value is None else [i for i, m in enumerate(step.members) if value[m[0]] is not None]
     if len(indexes) > 1:
-        names = " and ".join(target.members[i][0] for i in indexes)
+        names = " and ".join(step.members[i][0] for i in indexes)
         raise BodyError(f"a union takes one value, but {names} are not NULL")
-    if not indexes and target.null is None:
+    if not indexes and step.null is None:
         raise BodyError("the value is NULL, but the schema has no null")
     return indexes[0] if indexes else None
 
 
-def _choice_writer(target: Choice) -> WriteValue:
-    """The function that writes a union of several types, from a row with a member for each."""
-    inner = [writer_of(m[1]) for m in target.members]
+def _choice_writer(step: Choice) -> WriteValue:
+    """The function that writes a union of several types, from a row with a member for each.
+
+    It raises `BodyError` as `choose_member` does.
+    """
+    inner = [writer_of(m[1]) for m in step.members]
 
     def write(value: Any, body: bytearray) -> None:
-        index = choose_member(target, value)
+        index = choose_member(step, value)
         if index is None:
-            assert target.null is not None
-            put_long(target.null, body)
+            assert step.null is not None
+            put_long(step.null, body)
             return
-        name, _, branch, _ = target.members[index]
+        name, _, branch, _ = step.members[index]
         put_long(branch, body)
         inner[index](value[name], body)
 
@@ -209,7 +214,10 @@ def _choice_writer(target: Choice) -> WriteValue:
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes an array as one block."""
+    """The function that writes an array as one block; it raises `BodyError` for NULL.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         if require_value(value):
@@ -226,14 +234,21 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def entries_in_order(value: Any) -> list[tuple[str, Any]]:
-    """The entries of a map, each key once, in the order of Java's HashMap; `BodyError` if the map is NULL."""
+    """The entries of a map, each key once with its last value, in the order of Java's HashMap.
+
+    Raises:
+        BodyError: The map is NULL.
+    """
     entries = dict(require_value(value))
     keys = list(entries)
     return [(keys[i], entries[keys[i]]) for i in java_order(keys)] if len(keys) > 1 else list(entries.items())
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes a map as one block, in the order of Java's HashMap."""
+    """The function that writes a map as one block, in the order of Java's HashMap; it raises `BodyError` for NULL.
+
+    It adds the key to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         entries = entries_in_order(value)
@@ -252,7 +267,10 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, WriteValue]]) -> WriteValue:
-    """The function that writes the fields of a record."""
+    """The function that writes the fields of a record; it raises `BodyError` for NULL.
+
+    It adds the name of the field to the path of a `BodyError`.
+    """
 
     def write(value: Any, body: bytearray) -> None:
         require_value(value)

@@ -138,8 +138,8 @@ def resolve(writer: Type, reader: Type, column: t.DataType, *, exact_units: bool
     """The step that reads a column's values from bodies of the writer's schema; a `Fail` where the types do not match.
 
     Raises:
-        AvroTypeError: The reader's schema cannot fill the column, or the schemas have too many pairs of types to
-            resolve (`kdsl.types.limits`).
+        AvroTypeError: The reader's schema cannot fill the column, it has a default that does not fit, or the schemas
+            have too many pairs of types to resolve (`kdsl.types.limits`).
     """
     return _Resolver(exact_units).resolve_pair(writer, reader, column, "")
 
@@ -174,14 +174,18 @@ class _Resolver:
             )
 
     def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
-        """The conversion of values that Kafka Connect wrote for a column; None if Avro's own rules apply."""
+        """The conversion to a column of values that Kafka Connect wrote (`conversion_of`).
+
+        None without `exact_units`, or if Avro's own rules apply.
+        """
         return conversion_of(w, column) if self.exact_units else None
 
     def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
         """The step for a writer's type, the table's type and a column; a `Fail` where the first two do not match.
 
         Raises:
-            AvroTypeError: The table's type cannot fill the column, or there are too many pairs of types.
+            AvroTypeError: The table's type cannot fill the column, a default in it does not fit, or there are too many
+                pairs of types.
         """
         self._count_pair(path)
         if w.kind == "union":
@@ -218,7 +222,11 @@ class _Resolver:
         return Fail(f"Found {w.type_name}, expecting {r.type_name}")
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for a writer's type, where the table's schema has a union; a `Fail` if no branch matches."""
+        """The step for a writer's type, where the table's schema has a union; a `Fail` if no branch matches.
+
+        Raises:
+            AvroTypeError: As in `resolve_pair`.
+        """
         index = self._choose_branch(w, r, column, path)
         if index is None:
             return Fail(f"Found {w.type_name}, expecting union")
@@ -233,7 +241,15 @@ class _Resolver:
         return Chosen(name, self.resolve_pair(w, branch, inside, f"{path}.{name}"), kind)
 
     def _choose_branch(self, w: Type, r: Type, column: t.DataType, path: str) -> int | None:
-        """Java's choice: the same type (of records the same name or the first that fits), a promotion, or None."""
+        """The index of the branch that Java chooses for a writer's type; None if no branch matches.
+
+        It is the first branch of the same type and full name. If there is none, it is a record that fits (the last with
+        the same short name, or else the first), or the first enum or fixed with that alias. If there is none either, it
+        is the first branch that the type can be promoted to.
+
+        Raises:
+            AvroTypeError: There are too many pairs of types.
+        """
         fitting: int | None = None
         for i, branch in enumerate(r.branches):
             if branch.kind != w.kind:
@@ -256,7 +272,8 @@ class _Resolver:
         Return the step; it is a `Fail` if a missing field of a column does not have a default.
 
         Raises:
-            AvroTypeError: The table's schema has no field for a column, or a field or default does not fit its column.
+            AvroTypeError: The table's schema has no field for a column, a field or default does not fit its column, or
+                there are too many pairs of types.
         """
         row = _require_type(column, t.Row, r, path)
         fields = {f.name: f for f in r.fields}
@@ -309,7 +326,11 @@ class _Resolver:
         return Scalar(w.kind, r.kind, column, unit, scale, w.size)
 
     def _resolve_unit(self, w: Type, r: Type) -> int:
-        """The nanoseconds per unit of a time: those of a logical type if `exact_units` is set, or of a millisecond."""
+        """The nanoseconds per unit of a time or timestamp.
+
+        With `exact_units`, they are those of the writer's logical type, or else of the table's. Otherwise, and without
+        such a type, they are those of a millisecond.
+        """
         for source in (w, r) if self.exact_units else ():
             unit = (source.logical or "").rpartition("-")[2]
             if unit in UNITS:
@@ -328,12 +349,19 @@ class _Resolver:
             raise AvroTypeError(path, f"the default {field.default!r} does not fit its type: {e}") from None
 
     def _fits(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Return whether everything that a writer can write resolves to a column type, if that is known.
+        """Whether everything that a writer can write with a type resolves to the table's type.
 
-        Results are cached.
+        Results are cached. A pair of types that occurs again inside itself fits if the rest fits. Results from inside a
+        pair that does not fit are discarded, because they may rely on that pair.
 
-        A pair of types that occurs again inside itself fits if the rest fits. Results from inside a pair that does not
-        fit are discarded, because they may rely on that pair.
+        Args:
+            w: The writer's type.
+            r: The table's type.
+            column: The column's type, for the conversions of Kafka Connect; None if it is not known.
+            path: The path for errors.
+
+        Raises:
+            AvroTypeError: There are too many pairs of types.
         """
         if column is not None and self.conversion(w, column) is not None:
             return True
@@ -350,7 +378,7 @@ class _Resolver:
         return False
 
     def _parts_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> bool:
-        """Whether all types inside two types can be resolved; `column` is None if it is not known."""
+        """Whether all types inside two types can be resolved; arguments and errors are those of `_fits`."""
         if w.kind == "union":
             return all(self._fits(branch, r, column, path) for branch in w.branches)
         if r.kind == "union":
@@ -371,7 +399,10 @@ class _Resolver:
                 return True
 
     def _fields_fit(self, w: Type, r: Type, column: t.DataType | None, path: str) -> Iterator[bool]:
-        """For each field of the table's record, whether the writer's record can fill it."""
+        """For each field of the table's record, whether the writer's record can fill it, or it has a default.
+
+        Arguments and errors are those of `_fits`.
+        """
         written = {f.name: f for f in w.fields}
         columns = {f.name: f.type for f in column.fields} if isinstance(column, t.Row) else {}
         for field in r.fields:
@@ -398,16 +429,21 @@ def _wire_step(wire: Type, held: t.DataType) -> Step:
 
 
 def default_of(field: RecordField, column: t.DataType) -> Any:
-    """The default of a field as a value of a column: times are numbers, maps are pairs.
+    """The default of a field as a value of a column.
+
+    Dates are days, times nanoseconds and timestamps microseconds; maps are pairs. A decimal with too many digits for
+    the column is None.
 
     Raises:
-        AvroTypeError: The default does not fit the field's type, or the column.
+        AvroTypeError: The default does not fit the field's type, or the column, or the field has no default.
     """
     return _Resolver(exact_units=True)._convert_default(field, column, field.name)  # noqa: SLF001 - the same module's
 
 
 def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert a default in a schema's JSON to a value of a column, as the reference decoder returns it.
+
+    A member that a record's default lacks has the default of its field.
 
     Raises:
         ValueError: A member of the default has no value, or a value does not fit; JSON of the wrong kind also raises
@@ -448,7 +484,8 @@ def default_value(kind: Type, value: Any, column: t.DataType, rules: _Resolver) 
 def _union_default(kind: Type, value: Any, column: t.DataType, rules: _Resolver) -> Any:
     """Convert the default of a union: None for null if a branch is null, otherwise a value of the first other branch.
 
-    With several other branches, the result is a row in which only the first member is set.
+    With several other branches, the result is a row in which only the first member is set. Errors are those of
+    `default_value`.
     """
     if value is None and any(b.kind == "null" for b in kind.branches):
         return None
@@ -473,7 +510,10 @@ def member(column: t.DataType, name: str, r: Type, path: str) -> tuple[t.Row, t.
 
 
 def converter_of(step: Scalar) -> Callable[[Any], Any]:
-    """The function that converts a value on the wire to the column's; raises ValueError if the value does not fit."""
+    """The function that converts a value on the wire to the column's; it raises ValueError if the value does not fit.
+
+    It returns None for a decimal with too many digits.
+    """
     kind, unit = step.column, step.unit
     match kind:
         case t.TinyInt() | t.SmallInt():
@@ -570,5 +610,5 @@ def _mismatch_error(column: t.DataType, r: Type, path: str) -> AvroTypeError:
 
 
 def _have_same_name(w: Type, r: Type) -> bool:
-    """Whether two named types match, also by the table's aliases."""
+    """Whether two named types have the same name without its namespace, or the writer's is an alias of the table's."""
     return w.short == r.short or w.name in r.aliases

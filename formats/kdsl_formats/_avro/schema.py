@@ -165,7 +165,7 @@ def _mapping_fix(fix: str) -> str:
 
 
 def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
-    """Find nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
+    """Find different nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
     rows: dict[str, tuple[str, t.Row]] = {}
     for name, path, kind in _rows_inside(row, RECORD, ""):
         other = rows.setdefault(name, (path, kind))
@@ -179,7 +179,7 @@ def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
 
 
 def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, str, t.Row]]:
-    """The rows inside a type, with the names of their records and their paths."""
+    """A type, if it is a row, and the rows inside it, with the names of their records and their paths."""
     match kind:
         case t.Row(fields=fields):
             yield name, path, kind
@@ -293,7 +293,11 @@ class _ColumnTypes:
         return self._type_without_null(kind, path, around).as_nullable(kind.kind == "null")
 
     def _union_type(self, kind: Type, path: str, around: tuple[Type, ...]) -> t.DataType:
-        """The column type of a union: of its only type, a row with a member for each type, or STRING for null alone."""
+        """The column type of a union: of its only type, a row with a member for each type, or STRING for null alone.
+
+        Raises:
+            AvroTypeError: As in `column_type`.
+        """
         members = [b for b in kind.branches if b.kind != "null"]
         null = len(members) < len(kind.branches)
         if len(members) == 1:

@@ -129,7 +129,10 @@ class SkipperFactory:
         return skip
 
     def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
-        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types."""
+        """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types.
+
+        Bodies whose arrays or maps have several blocks, or elements without bytes, are marked for the fallback.
+        """
         step = self.skipper(inner)
         if step is None:
             return None
@@ -156,6 +159,8 @@ def _read_counts(cursor: Cursor, *, whole: bool) -> Integers:
     """Read the number of elements in the first block of each array or map, and move the cursor after it.
 
     An empty one has no other block. With `whole`, a block that begins with its size is skipped and counts as empty.
+    Bodies with more elements than remaining bytes, or with another block after a skipped one, are marked for the
+    fallback and count as empty.
     """
     counts = cursor.take_longs()
     sized = np.flatnonzero(counts < 0)

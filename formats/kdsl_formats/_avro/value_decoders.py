@@ -123,7 +123,10 @@ class Decimals(ColumnDecoder):
         self.low = self.high = np.zeros(0, dtype=np.int64)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback.
+
+        Decimals with too many digits are NULL (`valid`).
+        """
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)
         low, high = read_numbers(cursor.bodies.words, begin, length)

@@ -19,7 +19,7 @@ from kdsl_formats._avro.output import (
     put_varints,
     zigzag_varints,
 )
-from kdsl_formats._avro.target import Value
+from kdsl_formats._avro.write_steps import Value
 from kdsl_formats._columns.arrays import Bytes, Integers, bounds, content
 
 _LONG = (1 << 63) - 1
@@ -39,23 +39,23 @@ def _view_values(array: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 class Numbers(ColumnEncoder):
     """Integers, dates, times and timestamps."""
 
-    def __init__(self, target: Value) -> None:
-        self.target = target
+    def __init__(self, step: Value) -> None:
+        self.step = step
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
         """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
         fallback.nulls(array)
         values = _view_values(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
-        match self.target.column:
+        match self.step.column:
             case t.Time():
-                values = values // self.target.unit
-            case t.Timestamp() | t.TimestampLtz() if self.target.unit < 1000:
-                factor = 1000 // self.target.unit
+                values = values // self.step.unit
+            case t.Timestamp() | t.TimestampLtz() if self.step.unit < 1000:
+                factor = 1000 // self.step.unit
                 fallback.add((values > _LONG // factor) | (values < -(_LONG // factor)))
                 values = values * factor
-            case t.Timestamp() | t.TimestampLtz() if self.target.unit > 1000:
-                values = values // (self.target.unit // 1000)
+            case t.Timestamp() | t.TimestampLtz() if self.step.unit > 1000:
+                values = values // (self.step.unit // 1000)
         self.raw, self.size = zigzag_varints(values)
         return self.size
 
@@ -145,10 +145,10 @@ class Decimals(ColumnEncoder):
     If the schema's scale differs from the column's, decimals of more than eight bytes need the fallback.
     """
 
-    def __init__(self, target: Value) -> None:
-        assert isinstance(target.column, t.Decimal)
-        self.shift = target.scale - target.column.scale
-        self.fixed = target.size if target.wire == "fixed" else None
+    def __init__(self, step: Value) -> None:
+        assert isinstance(step.column, t.Decimal)
+        self.shift = step.scale - step.column.scale
+        self.fixed = step.size if step.wire == "fixed" else None
         self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:

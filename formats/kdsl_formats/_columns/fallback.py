@@ -30,7 +30,10 @@ class FallbackRows:
 
     @classmethod
     def read(cls, messages: pa.BinaryArray, which: Indices, rows_of: Callable[[bytes], Iterable[Any]]) -> FallbackRows:
-        """Read some messages, none of them null; a `ValueError` of `rows_of` makes a message bad, with its text."""
+        """Read some messages, none of them null, one by one.
+
+        A `ValueError` of `rows_of` makes a message bad, with its text; so does a `RecursionError` (nested too deeply).
+        """
         rows: list[Any] = []
         owner: list[int] = []
         bad: list[BadRecord] = []
@@ -69,7 +72,7 @@ class RowOrder:
         self.owner = self.insert(owner, fallback_rows.owner)
 
     def insert(self, values: Indices, added: Iterable[int]) -> Indices:
-        """Insert numbers of the rows read one by one among those of the rows read by columns."""
+        """Insert numbers of the rows read one by one, one for each, among those of the rows read by columns."""
         return values if self._insert_before is None else np.insert(values, self._insert_before, list(added))
 
     def index(self, positions: Indices, count: int) -> Indices:
@@ -107,6 +110,8 @@ def write_fallback_rows(
     rows: pa.Array, messages: pa.BinaryArray | None, fallback: Mask, write: Callable[[Any], bytes]
 ) -> Encoded:
     """Write the rows that need the fallback one by one, and merge their messages with the others.
+
+    A row that cannot be written is a null message and a bad record.
 
     Args:
         rows: The rows.

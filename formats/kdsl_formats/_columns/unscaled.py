@@ -41,7 +41,9 @@ def _to_signed(words: Words, size: Indices) -> Integers:
 
 
 def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[Integers, Integers]:
-    """Change the number of digits after the decimal point, rounding half up; returns the new halves.
+    """Change the number of digits after the decimal point, rounding half away from zero; returns the new halves.
+
+    The halves of numbers in ``fallback`` are meaningless.
 
     Args:
         low: The lower halves.
@@ -66,7 +68,9 @@ def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[
 
 
 def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: Mask) -> Mask | None:
-    """Which numbers have more digits than a precision; None if there are none.
+    """Which numbers have more digits than a precision; None if there are none, or only some in ``fallback``.
+
+    For more than 18 digits the result is always None: numbers that may have more are marked in ``fallback``.
 
     Args:
         low: The lower halves.

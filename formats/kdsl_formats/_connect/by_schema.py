@@ -88,7 +88,11 @@ class SchemaReadingDecoder:
         self._known: dict[bytes, _Reader | str] = {}
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode each message by its own schema; messages without a schema of rows are bad records."""
+        """Decode each message by its own schema; null and empty messages produce no row.
+
+        Messages without a schema of rows are bad records, or produce no row with `ignore`. The decoders of schemas are
+        remembered for the next batch.
+        """
         bad: list[BadRecord] = []
         parts: list[Decoded] = []
         for reader, which in self._group(messages):
@@ -104,7 +108,7 @@ class SchemaReadingDecoder:
         return self._merge(parts, bad)
 
     def _merge(self, parts: list[Decoded], bad: list[BadRecord]) -> Decoded:
-        """Merge what several decoders read, in the order of the messages, and more bad records; may be no decoders."""
+        """Merge what several decoders (or none) read, in the order of the messages, and more bad records."""
         if not parts:
             empty = pa.array([], arrow_type(self._row))
             kinds = pa.array([], pa.int8())
@@ -145,7 +149,10 @@ class SchemaReadingDecoder:
         )
 
     def _group(self, messages: pa.BinaryArray) -> Iterator[tuple[_Reader | str, Mask]]:
-        """What reads the messages of each schema, or why none does, with a mask of these; never of null messages."""
+        """Yield what reads the messages of each schema, or why they cannot be read, with a mask of these messages.
+
+        Null and empty messages are left out. Readers of new schemas are remembered.
+        """
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         for head in tuple(self._known):
             if rest.any():
@@ -163,14 +170,20 @@ class SchemaReadingDecoder:
                 yield from self._take_known(learned, messages, rest)
 
     def _take_known(self, head: bytes, messages: pa.BinaryArray, rest: Mask) -> Iterator[tuple[_Reader | str, Mask]]:
-        """The messages in ``rest`` that begin with a known schema, as in `_group`, if any; clears them in ``rest``."""
+        """Yield the messages in ``rest`` that begin with a known schema, as `_group` does, and clear them in ``rest``.
+
+        Nothing is yielded if there are none.
+        """
         same = np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False)) & rest
         if same.any():
             rest &= ~same
             yield self._known[head], same
 
     def _learn(self, message: bytes) -> bytes | None:
-        """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`."""
+        """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`.
+
+        If many schemas are remembered, the oldest is forgotten.
+        """
         split = split_head(message)
         if split is None:
             return None
@@ -181,7 +194,7 @@ class SchemaReadingDecoder:
         return head
 
     def _reader(self, schema: Any) -> _Reader | str:
-        """What reads the messages of a schema, or why none does."""
+        """Return what reads the messages of a schema, or why they cannot be read."""
         try:
             schema_types = types_of_schema(schema, self._members)
         except ValueError as e:
@@ -228,9 +241,10 @@ def _count_lossy(integers: pa.Int64Array) -> int:
 
 
 def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.DataType:
-    """The type by which values are read: `source` from the schema, unless it is None or the column reads them as well.
+    """The type by which values are read: `source` from the schema, or the column's if that is None.
 
-    What has the form of JSON is read into STRING columns as it is spelled.
+    It is also the column's if that is a string and the values have the form of JSON: they are read as they are spelled.
+    Whether the type is nullable depends on the column.
     """
     if source is None:
         return wide
@@ -240,9 +254,9 @@ def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.D
 
 
 def widen_array(array: pa.Array, narrow: t.DataType, wide: t.DataType) -> pa.Array:
-    """The values of a type as values of a wider one (`kdsl.types.widening.join`).
+    """The values of a type as values of a wider one (`kdsl.types.widening.join`); the array itself if nothing changes.
 
-    A timestamp becomes an instant of UTC, bytes become base64.
+    A timestamp becomes an instant of UTC, bytes become base64. Integers may lose digits as floats.
     """
     kind = arrow_type(wide)
     if array.type == kind:

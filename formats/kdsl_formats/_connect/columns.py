@@ -74,7 +74,7 @@ def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
 
 
 def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from the base64 of their digits."""
+    """Decimals from the base64 of their digits, with the column's scale; other strings need the fallback."""
     if not len(strings):
         return ReadColumn(pa.array([], arrow_type(kind)), np.zeros(0, dtype=bool))
     low, high, fallback = _numbers_of_base64(strings)
@@ -94,7 +94,8 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
     """The low and the high 64 bits of the numbers in base64 strings, and which strings need the fallback.
 
-    There must be at least one string. A number is signed and big-endian, and has up to 16 bytes.
+    There must be at least one string. A number is signed and big-endian, and has up to 16 bytes; longer and empty ones
+    need the fallback.
     """
     start, end = bounds(strings)
     size = end - start
@@ -132,7 +133,7 @@ def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mas
 
 
 def _join_letters(words: Words) -> Integers:
-    """Join eight letters of base64, the first one in the lowest byte, to a number of 48 bits."""
+    """Join the six-bit values of eight base64 letters, the first one in the lowest byte, to a number of 48 bits."""
     numbers = words.byteswap()
     numbers = ((numbers & _TWELVE) >> _TWO) | (numbers & _LOW_TWELVE)
     numbers = ((numbers & _DOZENS) >> _FOUR) | (numbers & _LOW_DOZENS)
@@ -141,14 +142,17 @@ def _join_letters(words: Words) -> Integers:
 
 
 def _numbers_of_long_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of the numbers in base64 strings of any length, and which strings need the fallback."""
+    """The halves of the numbers in base64 strings of any length, and which strings need the fallback.
+
+    These are the strings that are not base64, and numbers as in `_numbers_of_bytes`.
+    """
     decoded, fallback = reading.base64(strings)
     low, high, wrong = _numbers_of_bytes(decoded)
     return low, high, fallback | wrong
 
 
 def _numbers_of_bytes(binary: pa.BinaryArray) -> tuple[Integers, Integers, Mask]:
-    """The halves of big-endian numbers, and which of them need the fallback."""
+    """The halves of big-endian numbers, and which of them need the fallback: those of no bytes or more than 16."""
     start, end = bounds(binary)
     data: Bytes = np.append(content(binary), np.zeros(_PADDING, dtype=np.uint8))
     length = end - start
@@ -184,7 +188,7 @@ def _starts_with(words: Words, position: Indices, text: bytes) -> Mask:
 
 
 def decimals_of_pairs(scales: pa.Int32Array, values: pa.BinaryArray, kind: t.Decimal, of: pa.Array) -> ReadColumn:
-    """Decimals from their scales and unscaled numbers.
+    """Decimals from their scales and unscaled numbers; unusual and too large ones need the fallback.
 
     Args:
         scales: The digits of each decimal after its point.
@@ -200,6 +204,8 @@ def _decimals_of_scales(
     scales: pa.Int32Array, low: Integers, high: Integers, fallback: Mask, kind: t.Decimal, of: pa.Array
 ) -> ReadColumn:
     """Decimals of several scales, converted to the column's; all need the fallback if the scales are too many.
+
+    Those without a scale, or with too many digits, need it in any case.
 
     `low` and `high`, the halves of their unscaled numbers, are changed in place.
     """
@@ -217,7 +223,10 @@ def _decimals_of_scales(
 
 
 def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
-    """Decimals from strings of numbers; infinite ones are NULL."""
+    """Decimals from strings of numbers, rounded to the column's scale; infinite ones are NULL.
+
+    Other strings, and numbers with too many digits, need the fallback.
+    """
     values, fallback = reading.decimals(strings, arrow_type(kind))
     fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
     return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
@@ -241,7 +250,10 @@ def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
 
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
-    """Times of day from numbers, whose unit is given in nanoseconds; digits beyond the type's precision are cut off."""
+    """Times of day from numbers, whose unit is given in nanoseconds; digits beyond the type's precision are cut off.
+
+    The end of the day becomes midnight; numbers that are not within a day need the fallback.
+    """
     counts = _fill_longs(numbers)
     fallback = (counts < 0) | (counts > NANOS_PER_DAY // unit)
     nanos = np.where(fallback, 0, counts) * unit
@@ -254,7 +266,10 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
 
 
 def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
-    """Times of day from strings such as ``04:05:11.789Z``; digits beyond the type's precision are cut off."""
+    """Times of day from strings such as ``04:05:11.789Z``; digits beyond the type's precision are cut off.
+
+    Other spellings need the fallback.
+    """
     plain, fallback = _strip_zone(strings)
     values, more = reading.times(plain)
     cut = time_unit(kind.precision)
@@ -262,7 +277,10 @@ def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
 
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
-    """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL."""
+    """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL.
+
+    Digits finer than microseconds are cut off. Numbers beyond the years that microseconds reach need the fallback.
+    """
     counts = _fill_longs(numbers)
     positive, negative = infinite_of(unit)
     infinite = (counts == positive) | (counts == negative)
@@ -280,7 +298,10 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
 
 
 def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
-    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL."""
+    """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL.
+
+    Other spellings need the fallback.
+    """
     timestamps, fallback = reading.timestamps(strings, "ISO-8601", zoned=True)
     column = _without_infinite(strings, ReadColumn(timestamps.view(arrow_type(kind)), fallback), _INFINITE_STRINGS)
     micros = np.asarray(timestamps.view(pa.int64()).fill_null(0))
@@ -307,7 +328,10 @@ def bytes_of_hex(strings: pa.StringArray) -> ReadColumn:
 
 
 def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
-    """Bytes from base64; the URL-safe alphabet differs in its last two letters."""
+    """Bytes from base64; strings that are not plainly base64 need the fallback.
+
+    With `url_safe`, the letters ``-`` and ``_`` are accepted, and also those that they stand for, ``+`` and ``/``.
+    """
     if url_safe:
         strings = pc.replace_substring(pc.replace_substring(strings, "-", "+"), "_", "/")
     values, fallback = reading.base64(strings)
@@ -334,14 +358,20 @@ def _build_array(values: Integers, kind: pa.DataType, of: pa.Array) -> pa.Array:
 
 
 def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadColumn:
-    """A column with NULL for infinite values."""
+    """A column with NULL for infinite values, which are marked if there are any."""
     if not infinite.any():
         return ReadColumn(values, fallback)
     return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)
 
 
 def _without_infinite(strings: pa.StringArray, read: ReadColumn, known: Sequence[str]) -> ReadColumn:
-    """A column in which strings for infinity become NULL instead of needing the fallback."""
+    """A column in which strings for infinity (``known``) are NULL and marked, instead of needing the fallback.
+
+    Args:
+        strings: The strings.
+        read: What was read from them, with NULL for those that need the fallback.
+        known: The strings for infinity.
+    """
     if not read.fallback.any():
         return read
     infinite = np.asarray(pc.is_in(strings, pa.array(known, pa.string()))) & read.fallback

@@ -57,7 +57,7 @@ class SchemaCheckingDecoder:
         return attrs.evolve(decoded, bad=tuple(sorted((*decoded.bad, *wrong), key=lambda bad: bad.index)))
 
     def _find_bad(self, messages: pa.BinaryArray) -> list[BadRecord]:
-        """The messages whose schema contradicts the columns, as bad records."""
+        """The messages whose schema contradicts the columns, as bad records; not ordered. Schemas are remembered."""
         rest = np.asarray(messages.is_valid()) & (np.asarray(pc.fill_null(pc.binary_length(messages), 0)) > 0)
         bad: list[BadRecord] = []
         for head in tuple(self._known):
@@ -87,7 +87,7 @@ class SchemaCheckingDecoder:
     def _learn_schema(self, message: bytes) -> bytes | None:
         """Check the schema of a message, store the result for its start up to the payload, and return that start.
 
-        None if it has an unusual form.
+        If many results are stored, the oldest is forgotten. None as in `split_head`.
         """
         split = split_head(message)
         if split is None:
@@ -111,6 +111,8 @@ class SchemaCheckingDecoder:
 
 def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str = "") -> Iterator[str]:
     """Find where values of a schema would be read as other values than were written; yields a sentence for each.
+
+    A column that the schema lacks contradicts nothing.
 
     Args:
         schema: The schema of Kafka Connect; anything but an object contradicts nothing.
@@ -140,7 +142,10 @@ def find_contradictions(schema: Any, kind: t.DataType, modes: Modes, path: str =
 
 
 def _value_contradictions(schema: Mapping[str, Any], kind: t.DataType, modes: Modes, path: str) -> Iterator[str]:
-    """Find how the schema of a value without parts contradicts its column."""
+    """Find how the schema of a value without parts contradicts its column: by a scale, a unit, or another type of time.
+
+    Nothing is found without a name in the schema, or where the modes leave the type to the format.
+    """
     wire, name = wire_of(kind, modes), schema.get("name")
     if wire is None or not isinstance(name, str):
         return

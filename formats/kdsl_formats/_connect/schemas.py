@@ -68,13 +68,13 @@ TIME_SCHEMAS: Mapping[str, TimeSchema] = {
 
 
 def connect_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of values that are written with some connector settings."""
+    """The schema of values that are written with some connector settings; it is optional if the type is nullable."""
     wire = wire_of(kind, modes)
     return {**(_plain_schema(kind, modes) if wire is None else _wire_schema(wire, modes)), "optional": kind.nullable}
 
 
 def _plain_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of a type under the format's own rules."""
+    """The schema of a type under the format's own rules; types inside it follow the connector settings."""
     match kind:
         case t.Decimal():
             return _decimal_schema(kind)
@@ -137,10 +137,9 @@ class SchemaTable:
 
 
 def table_of_schema(schema: Any) -> SchemaTable | None:
-    """The table that a schema describes; None if it does not describe rows.
+    """The table that a schema describes; None if it does not describe rows with at least one field, or is invalid.
 
     Optional fields are nullable. Times that the most frequent setting does not write stay numbers or strings.
-
     """
     names = _schema_names(schema)
     modes = Modes("precise" if {DECIMAL, VARIABLE}.intersection(names) else None, _most_frequent_mode(names))
@@ -153,7 +152,7 @@ def table_of_schema(schema: Any) -> SchemaTable | None:
 
 
 def _schema_names(schema: Any, depth: int = 0) -> list[str]:
-    """The names of a schema and of all schemas inside it, repeated as they occur."""
+    """The names of a schema and of the schemas inside it, repeated as they occur; without those of a map's keys."""
     if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
         return []
     inner = [*schema["fields"]] if isinstance(schema.get("fields"), list) else []
@@ -164,7 +163,10 @@ def _schema_names(schema: Any, depth: int = 0) -> list[str]:
 
 
 def _most_frequent_mode(names: list[str]) -> TimeMode | None:
-    """The setting under which most of the times were written: ``adaptive`` if all fit, None if there are not any."""
+    """The setting under which most of the times were written, the first of several.
+
+    It is ``adaptive`` if all settings write them in the same way, and None if there are no times.
+    """
     time_schemas = [TIME_SCHEMAS[name] for name in names if name in TIME_SCHEMAS]
     modes: list[TimeMode] = [time_schema.mode for time_schema in time_schemas if time_schema.mode is not None]
     if not modes:
@@ -221,8 +223,11 @@ class _SchemaReader:
     def _read_decimal(self, parameters: Mapping[str, Any], path: str) -> t.DataType:
         """Read the column type of a Decimal with these parameters; a precision that is cut to 38 is noted in ``notes``.
 
+        Without a precision it is 38.
+
         Raises:
-            ValueError: The scale is not one of a DECIMAL.
+            KeyError: There is no scale.
+            ValueError: The scale is not one of a DECIMAL, or a parameter is not an integer.
         """
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         if not 0 <= scale <= t.MAX_DECIMAL:

@@ -137,6 +137,8 @@ def days_of_string(string: str) -> int:
 def time_of_number(number: int, unit: int, precision: int) -> int:
     """Convert a number of units to the nanoseconds of a time of day; the end of the day becomes midnight.
 
+    Digits beyond the precision are cut off.
+
     Raises:
         ValueError: It is not within a day.
     """
@@ -147,7 +149,9 @@ def time_of_number(number: int, unit: int, precision: int) -> int:
 
 
 def time_of_string(string: str, precision: int) -> int:
-    """Convert an ISO time such as ``04:05:11.789Z`` to nanoseconds in UTC.
+    """Convert an ISO time such as ``04:05:11.789Z`` to nanoseconds of the day in UTC, which is also the default zone.
+
+    Digits beyond the precision are cut off.
 
     Raises:
         ValueError: It is not such a time.
@@ -184,7 +188,7 @@ def timestamp_of_string(string: str, *, zoned: bool) -> int:
 
     Args:
         string: The string.
-        zoned: Whether the zone is required.
+        zoned: Whether the zone is required; otherwise it is UTC by default.
 
     Raises:
         InfiniteError: It stands for an infinite timestamp.

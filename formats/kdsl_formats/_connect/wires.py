@@ -221,7 +221,10 @@ class Decimals(Wire):
         return super().read_objects(spelled)
 
     def write(self, value: Decimal) -> str:
-        """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes."""
+        """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes.
+
+        A double has about 15 of its digits; other digits are lost.
+        """
         if self.mode == "string":
             return numbers.format_decimal(value, plain=True)
         if self.mode == "double":
@@ -259,23 +262,27 @@ class Dates(_NumberWire):
         return values.days_of_number(number)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
-        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
+        """Read dates from 64-bit or 32-bit numbers; all need the fallback if dates are strings on this wire."""
         return columns.all_fallback(array, self.type) if self.iso else columns.dates_of_numbers(array)
 
     def from_string(self, string: str) -> int:
-        """Read the days since 1970-01-01 from an ISO date; `ValueError` if it is not one, or if dates are numbers."""
+        """Read the days since 1970-01-01 from an ISO date.
+
+        Raises:
+            ValueError: It is not one, or dates are numbers on this wire; `InfiniteError` if it is infinite.
+        """
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
-        """Read values from strings; also return which need the fallback."""
+        """Read dates from strings; all need the fallback if dates are numbers on this wire."""
         return columns.dates_of_strings(strings) if self.iso else super().read_strings(strings)
 
     def write(self, value: int) -> str:
-        """Write a value as JSON, without the quotes of a string."""
+        """Write a date as its number of days, or as an ISO date with ``Z``, without quotes."""
         return f"{temporal.format_date(value)}Z" if self.iso else str(value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings."""
+        """Write dates as `write` does; NULL stays NULL."""
         if not self.iso:
             return writing.integers(array.view(pa.int32()))
         return pc.binary_join_element_wise(writing.dates(array), "Z", "")
@@ -302,7 +309,7 @@ class Times(_NumberWire):
         return values.time_of_number(number, self.unit, self.time.precision)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
-        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
+        """Read times from 64-bit or 32-bit numbers; all need the fallback if times are strings on this wire."""
         if self.unit is None:
             return columns.all_fallback(array, self.type)
         return columns.times_of_numbers(array, self.unit, self.time)
@@ -312,15 +319,15 @@ class Times(_NumberWire):
         return values.time_of_string(string, self.time.precision)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
-        """Read values from strings; also return which need the fallback."""
+        """Read times from strings, in every mode; also return which need the fallback."""
         return columns.times_of_strings(strings, self.time)
 
     def write(self, value: int) -> str:
-        """Write a value as JSON, without the quotes of a string."""
+        """Write a time as a number, without digits finer than the unit, or as an ISO time with ``Z`` without quotes."""
         return f"{temporal.format_time(value)}Z" if self.unit is None else str(value // self.unit)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings."""
+        """Write times as `write` does; NULL stays NULL."""
         if self.unit is None:
             return pc.binary_join_element_wise(writing.times(array), "Z", "")
         return writing.integers(pc.divide(array.view(pa.int64()), self.unit))
@@ -356,7 +363,7 @@ class Timestamps(_NumberWire):
         return values.timestamp_of_number(number, self.unit)
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
-        """Read values from 64-bit or 32-bit numbers; also return which need the fallback."""
+        """Read timestamps from 64-bit or 32-bit numbers; all need the fallback if they are strings on this wire."""
         if self.unit is None:
             return columns.all_fallback(array, self.type)
         return columns.timestamps_of_numbers(array, self.unit, self.kind)
@@ -372,16 +379,18 @@ class Timestamps(_NumberWire):
         return values.timestamp_of_string(string, zoned=self.zoned)
 
     def read_strings(self, strings: pa.StringArray) -> ReadColumn:
-        """Read values from strings; also return which need the fallback."""
+        """Read timestamps from strings; all need the fallback if they can only be numbers on this wire."""
         if self.unit is not None and not self.zoned:
             return super().read_strings(strings)
         return columns.timestamps_of_strings(strings, self.kind)
 
     def write(self, value: int) -> str:
-        """Write a value as JSON, without the quotes of a string.
+        """Write a timestamp as a number, or as an ISO timestamp in UTC without quotes.
+
+        Digits finer than the unit are cut off.
 
         Raises:
-            UnwritableError: The value cannot be represented on the wire.
+            UnwritableError: It is beyond the years that nanoseconds reach, which are the unit.
         """
         if self.quoted:
             return temporal.format_timestamp(value, "ISO-8601", zoned=True)
@@ -393,10 +402,10 @@ class Timestamps(_NumberWire):
         return str(value * 1_000 if self.unit == NANOS else value // 1_000 if self.unit == MILLIS else value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings.
+        """Write timestamps as `write` does; NULL stays NULL.
 
         Raises:
-            UnwritableError: A value cannot be represented on the wire.
+            UnwritableError: As in `write`.
         """
         if self.quoted:
             return writing.timestamps(array.view(pa.timestamp("us", tz="UTC")), "ISO-8601")
@@ -443,14 +452,14 @@ class Binary(Wire):
         return columns.bytes_of_base64(strings, url_safe=self.mode == "base64-url-safe")
 
     def write(self, value: bytes) -> str:
-        """Write a value as JSON, without the quotes of a string."""
+        """Write bytes as a string of the mode, without quotes; hexadecimal digits are in lower case."""
         if self.mode == "hex":
             return value.hex()
         string = base64.b64encode(value).decode()
         return string.replace("+", "-").replace("/", "_") if self.mode == "base64-url-safe" else string
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings."""
+        """Write bytes as `write` does; NULL stays NULL."""
         if self.mode == "hex":
             return writing.hexadecimal(array)
         string = writing.base64(array)
@@ -483,7 +492,10 @@ def wire_of(kind: t.DataType, modes: Modes) -> Wire | None:
 
 
 def _unit(mode: TimeMode, precision: int) -> int | None:
-    """The unit of times as numbers, in nanoseconds; None if times are strings."""
+    """The unit of times as numbers, in nanoseconds; None if times are strings.
+
+    In the adaptive modes these are milliseconds up to the precision 3, microseconds up to 6, and then nanoseconds.
+    """
     if mode in _FIXED:
         return _FIXED[mode]
     return MILLIS if precision <= 3 else MICROS if precision <= 6 else NANOS

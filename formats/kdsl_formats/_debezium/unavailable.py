@@ -46,7 +46,7 @@ class PlaceholderFinder:
         self._columns = [(i, f.name, f.type) for i, f in enumerate(row.fields) if _may_hold(f.type)]
 
     def replace_placeholders(self, decoded: Decoded) -> Decoded:
-        """Replace each placeholder by NULL, and mark it in `Decoded.unavailable`."""
+        """Return the rows with NULL for placeholders, marked in `Decoded.unavailable`; the argument if it has none."""
         masks: dict[str, pa.Array] = {}
         columns: list[pa.Array] | None = None
         for index, name, kind in self._columns:
@@ -119,7 +119,7 @@ def _may_hold(kind: t.DataType) -> bool:
 
 
 def _find_among(values: pa.Array, wanted: Sequence[Any]) -> Mask | None:
-    """Which values are among some wanted ones; None if no value has the length of one."""
+    """Which values are among some wanted ones (NULL is not); None if no value has the length of one."""
     sizes = np.diff(np.frombuffer(values.buffers()[1], dtype=np.int32)[values.offset : values.offset + len(values) + 1])
     lengths = {len(text.encode() if isinstance(text, str) else text) for text in wanted}
     if not any((sizes == length).any() for length in lengths):

@@ -34,7 +34,11 @@ def schema_text(schema: Json) -> str:
 
 
 def record_name(schema: Json) -> str:
-    """The full name of the record of a schema, which may be a union with it; the type of a schema without a record."""
+    """The full name of the record of a schema, which may be a union with it; the type of a schema without a record.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
+    """
     kind = schema_type(schema)
     records = [one for one in (kind.branches or (kind,)) if one.kind == "record"]
     return records[0].name if records else kind.type_name
@@ -45,7 +49,13 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
 
     Args:
         schema: The schema.
-        within: A field of the record; its record is used instead. There are no names if the field is not a record.
+        within: A field of the record; its record is used instead.
+
+    Returns:
+        The names; empty if there is no such record or field.
+
+    Raises:
+        AvroTypeError: The schema is invalid.
     """
     fields = _record_fields(schema_type(schema))
     if within:
@@ -54,7 +64,7 @@ def field_names(schema: Json, within: str = "") -> tuple[str, ...]:
 
 
 def _record_fields(kind: Type) -> tuple[RecordField, ...]:
-    """The fields of a schema's record, which may be in a union with null."""
+    """The fields of a schema's record, which may be in a union with null; empty if there is no record."""
     return next((one.fields for one in (kind.branches or (kind,)) if one.kind == "record"), ())
 
 
@@ -87,13 +97,17 @@ class FramedReader:
         self._undeclared: dict[int, tuple[str, ...]] = {}
 
     def read(self, messages: pa.BinaryArray) -> tuple[Decoded, Ids]:
-        """Decode messages; a null message produces no row, and one without a readable schema is a bad record.
+        """Decode messages; those without a frame or a readable schema, and those that cannot be read, are bad records.
+
+        Null messages, and those whose writer's schema has no rows, produce no row. An undeclared column is counted for
+        each message of a schema that has it.
 
         Returns:
-            The rows, and the schema id of each message.
+            The rows, and the schema id of each message (`NO_ID` without one).
 
         Raises:
-            RegistryError: The registry does not answer, or refuses the request.
+            RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
+            KdslError: The settings of the registry have errors, or a secret cannot be resolved.
         """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
@@ -120,9 +134,13 @@ class FramedReader:
     def _reader(self, schema_id: int) -> AvroDecoder | None:
         """Return the decoder for a schema, which is fetched from the registry once; None if its messages have no rows.
 
+        The decoder and the undeclared columns of the schema are stored.
+
         Raises:
-            _UnreadableError: The registry does not have the schema, or it does not match the table's.
-            RegistryError: The registry does not answer, or refuses the request.
+            _UnreadableError: The registry does not have the schema, it is invalid or not an Avro schema, or the table's
+                schema does not fit the columns.
+            RegistryError: The registry does not answer, refuses the request, or lacks a referenced schema.
+            KdslError: As in `read`.
         """
         if schema_id not in self._readers:
             from kdsl.registry import UnknownSchemaError, registry_client
@@ -150,7 +168,7 @@ class FramedReader:
 
 
 def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterator[str]:
-    """Why the messages of a writer's schema cannot be read into a table; empty if they can.
+    """Yield why the messages of a writer's schema cannot be read into a table; nothing if they can.
 
     Args:
         writer_schema: The schema that messages are written with.
@@ -158,22 +176,27 @@ def find_misfits(writer_schema: Json, row: t.Row, reader_schema: Json) -> Iterat
         reader_schema: The schema that it is resolved to.
 
     Raises:
-        AvroTypeError: A schema is invalid.
+        AvroTypeError: A schema is invalid, or as in `resolve`.
     """
     reader = schema_type(_match_nullability(reader_schema, writer_schema))
     yield from _find_misfits(resolve(schema_type(writer_schema), reader, row, exact_units=True), "")
 
 
 def _find_misfits(step: Step, path: str) -> Iterator[str]:
-    """Yield the errors of steps that fail for every message; a union does if all its branches but null do."""
+    """Yield the errors of steps that fail for every message, each with the path of its column (``a.b``, ``a[].b``).
+
+    A union fails if all its branches except null do; the errors are those of the last one.
+    """
     match step:
         case Fail(message=message):
             yield f"{path}: {message}" if path else message
         case Record(steps=steps):
             for inner, name in steps:
-                yield from _find_misfits(inner, name or path)
-        case Items(inner=inner) | Entries(inner=inner) | Chosen(inner=inner):
-            yield from _find_misfits(inner, path)
+                yield from _find_misfits(inner, f"{path}.{name}" if path else name or "")
+        case Chosen(inner=inner, name=name):
+            yield from _find_misfits(inner, f"{path}.{name}")
+        case Items(inner=inner) | Entries(inner=inner):
+            yield from _find_misfits(inner, f"{path}[]")
         case Union(branches=branches):
             branch_misfits = [list(_find_misfits(branch, path)) for branch in branches if not isinstance(branch, Null)]
             if branch_misfits and all(branch_misfits):
@@ -225,7 +248,8 @@ class FramedWriter:
 
         Raises:
             RegistryError: The registry does not answer, refuses the request, or rejects the schema.
-            KdslError: The schema, such as the latest one of the subject, cannot hold the rows.
+            KdslError: The schema, such as the latest one of the subject, cannot hold the rows; the subject cannot be
+                determined; or the settings of the registry have errors.
         """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
@@ -250,7 +274,11 @@ class FramedWriter:
         return self._register_or_look_up(client, subject, RegisteredSchema(schema_text(self._schema))), writer
 
     def _new_encoder(self, schema: Callable[[], Json], what: str) -> AvroEncoder:
-        """An encoder for a schema; raises a `KdslError` if the schema cannot hold the rows."""
+        """An encoder for a schema that a function returns, whose errors pass; `what` names the schema in errors.
+
+        Raises:
+            KdslError: The schema is not an Avro schema, or cannot hold the rows.
+        """
         try:
             return AvroEncoder(schema(), self._row)
         except AvroTypeError as e:

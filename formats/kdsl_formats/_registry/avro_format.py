@@ -78,15 +78,19 @@ class AvroRegistryFormat(RegistryFormat):
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which asks the registry only when messages are decoded."""
         return _Decoder(self, row, use)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, which asks the registry only when rows are encoded."""
         return _Encoder(self, row, use)
 
     def table_schema(self, row: t.Row, direction: Direction, use: Use = ALONE) -> Json:
-        """The schema of the option ``schema``, or the derived one."""
+        """The schema of the option ``schema``, or the one derived from the columns of messages with rows of a type.
+
+        Raises:
+            AvroTypeError: The option is not an Avro schema, or Avro does not support a column; `check` reports both.
+        """
         if self.schema is not None:
             return parse_schema_option(self.schema)
         envelope = t.Row(self.envelope_row(row, use).fields, nullable=self.writes_nullable and direction == "write")
@@ -94,14 +98,22 @@ class AvroRegistryFormat(RegistryFormat):
         return derived
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The record's full name and the schema that a sink registers."""
+        """The record's full name and the schema that a sink registers; the registry is not asked.
+
+        Raises:
+            AvroTypeError: As in `table_schema`.
+        """
         from kdsl.registry import RegisteredSchema
 
         schema = self.table_schema(row, "write")
         return record_name(schema), RegisteredSchema(schema_text(schema))
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read or written with a registered schema, or "" if they can; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema, or "" if they can.
+
+        Raises:
+            RegistryError: As in `RegistryFormat`.
+        """
         from kdsl_formats._registry.references import whole_schema
 
         try:
@@ -115,6 +127,8 @@ class AvroRegistryFormat(RegistryFormat):
 
 
 class _Decoder:
+    """Decodes messages with the schemas that they name."""
+
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._reader: FramedReader | None = None
@@ -123,8 +137,11 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; schemas are fetched from the registry when they occur first.
 
+        Null messages produce no row, nor do empty ones if the format treats them as null. The result has the schema ids
+        under the keys of metadata that the table reads.
+
         Raises:
-            KdslError: There is no registry, or it does not answer or refuses the request.
+            KdslError: There is no registry, or as in `FramedReader.read`.
         """
         chosen = self._format
         if self._reader is None:  # created late, because a plan can be built without a registry
@@ -151,6 +168,8 @@ class _Decoder:
 
 
 class _Encoder:
+    """Encodes rows with the schema that the options choose."""
+
     def __init__(self, chosen: AvroRegistryFormat, row: t.Row, use: Use) -> None:
         self._format, self._row, self._use = chosen, row, use
         self._writer: FramedWriter | None = None

@@ -92,6 +92,9 @@ def merge_groups(
 ) -> Decoded:
     """Merge the rows of groups of messages in the order of the messages, with bad records and infinite counts.
 
+    Other parts of the results, such as row kinds, are left out, unless a single group has all messages and nothing is
+    in `bad`: its result is returned as it is.
+
     Args:
         parts: For each group, the indices of its messages (None for all), and its result.
         bad: The messages that were in no group and failed.

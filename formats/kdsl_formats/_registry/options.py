@@ -175,7 +175,7 @@ class RegistryFormat(Format):
         )
 
     def check_use(self, row: Any, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Report a sink whose subject is unknown, because the table has several topics (rule SR-3)."""
+        """Report a sink whose subject is unknown, because the table has several topics or a pattern (rule SR-3)."""
         if direction == "write" and self.subject is None and self.names_subject_after("topic") and len(use.topics) != 1:
             topics = f"{len(use.topics)} topics" if use.topics else "a pattern of topics"
             yield Problem(
@@ -190,7 +190,9 @@ class RegistryFormat(Format):
         return what in self.subject_name_strategy.split("-")
 
     def subject_of(self, use: Use, record: str) -> str:
-        """The subject of a use (SR-1, SR-2).
+        """The subject of a use (SR-1, SR-2): that of the option, or the one that the strategy names.
+
+        This is ``<topic>-key`` or ``<topic>-value``, ``<record>``, or ``<topic>-<record>``.
 
         Args:
             use: How the format is used.
@@ -224,7 +226,7 @@ class RegistryFormat(Format):
         """
 
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
-        """Report options that contradict each other.
+        """Report options that contradict each other on writing; nothing for reading.
 
         Args:
             named: Whether the user sets the schema, and with it the record's name.

@@ -18,8 +18,8 @@ def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
     """The JSON of a registered schema, with each schema that it refers to inserted at its first use.
 
     Raises:
-        AvroTypeError: The schema is not an Avro schema, or a schema that it refers to is missing.
-        RegistryError: A schema that it refers to cannot be fetched.
+        AvroTypeError: The schema is not an Avro schema. If it refers to others, only its type and its JSON are checked.
+        RegistryError: A schema that it refers to cannot be fetched, or they refer to each other in a circle.
     """
     if schema.kind != AVRO:
         raise AvroTypeError(
@@ -35,7 +35,7 @@ def whole_schema(client: RegistryClient, schema: RegisteredSchema) -> Json:
 
 
 def _namespace(schema: Mapping[str, Any], outer: str) -> str:
-    """The namespace of a definition inside another namespace."""
+    """The namespace of a definition inside another namespace: that of its name, or its own, or the outer one."""
     name = str(schema.get("name", ""))
     if "." in name:
         return name.rpartition(".")[0]
@@ -44,12 +44,15 @@ def _namespace(schema: Mapping[str, Any], outer: str) -> str:
 
 
 def _full_name(name: str, namespace: str) -> str:
-    """A name with its namespace."""
+    """A name with a namespace, if it does not have its own and the namespace is not empty."""
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def _collect(schema: Any, namespace: str, definitions: dict[str, Any]) -> None:
-    """Add all named types of a schema to ``definitions``, by their full names, each with an explicit namespace."""
+    """Add all named types of a schema to ``definitions``, by their full names, each with an explicit namespace.
+
+    A name that is already in ``definitions`` keeps its definition.
+    """
     if isinstance(schema, list):
         for branch in schema:
             _collect(branch, namespace, definitions)
@@ -76,7 +79,10 @@ class _Inliner:
         self._defined: set[str] = set()
 
     def inline(self, schema: Any, namespace: str) -> Any:
-        """Return a schema inside a namespace with each definition inserted where it is used first."""
+        """Return a schema inside a namespace with each definition inserted where it is used first.
+
+        Names of inserted definitions are remembered: where they are used or defined again, only the full name remains.
+        """
         if isinstance(schema, str):
             full = schema if schema in self._definitions else _full_name(schema, namespace)
             if full in self._definitions and full not in self._defined:

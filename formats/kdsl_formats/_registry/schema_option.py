@@ -24,7 +24,10 @@ def parse_schema_option(text: str) -> Json:
 
 
 def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
-    """Report a 'schema' that is not an Avro record, or does not match the columns of the table."""
+    """Report a 'schema' that is not an Avro record, or does not match the columns of the table: names, order and types.
+
+    Of many differences, ten are named.
+    """
     try:
         schema_row = row_of(parse_schema_option(text))
     except AvroTypeError as e:
@@ -41,7 +44,10 @@ def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
 
 
 def _find_differences(schema: t.Row, table: t.Row, path: str) -> Iterator[str]:
-    """Find how the columns of a schema differ from those of the table; yields a sentence for each difference."""
+    """Find how the columns of a schema differ from those of the table; yields a sentence for each difference.
+
+    Types are only compared if the names and their order are the same.
+    """
     if schema.names != table.names:
         missing = [name for name in table.names if name not in schema.names]
         more = [name for name in schema.names if name not in table.names]

@@ -120,7 +120,10 @@ class Charset:
         return not _NOT_ASCII.match(self.codec)
 
     def decode(self, data: bytes) -> str:
-        """Decode bytes; invalid ones become U+FFFD, as in Java."""
+        """Decode bytes; invalid ones become U+FFFD, as in Java.
+
+        In UTF-16 and UTF-32 a byte order mark decides the order of the bytes, and is left out.
+        """
         codec = self.codec
         for mark, marked in _MARKED.get(self.name, ()):
             if data.startswith(mark):

@@ -34,7 +34,7 @@ _DAY_LENGTH = 10  # characters of yyyy-MM-dd
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Read signed integers; also returns which need the fallback: those with ``+`` or blanks, or out of range."""
+    """Read signed integers; also returns which need the fallback: other forms (``+``, blanks), or out of range."""
     some, fallback = _keep_with_bytes(strings, _INTEGER_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -50,7 +50,7 @@ def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask
 
 
 def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Read floats, rounded once; also returns which need the fallback: names (NaN, Infinity) and Java's suffixes."""
+    """Read floats, rounded once; also returns which need the fallback: names (NaN), Java's suffixes, other strings."""
     some, fallback = _keep_with_bytes(strings, _FLOATING_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -168,7 +168,10 @@ def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
 
 
 def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """The bytes that the characters of strings stand for; which are not ASCII, or have escapes, need the fallback."""
+    """The bytes that the characters of strings stand for; also returns which need the fallback.
+
+    Those are the strings that are not ASCII, or have a backslash, which may begin an escape.
+    """
     data = content(strings)
     fallback = np.zeros(len(strings), dtype=bool)
     others = np.flatnonzero((data >= 0x80) | (data == 92))

@@ -87,7 +87,11 @@ class Avro(Format):
         return False
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, of binary bodies or of Avro's JSON.
+
+        Raises:
+            AvroTypeError: Avro does not support a column, which `check` reports.
+        """
         row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
@@ -95,7 +99,11 @@ class Avro(Format):
         return AvroDecoder(schema, row, schema, exact_units=self.micros)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, to binary bodies or to Avro's JSON.
+
+        Raises:
+            AvroTypeError: Avro does not support a column, which `check` reports.
+        """
         row = _not_null_row(row)
         schema = avro_schema(row, legacy_timestamps=self.legacy_timestamps)
         if self.encoding.lower() == "json":
@@ -111,7 +119,7 @@ def _not_null_row(row: t.Row) -> t.Row:
 
 
 def _microsecond_types(kind: t.DataType) -> Iterator[t.DataType]:
-    """Find the timestamps in a type that are declared in microseconds."""
+    """Find the timestamps in a type, except in arrays and maps, that are declared in microseconds."""
     if isinstance(kind, t.Timestamp | t.TimestampLtz) and kind.precision > MILLIS:
         yield kind
     elif isinstance(kind, t.Row):

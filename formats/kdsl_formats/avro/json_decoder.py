@@ -77,7 +77,10 @@ def _type_error(expected: str, value: Any) -> BodyError:
 
 
 def _scalar_reader(step: Scalar) -> ReadValue:
-    """The function that reads a value without parts, or raises `BodyError` for one that does not fit."""
+    """The function that reads a value without parts, or raises `BodyError` for one that does not fit.
+
+    A decimal with too many digits becomes None.
+    """
     read_wire = _READERS[step.wire]
     if step.target == "string":
         return read_wire
@@ -106,7 +109,10 @@ def _read_boolean(value: Any) -> bool:
 
 
 def _integer_reader(bits: int) -> ReadValue:
-    """The function that reads an integer of some bits, or raises `BodyError` for any other value."""
+    """The function that reads a signed integer of some bits, or raises `BodyError` for any other value.
+
+    The number may be spelled with a fraction or an exponent, such as ``1.0``.
+    """
 
     def read(value: Any) -> int:
         if not isinstance(value, Integer | Fractional):
@@ -127,7 +133,7 @@ def _integer_reader(bits: int) -> ReadValue:
 
 
 def _read_float(value: Any) -> float:
-    """Return a JSON number as a float; NaN and infinities are strings.
+    """Return a JSON number as a float, infinite if it is too large; NaN and infinities are strings.
 
     Raises:
         BodyError: It is another value.
@@ -176,7 +182,10 @@ _READERS: dict[str, ReadValue] = {
 
 
 def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
-    """The function that reads null, or an object with the name of a type; `BodyError` for any other value."""
+    """The function that reads an object with the name of a type, and null if it is in the union.
+
+    It raises `BodyError` for any other value.
+    """
     names = {b.type_name: read for b, read in zip(kind.branches, branches, strict=True) if b.kind != "null"}
     nullable = len(names) < len(branches)
 
@@ -195,7 +204,10 @@ def _union_reader(branches: list[ReadValue], kind: Type) -> ReadValue:
 
 
 def _items_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads an array; `BodyError` for any other value."""
+    """The function that reads an array; `BodyError` for any other value.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def read(value: Any) -> list[Any]:
         if not isinstance(value, list):
@@ -213,7 +225,11 @@ def _items_reader(inner: ReadValue) -> ReadValue:
 
 
 def _entries_reader(inner: ReadValue) -> ReadValue:
-    """The function that reads a map, as a list of pairs; of equal keys the last one is kept."""
+    """The function that reads a map, as a list of pairs; `BodyError` for any other value.
+
+    Lone surrogates in keys are replaced; a key that is then repeated has its last value. It adds the key to the path of
+    a `BodyError`.
+    """
 
     def read(value: Any) -> list[tuple[str, Any]]:
         if not isinstance(value, dict):
@@ -231,7 +247,10 @@ def _entries_reader(inner: ReadValue) -> ReadValue:
 
 
 def _record_reader(fields: dict[str, ReadValue]) -> ReadValue:
-    """The function that reads a record; `BodyError` if it is not an object with exactly the fields."""
+    """The function that reads a record; `BodyError` if it is not an object with exactly the fields.
+
+    It adds the name of the field to the path of a `BodyError`.
+    """
 
     def read(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from kdsl.types.strings.numbers import format_double, format_float
 from kdsl_formats._avro.model import Json, schema_type
 from kdsl_formats._avro.reference_decoder import BodyError
 from kdsl_formats._avro.reference_encoder import entries_in_order, require_value, wire_value
-from kdsl_formats._avro.target import ArrayOf, MapOf, Optional, RecordOf, Target, Value, target_of
+from kdsl_formats._avro.write_steps import ArrayOf, MapOf, Optional, RecordOf, Value, WriteStep, plan_write
 from kdsl_formats._columns.fallback import write_fallback_rows
 from kdsl_formats.json.reference_encoder import escape
 
@@ -31,7 +31,7 @@ class JsonBodyEncoder:
     """
 
     def __init__(self, schema: Json, row: t.Row, *, exact_units: bool) -> None:
-        self._write = _writer_of(target_of(schema_type(schema), row, exact_units=exact_units))
+        self._write = _writer_of(plan_write(schema_type(schema), row, exact_units=exact_units))
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
         """Encode rows, whatever their kinds; rows that the schema does not allow become bad records."""
@@ -40,12 +40,12 @@ class JsonBodyEncoder:
         )
 
 
-def _writer_of(target: Target) -> WriteValue:
+def _writer_of(step: WriteStep) -> WriteValue:
     """The function that writes a column's values, or raises `BodyError` for one that the schema does not allow."""
-    match target:
+    match step:
         case Value():
-            text = _WRITERS[target.wire]
-            return lambda v: text(wire_value(target, require_value(v)))
+            text = _WRITERS[step.wire]
+            return lambda v: text(wire_value(step, require_value(v)))
         case Optional(inner=inner, null=null, name=name):
             return _optional_writer(_writer_of(inner), escape(name), nullable=null is not None)
         case ArrayOf(inner=inner):
@@ -54,7 +54,7 @@ def _writer_of(target: Target) -> WriteValue:
             return _map_writer(_writer_of(inner))
         case RecordOf(fields=fields):
             return _record_writer([(name, escape(name), _writer_of(inner)) for name, inner in fields])
-    raise AssertionError(target)  # derived schemas contain nothing else
+    raise AssertionError(step)  # derived schemas contain nothing else
 
 
 def _name_or_number(text: str) -> str:
@@ -74,7 +74,10 @@ _WRITERS: dict[str, WriteValue] = {
 
 
 def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteValue:
-    """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`."""
+    """The function that writes a value in an object with the name of its type, and None as ``null`` if `nullable`.
+
+    Otherwise it raises `BodyError` for None.
+    """
 
     def write(value: Any) -> str:
         if value is None and nullable:
@@ -85,7 +88,10 @@ def _optional_writer(inner: WriteValue, name: str, *, nullable: bool) -> WriteVa
 
 
 def _array_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes lists as arrays."""
+    """The function that writes lists as arrays; it raises `BodyError` for None.
+
+    It adds the index of the item to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         items = []
@@ -101,7 +107,10 @@ def _array_writer(inner: WriteValue) -> WriteValue:
 
 
 def _map_writer(inner: WriteValue) -> WriteValue:
-    """The function that writes lists of pairs as objects, in the order of Java's HashMap."""
+    """The function that writes lists of pairs as objects, each key once with its last value.
+
+    The order is that of Java's HashMap. It raises `BodyError` for None, and adds the key to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         entries = []
@@ -117,7 +126,10 @@ def _map_writer(inner: WriteValue) -> WriteValue:
 
 
 def _record_writer(fields: list[tuple[str, str, WriteValue]]) -> WriteValue:
-    """The function that writes dicts as objects, from the name of each field, its JSON and its writer."""
+    """The function that writes dicts as objects, from the name of each field, its JSON and its writer.
+
+    It raises `BodyError` for None, and adds the name of the field to the path of a `BodyError`.
+    """
 
     def write(value: Any) -> str:
         require_value(value)

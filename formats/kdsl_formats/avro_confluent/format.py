@@ -25,9 +25,9 @@ class AvroConfluent(PlaceholderFormat, AvroRegistryFormat):
     identifier = "avro-confluent"
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which also replaces placeholders as the options say."""
         return self.replace_placeholders_of(super().decoder(row, use), row, use)
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
-        """The fields of a writer's schema that the table does not declare."""
+        """The fields of a writer's schema that the table does not declare; `AvroTypeError` if the schema is invalid."""
         return tuple(name for name in field_names(schema) if name not in row.names)

@@ -61,7 +61,9 @@ class ChangeDecoder:
         self._image = ColumnReader(rules.row, rules.value_rules, min_batch=min_batch)
         key = rules.key_row
         self._key = None if key is None else ColumnReader(key, rules.value_rules, min_batch=min_batch)
-        self._image.finder.undeclared = Counter()
+        for reader in (self._image, self._key):
+            if reader is not None:
+                reader.finder.find_undeclared = True
         fields = {f.name: f.type for f in rules.fields()}
         fields.update((c.member, t.STRING) for c in rules.include if c.member not in fields)
         self._names = tuple(fields)
@@ -77,6 +79,9 @@ class ChangeDecoder:
         """Decode an array of messages; null and empty ones produce no rows, unreadable ones are bad records.
 
         If parse errors are ignored, an unreadable message produces the rows before the error instead.
+
+        The result also counts infinite values and undeclared columns, names the messages that empty the table if it
+        applies them, and has NULL for placeholders.
         """
         self._truncates = ()
         decoded = self._decode(messages)
@@ -87,21 +92,17 @@ class ChangeDecoder:
             decoded = attrs.evolve(decoded, truncates=self._truncates)
         if self._unavailable is not None:
             decoded = self._unavailable.replace_placeholders(decoded)
-        undeclared = self._take_undeclared()
-        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
-
-    def _take_undeclared(self) -> Counter[str]:
-        """Return and reset the counts of the columns in messages that the table does not declare."""
-        counted, by_shape = self.reference.undeclared, self._image.finder.undeclared
-        self.reference.undeclared = Counter()
-        for name, count in (by_shape or {}).items():
-            counted[name.decode()] += count
-        if by_shape:
-            by_shape.clear()
-        return counted
+        if self.reference.undeclared:
+            undeclared = self.reference.undeclared + Counter(decoded.undeclared)
+            self.reference.undeclared.clear()
+            decoded = attrs.evolve(decoded, undeclared=undeclared)
+        return decoded
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode by columns, or one by one if few messages allow it; counts infinite values only of the columns."""
+        """Decode by columns, or one by one if few messages allow it.
+
+        Only infinite values and undeclared members of the columns are counted.
+        """
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -130,6 +131,7 @@ class ChangeDecoder:
         """Read the selected messages with the reference decoder: each row is a tuple of its kind, values and metadata.
 
         If the table applies truncates, messages that empty it have no row; their indices replace those in `_truncates`.
+        The counts of the reference decoder go on.
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:
@@ -225,14 +227,13 @@ class ChangeDecoder:
         """
         rows = np.flatnonzero(is_read)
         order = RowOrder(changes.owner[locations.owner[rows]], fallback_rows)
-        row_source: _Rows | _RowsWithOldValues | _RowsWithKeys = _Rows(images, locations, rows)
-        if old_values is not None:
-            key = self.rules.key_row
-            row_source = (
-                _RowsWithOldValues(images, old_values, locations, rows)
-                if key is None
-                else _RowsWithKeys(images, old_values, locations, rows, key)
-            )
+        row_source: _Rows | _RowsWithOldValues | _RowsWithKeys
+        if old_values is None:
+            row_source = _Rows(images, locations, rows)
+        elif self.rules.key_row is None:
+            row_source = _RowsWithOldValues(images, old_values, locations, rows)
+        else:
+            row_source = _RowsWithKeys(images, old_values, locations, rows, self.rules.key_row)
         columns = []
         for i, field in enumerate(self.type):
             pool, index = row_source.column(i, field.name)
@@ -250,8 +251,13 @@ class ChangeDecoder:
             )
         }
         infinite = images.infinite_in(locations.index[rows])
+        undeclared = images.count_undeclared(locations.index[rows])
+        if old_values is not None:
+            undeclared += old_values.count_undeclared(locations.old_index[rows])
         if old_values is not None and self.rules.key_row is not None:
             infinite += old_values.infinite_in(locations.old_index[rows])
+            for name in self.rules.row.names:  # a reader of keys looks for no other columns
+                undeclared.pop(name, None)
         return Decoded(
             rows_array,
             pa.array(order.owner, pa.int64()),
@@ -259,6 +265,7 @@ class ChangeDecoder:
             pa.array(kinds, pa.int8()),
             metadata,
             infinite=infinite,
+            undeclared=undeclared,
         )
 
 
@@ -285,6 +292,12 @@ class _Images:
     def infinite_in(self, objects: Indices) -> int:
         """How many infinite values in some objects became NULL; negative indices are ignored."""
         return 0 if self._infinite is None else int(self._infinite[objects[objects >= 0]].sum())
+
+    def count_undeclared(self, objects: Indices) -> Counter[str]:
+        """How many of some objects have each undeclared member; repeated and negative indices count once, or never."""
+        is_used = np.zeros(len(self.row_index), dtype=bool)
+        is_used[objects[objects >= 0]] = True
+        return self._members.count_undeclared(is_used)
 
     def has(self, column: int, objects: Indices) -> Mask:
         """Which of some objects, none of them left to the fallback, have a member for a column."""

@@ -43,7 +43,7 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return decoder
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, whatever the use."""
         return ChangeEncoder(self.dialect, row, self.writing_rules())
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
@@ -98,7 +98,10 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report maps whose keys are not strings (rule F-4), and a schema in messages that are written (CL-7)."""
+        """Report maps whose keys are not strings (rule F-4), and for writes a schema in messages (CL-7).
+
+        Columns that lose digits in the connector's form of values are warnings for writes.
+        """
         yield from super().check(row, direction)
         if direction == "write" and self.schema_include is True:
             yield Problem(
@@ -108,7 +111,11 @@ class DebeziumJson(DebeziumFormat, ConnectJson, ChangeJson):
             )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type; inferred columns are read by the schemas in messages, if they have them."""
+        """A decoder for rows of this type.
+
+        Inferred columns are read by the schemas in messages, if they have them; for other columns such schemas are
+        checked against the connector's form of values, if one is set.
+        """
         if not (self.schema_include and self.inferred_columns):
             return self.check_schemas_of(super().decoder(row, use), row, DEBEZIUM.members)
 
@@ -187,7 +194,10 @@ class CanalJson(ChangeJson):
         return attrs.evolve(super().inference_rules(max_columns=max_columns), times=False)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report map keys other than strings (F-4), invalid patterns (F-13), and options that the strategy ignores."""
+        """Report map keys other than strings (F-4); for reads also invalid patterns (F-13) and options without effect.
+
+        The latter, which only the strategy MYSQL_TYPE uses, are warnings.
+        """
         yield from super().check(row, direction)
         if direction == "write":
             return
@@ -195,7 +205,7 @@ class CanalJson(ChangeJson):
             yield from self._options_without_effect()
         for key, pattern in (("database.include", self.database_include), ("table.include", self.table_include)):
             try:
-                re.compile(pattern or "")
+                _compile_pattern(pattern or "")
             except (re.error, TypeError) as e:
                 message = f"the format 'canal-json' has {key} = {pattern!r}, which is not a regular expression: {e}"
                 yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
@@ -203,7 +213,7 @@ class CanalJson(ChangeJson):
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
         """The options in the form that the decoder uses."""
         patterns = (("database", self.database_include), ("table", self.table_include))
-        include = tuple(Include(member, re.compile(pattern)) for member, pattern in patterns if pattern is not None)
+        include = tuple(Include(member, _compile_pattern(p)) for member, p in patterns if p is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
 
     def _options_without_effect(self) -> Iterable[Problem]:
@@ -214,6 +224,18 @@ class CanalJson(ChangeJson):
                 message = f"the format 'canal-json' has {key}, which only infer-schema.strategy 'MYSQL_TYPE' uses"
                 fix = "set the strategy, or leave the option out"
                 yield Problem("canal-json-strategy", message, fix, severity="warning")
+
+
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    """Compile a regular expression of Java, in which a digit or a letter of a word is ASCII.
+
+    Raises:
+        re.error: It is invalid, or has an intersection of classes, which Python does not have.
+    """
+    intersection = re.search(r"\[[^\]]*&&", pattern)
+    if intersection is not None:
+        raise re.error("an intersection of classes (&&) is not supported", pattern, intersection.end() - 2)
+    return re.compile(pattern, re.ASCII)
 
 
 def _type_of_code(value: Any) -> t.DataType | None:

@@ -111,7 +111,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """Read a date and a time in UTC, separated by a blank or a ``T``; digits after microseconds are truncated.
+    """Read a date, perhaps with a time after a blank or a ``T``, in UTC; digits after microseconds are truncated.
 
     Raises:
         ValueError: The string has another form, or there is no such time.

@@ -113,7 +113,10 @@ class ChangeObserver:
         self._heads: dict[bytes, SchemaTypes] = {}
 
     def observe(self, messages: pa.BinaryArray, known: Mapping[TableId, TableSchema]) -> Observed:
-        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages."""
+        """Return the tables and new columns that messages show beyond the known schemas, and the bad messages.
+
+        Null and empty messages are ignored. Schemas and types that messages say are remembered for later batches.
+        """
         observation = Observation(known, len(messages))
         left = present_messages(messages)
         if len(messages) >= self._min_batch:
@@ -125,7 +128,10 @@ class ChangeObserver:
         return observation.result() if observation.in_any_order else self.reference.observe(messages, known)
 
     def _observe_by_schema(self, observation: Observation, messages: pa.BinaryArray, left: Mask) -> None:
-        """Settle messages that hold their schema, those of each schema together, and clear them in ``left``."""
+        """Settle messages that hold their schema, those of each schema together, and clear them in ``left``.
+
+        A few new schemas are learned in each batch; messages with more of them remain.
+        """
         rest = left.copy()
         for head in tuple(self._heads):
             if rest.any():
@@ -162,7 +168,10 @@ class ChangeObserver:
     def _observe_payloads(
         self, observation: Observation, messages: pa.BinaryArray, left: Mask, rest: Mask, head: bytes
     ) -> None:
-        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``."""
+        """Settle messages with a known head, and clear them in ``left``; all with this head are cleared in ``rest``.
+
+        Too few messages that end plainly are not settled.
+        """
         same = rest & np.asarray(pc.fill_null(pc.starts_with(messages, pattern=head), False))
         rest &= ~same
         start, end = bounds(messages)
@@ -200,11 +209,11 @@ class ChangeObserver:
         if len(indexes) < self._min_batch:
             return
         found_changes = self._change.find(buffer, spans.pick(indexes))
-        places = indexes[found_changes.which]
+        message_of = indexes[found_changes.which]
         members = dict(zip(self._names, found_changes.columns, strict=True))
         conditions = [(condition, members[condition.member]) for condition in self._rules.include]
         locations = locate_rows(buffer, self._rules, found_changes.columns, conditions)
-        has_rows = np.bincount(locations.owner, minlength=len(places)) > 0
+        has_rows = np.bincount(locations.owner, minlength=len(message_of)) > 0
         plain, parts = self._read_table_ids(buffer, members)
         without = ~locations.fallback & ~has_rows & plain
         for name in self._raw_members:
@@ -212,7 +221,7 @@ class ChangeObserver:
             plain &= values.form != TEXT
             without &= (values.form != TEXT) & are_json(buffer, values.spans, BARE, without & (values.form == BARE))
             parts.append(_raw_slices(buffer, values))
-        left[places[without]] = False
+        left[message_of[without]] = False
         images = _images_of(locations)
         tables: dict[TableId, list[tuple[_Statement, Indices]]] = {}
         for key, group in group_rows(parts, ~locations.fallback & has_rows & plain):
@@ -221,7 +230,7 @@ class ChangeObserver:
                 tables.setdefault(what.table, []).append((what, group))
         for table, groups in tables.items():
             if sum(len(group) for _, group in groups) >= self._min_batch:
-                self._settle_table(observation, messages, buffer, images, places, left, table, groups)
+                self._settle_table(observation, messages, buffer, images, message_of, left, table, groups)
 
     def _read_table_ids(self, buffer: MessageBuffer, members: Mapping[str, ValueSpans]) -> tuple[Mask, list[pa.Array]]:
         """Which changes have a table id of plain strings, and an array of each part of it, in the dialect's order.
@@ -288,14 +297,14 @@ class ChangeObserver:
         messages: pa.BinaryArray,
         buffer: MessageBuffer,
         images: tuple[_Images, ...],
-        places: Indices,
+        message_of: Indices,
         left: Mask,
         table: TableId,
         groups: list[tuple[_Statement, Indices]],
     ) -> None:
         """Settle the changes of one table: add them to the observation, and clear their messages in ``left``.
 
-        `places` has the message of each change, and `groups` each statement with the changes that make it.
+        `message_of` has the index of the message of each change, `groups` each statement with the changes that make it.
         """
         changes = np.concatenate([group for _, group in groups])
         number = np.repeat(np.arange(len(groups)), [len(group) for _, group in groups])
@@ -303,17 +312,17 @@ class ChangeObserver:
         changes, number = changes[order], number[order]
 
         def settle(which: Indices, growth: TableGrowth) -> Mask:
-            settled = np.zeros(len(places), dtype=bool)
+            settled = np.zeros(len(message_of), dtype=bool)
             for i, (statement, _) in enumerate(groups):
                 some = changes[which[number[which] == i]]
                 if len(some) and statement.is_held(growth):
-                    settled[some] = self._settle_group(buffer, images, len(places), some, statement, growth)
+                    settled[some] = self._settle_group(buffer, images, len(message_of), some, statement, growth)
                     if statement.types is not None and settled[some].any():
-                        growth.widen(int(places[some[settled[some]][0]]), statement.types, growth.primary_key)
+                        growth.widen(int(message_of[some[settled[some]][0]]), statement.types, growth.primary_key)
             result: Mask = settled[changes[which]]
             return result
 
-        group = places[changes]
+        group = message_of[changes]
         settle_in_rounds(self.reference, observation, messages, table, group, settle, left, self._min_batch)
 
     def _settle_group(
@@ -325,7 +334,10 @@ class ChangeObserver:
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
-        """Which of some changes with one statement about their table show nothing that the table does not have."""
+        """Which of some changes with one statement about their table show nothing that the table does not have.
+
+        The lane of the statement learns the members that it did not know.
+        """
         lane = self._lane(statement, growth.primary_key)
         settled = np.zeros(count, dtype=bool)
         settled[changes] = True
@@ -338,7 +350,11 @@ class ChangeObserver:
         return result
 
     def _join_table_id(self, parts: tuple[bytes | None, ...]) -> TableId:
-        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out."""
+        """Join the parts of a table id; a single part is split at its dots, and absent parts are left out.
+
+        Raises:
+            UnicodeDecodeError: A part is not UTF-8.
+        """
         names = [part.decode() for part in parts if part is not None]
         return tuple(names[0].split(".")) if len(parts) == 1 else tuple(names)
 

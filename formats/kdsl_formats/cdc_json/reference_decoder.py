@@ -169,7 +169,7 @@ class ReferenceChangeDecoder:
         if not message:
             return changes_read
         try:
-            for kind, row, metadata in self.read_document(parse(message)):
+            for kind, row, metadata in self.read_document(parse(message, alone=self.rules.inferred)):
                 changes_read.kinds.append(kind)
                 changes_read.rows.append(row)
                 changes_read.metadata = metadata
@@ -181,10 +181,11 @@ class ReferenceChangeDecoder:
     def read_document(self, document: Any) -> Iterator[tuple[int, Row, tuple[Any, ...]]]:
         """Return the rows of a message: the kind, values and metadata of each.
 
-        Messages that conditions leave out, of transactions, or of DDL have none. Undeclared members are counted.
+        Messages that conditions leave out, of transactions, of skipped operations, or of DDL (if columns were inferred)
+        have none. Undeclared members are counted; bad values are None if errors are ignored.
 
         Raises:
-            ValueError: The message cannot be read, with the reason.
+            ValueError: The message cannot be read, with the reason, whether errors are ignored or not.
         """
         if not all(self._is_included(document, condition) for condition in self.rules.include):
             return
@@ -207,23 +208,26 @@ class ReferenceChangeDecoder:
         if self._is_ddl(operation, spelled):
             return
         metadata: tuple[Any, ...] | None = None
-        for image in (spelled.get(member) for member in self.dialect.members):
-            if isinstance(image, dict):
-                self.undeclared.update(image.keys() - self._columns)
+        for images in (spelled.get(member) for member in self.dialect.members):
+            for image in images if isinstance(images, list) else [images]:
+                if isinstance(image, dict):
+                    self.undeclared.update(image.keys() - self._columns)
         for kind, row in self._read_rows(operation, change, spelled):
             if metadata is None:
                 metadata = self._read_metadata(members, change)
             yield kind, row, metadata
 
     def _is_ddl(self, operation: str, change: Row) -> bool:
-        """Whether a message is about a DDL statement, and therefore has no rows."""
+        """Whether a message is about a DDL statement, and therefore has no rows; False unless columns were inferred."""
         dialect = self.dialect
         if not self.rules.inferred or dialect.ddl is None:
             return False
         return change.get(dialect.ddl) is True and operation not in (*dialect.inserts, dialect.update, dialect.delete)
 
     def single_element(self, document: Any) -> Any:
-        """Return the document, or the only element of an array, which Flink accepts where it reads whole messages.
+        """Return the document, or of an array its only element, which Flink accepts where it reads whole messages.
+
+        That is for dialects with before- and after-images; others get the array itself.
 
         Raises:
             FieldError: The array has no or several elements.

@@ -118,8 +118,10 @@ class ChangeReader:
     def read_types(self, change: Row, rows: list[Row]) -> Mapping[str, t.DataType] | None:
         """The types that a change says, first those of the columns in its rows; None where values show the types.
 
+        Columns whose type it does not say are left out.
+
         Raises:
-            FieldError: The change does not say types, or says one that is not valid.
+            FieldError: The change has no object of types, or says one that is not valid.
         """
         types = self.types
         if types is None:

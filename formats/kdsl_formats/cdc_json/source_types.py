@@ -45,7 +45,7 @@ class MySqlTypes:
     tiny_boolean: bool = True
 
     def type_of(self, name: str) -> t.DataType:
-        """The type of a type as MySQL spells it; those that are not known are STRING."""
+        """The column type of a type as MySQL spells it, in any letter case; those that are not known are STRING."""
         match = _MYSQL.fullmatch(name.lower())
         if match is None:
             return t.STRING

@@ -40,7 +40,10 @@ class ColumnReader:
                 return self._scalar_reader(kind)
 
     def _scalar_reader(self, kind: t.DataType) -> Read:
-        """The function that reads strings as a column of values without parts; null literals become NULL."""
+        """The function that reads strings as a column of values without parts; null literals become NULL.
+
+        So do empty strings where the dialect says so, and where errors are ignored and the type has no empty value.
+        """
         read = _reader_of(kind)
         empty = self.dialect.empty_as_null or (self.ignore and not isinstance(kind, _KEEPS_EMPTY))
         nulls = {self.dialect.null_literal, "" if empty else None} - {None}
@@ -69,7 +72,7 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """The function that splits strings at the array delimiter, and reads a column of arrays."""
+        """The function that splits strings at the array delimiter into a column of arrays; blank ones are empty."""
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -84,7 +87,10 @@ class ColumnReader:
         return convert
 
     def _row_reader(self, kind: t.Row) -> Read:
-        """The function that splits strings at the array delimiter, and reads a column of rows; blank ones are NULL."""
+        """The function that splits strings at the array delimiter, and reads a column of rows; blank ones are NULL.
+
+        Strings with too few parts are NULL, too, and marked for the fallback; surplus parts are ignored.
+        """
         members = [(arrow_field(f.name, f.type), self._scalar_reader(f.type)) for f in kind.fields]
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -152,7 +158,7 @@ def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def _read_times(strings: pa.StringArray, precision: int) -> tuple[pa.Array, Mask]:
-    """Read times; digits beyond the precision are cut off. Also return which strings need the fallback."""
+    """Read times, cut to the precision and at most to milliseconds; also return which strings need the fallback."""
     values, fallback = reading.times(strings)
     unit = 10 ** (9 - min(precision, 3))
     nanos = np.asarray(values.view(pa.int64()).fill_null(0))

@@ -33,7 +33,10 @@ class CsvDecoder:
         self._splitter = Splitter(dialect, len(row.fields))
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages; null ones produce no row, unreadable ones are bad, or left out if errors are ignored."""
+        """Decode messages; null ones produce no row, and unreadable ones are bad records.
+
+        If errors are ignored, a bad value is NULL instead, and a message that cannot be split is left out.
+        """
         cells = self._splitter.split_messages(messages)
         columns, sure = self._read_columns(cells)
         if len(cells.index) == len(messages) and sure.all():
@@ -61,6 +64,10 @@ class CsvDecoder:
         return columns, sure
 
     def _read_by_reference(self, message: bytes) -> list[dict[str, Any]]:
-        """Read one message as a list of its row, which is empty if the message is unreadable and errors are ignored."""
+        """Read one message as a list of its row, which is empty if the message is unreadable and errors are ignored.
+
+        Raises:
+            ValueError: As for `ReferenceDecoder.values`.
+        """
         values = self.reference.values(message)
         return [] if values is None else [dict(zip(self._names, values, strict=True))]

@@ -76,7 +76,10 @@ class CsvEncoder:
         return _put_nulls(column, pc.binary_join(lists, self.dialect.array_delimiter))
 
     def _write_row(self, column: pa.StructArray, members: list[Write]) -> pa.StringArray:
-        """Write a nested row: its members with the array delimiter between them."""
+        """Write nested rows: their members with the array delimiter between them, NULL members as the null literal.
+
+        The string of a row that is NULL is NULL.
+        """
         if not members:
             return _put_nulls(column, pa.array([""] * len(column), pa.string()))
         strings = [write(member) for write, member in zip(members, column.flatten(), strict=True)]
@@ -107,7 +110,7 @@ class _Quoter:
                 self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
 
     def quote_strings(self, strings: pa.StringArray) -> pa.StringArray:
-        """Add quotes to the strings that might need them."""
+        """Add quotes to the strings that might need them, and double quotes and escape characters inside them."""
         needed = self._find_needed(strings)
         if not needed.any():
             return strings

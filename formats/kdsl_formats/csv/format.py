@@ -35,14 +35,14 @@ def unescape(text: str) -> str:
 
 
 def _check_character(value: str | None) -> str | None:
-    """What is wrong with an option that must be one character; None if it is valid."""
+    """How to correct an option that must be one character; None if it is valid, or None."""
     if value is None or (len(value) == 1 and value <= "\uffff"):
         return None
     return "write exactly one character"
 
 
 def _check_delimiter(value: str) -> str | None:
-    """What is wrong with the field delimiter; None if it is valid."""
+    """How to correct the field delimiter, one character or Java escape, but no line break; None if it is valid."""
     character = unescape(value)
     if len(character) != 1 or character > "\uffff":
         return "write exactly one character, literally or as a Java escape (\\t, \\u0001)"
@@ -152,14 +152,15 @@ class Csv(Format):
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
         """Report types that CSV does not support and the nesting of types (rules F-5 and F-7).
 
-        `problems` checks the values of the options (F-6).
+        A TIME finer than milliseconds is one for reads. Options of quoting that contradict each other are reported,
+        too; `problems` checks the values of the options (F-6).
         """
         yield from self._quoting_problems()
         for field in row.fields:
             yield from _type_problems(field, direction)
 
     def _quoting_problems(self) -> Iterator[Problem]:
-        """Report options of quoting that contradict each other."""
+        """Report a quote character with quoting disabled, and a field delimiter that is also the quote or escape."""
         if self.quote_character is not None and self.disable_quote_character is True:
             yield Problem(
                 "csv-quote",
@@ -177,7 +178,7 @@ class Csv(Format):
                 )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with other delimiters, null literals and quotes, or other text around a row."""
+        """Formats with one valid change each: another delimiter, null literal or quote, or other text around a row."""
         changes: list[dict[str, Any]] = [{"field_delimiter": one} for one in (",", ";", "\\t", "|")]
         changes += [{"null_literal": one} for one in ("", "NULL", "null", "\\N")]
         if not self.disable_quote_character:
@@ -189,11 +190,11 @@ class Csv(Format):
                 yield other
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, whatever the use."""
         return CsvDecoder(row, self.dialect(), ignore_parse_errors=self.ignore_parse_errors)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, whatever the use."""
         return CsvEncoder(row, self.dialect(), scientific=self.write_bigdecimal_in_scientific_notation)
 
     def dialect(self) -> Dialect:
@@ -214,7 +215,7 @@ class Csv(Format):
 
 
 def _type_problems(field: t.Field, direction: Direction) -> Iterator[Problem]:
-    """Report column types that the format does not support."""
+    """Report a column with a MAP or MULTISET, more than one level of nesting, or (for reads) a TIME(4) or finer."""
     where = Where(column=field.name)
     for kind in (field.type, *(() if isinstance(field.type, t.Map | t.Multiset) else t.children(field.type))):
         if isinstance(kind, t.Map | t.Multiset):

@@ -56,7 +56,9 @@ class Dialect:
 
 
 def decode_message(message: bytes) -> str:
-    """Decode a message: as UTF-8, or in the encoding of the byte order mark at its start.
+    """Decode a message: as UTF-8, or in the encoding of the byte order mark at its start, which is left out.
+
+    What is not UTF-8 is read as Java's modified UTF-8. A message of fewer than four bytes has no mark.
 
     Raises:
         ValueError: The bytes are invalid in this encoding.
@@ -109,10 +111,10 @@ def split_row(text: str, dialect: Dialect, columns: int) -> list[str]:
 
 
 def _read_extra(row: _RowReader, dialect: Dialect, columns: int) -> None:
-    """Skip values beyond the last column.
+    """Skip values beyond the last column, or only a blank one after a trailing delimiter.
 
     Raises:
-        ValueError: The dialect does not allow them.
+        ValueError: The dialect does not allow them, or one of them is invalid.
     """
     extra = row.value()
     if dialect.ignore_extra:
@@ -176,10 +178,10 @@ class _RowReader:
         return value_read.rstrip(BLANKS) if dialect.trim else value_read
 
     def _read_quoted(self, quote: str) -> str:
-        """Read a quoted value, and check that it ends correctly.
+        """Read a quoted value and the blanks after it, and return it without quotes and escapes.
 
         Raises:
-            ValueError: The closing quote is missing, or something follows it.
+            ValueError: The closing quote is missing, something else follows it, or an escape is at the end.
         """
         text, escape = self.text, self.dialect.escape
         self.position += 1

@@ -30,12 +30,13 @@ class ReferenceDecoder:
         self._columns = [(f.name, self._column_converter(f.type)) for f in row.fields]
 
     def values(self, message: bytes) -> list[Any] | None:
-        """The values of a message's row; None if it cannot be read and errors are ignored.
+        """The values of a message's row, one for each column.
 
-        Bad and missing values are None then.
+        If errors are ignored, bad and missing values are None, and so is the result if the row cannot be split.
 
         Raises:
-            ValueError: The message cannot be read, with the reason, and errors are not ignored.
+            ValueError: The row cannot be split, has too few values or a bad one (with the reason), and errors are not
+                ignored.
         """
         try:
             values = split_row(decode_message(message), self.dialect, len(self._columns))

@@ -59,7 +59,10 @@ class ReferenceEncoder:
         return lambda value: self.null if value is None else write(value)
 
     def quote(self, text: str) -> str:
-        """Add quotes to a string if it might need them."""
+        """Add quotes to a string if it might need them, with quotes and escape characters in it doubled.
+
+        If the dialect has no quotes, the string is returned as it is.
+        """
         quote, escape = self.dialect.quote, self.dialect.escape
         if quote is None or not needs_quotes(text, self.dialect):
             return text

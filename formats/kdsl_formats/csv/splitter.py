@@ -76,7 +76,10 @@ class Splitter:
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split_messages(self, messages: pa.BinaryArray) -> Cells:
-        """Locate the values of the plain messages; all others are left out."""
+        """Locate the values of the plain messages; all others are left out.
+
+        The characters to search for are chosen for these messages, and stored in the splitter.
+        """
         index = np.flatnonzero(np.asarray(messages.is_valid()))
         stand_ins = self._choose_stand_ins(messages) if self._wide else {}
         if stand_ins is None:
@@ -96,7 +99,11 @@ class Splitter:
         return Cells(data, index[rows], start, end, quote, stand_ins)
 
     def _find_irregular(self, messages: pa.BinaryArray) -> Mask:
-        """Which messages could disturb the search in their neighbours, or begin with something other than a row."""
+        """Which messages the splitter must not search: they could disturb their neighbours, or begin without a row.
+
+        They are empty or not UTF-8, contain the escape character or, if blanks are dropped, a quote, or begin with a
+        byte order mark, a comment or blanks.
+        """
         data = content(messages)
         start, end = bounds(messages)
         fallback: Mask = start == end

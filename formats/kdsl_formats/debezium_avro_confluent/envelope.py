@@ -54,7 +54,7 @@ def extract_rows(
     *,
     truncates: bool = False,
 ) -> Decoded:
-    """Extract the rows of envelopes: one of each, or two of an update with a before-image.
+    """Extract the rows of envelopes, with their kinds: one of each, or two of an update with a before-image.
 
     Envelopes with an unknown operation, or without an image that it needs, become bad records.
 

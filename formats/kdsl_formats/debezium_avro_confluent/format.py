@@ -58,14 +58,22 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         )
 
     def has_rows(self, schema: Json) -> bool:
-        """Whether a schema describes envelopes, and not messages about transactions or the database's own messages."""
+        """False only for schemas of messages about transactions, and of the database's own messages.
+
+        Raises:
+            AvroTypeError: The schema is invalid.
+        """
         names = set(field_names(schema))
         return bool(names & {"before", "after"}) or not ({"op", "message"} <= names or {"status", "id"} <= names)
 
     def find_undeclared_columns(self, row: t.Row, schema: Json) -> tuple[str, ...]:
-        """The columns of a writer's rows that the table does not declare."""
+        """The columns of a writer's rows, by the field ``after``, that the table does not declare.
+
+        Raises:
+            AvroTypeError: The schema is invalid.
+        """
         return tuple(name for name in field_names(schema, "after") if name not in row.names)
 
     def wrap_rows(self, row: t.Row, rows: pa.StructArray, kinds: pa.Array | None) -> pa.StructArray:
-        """Wrap each row in an envelope."""
+        """Wrap each row in an envelope; see `wrap_in_envelopes`."""
         return wrap_in_envelopes(row, rows, kinds)

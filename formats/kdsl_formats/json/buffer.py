@@ -36,7 +36,7 @@ class Spans:
         return len(self.start)
 
     def pick(self, which: Indices | Mask) -> Spans:
-        """Some of the spans."""
+        """The spans at some indices, or those that a mask selects."""
         return Spans(self.start[which], self.end[which])
 
 
@@ -47,23 +47,26 @@ class Scratch:
         self._memory: dict[str, npt.NDArray[Any]] = {}
 
     def take(self, name: str, size: int, kind: npt.DTypeLike) -> npt.NDArray[Any]:
-        """Return an uninitialized array, valid until the same name is taken again; `kind` is for a new one only."""
+        """Return an uninitialized array of at least `size` elements, valid until the same name is taken again.
+
+        `kind` is ignored if an earlier array of that name is large enough.
+        """
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
             memory = self._keep(name, np.empty(size + (size >> 2), dtype=kind))
         return memory
 
     def grow(self, name: str, memory: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-        """Return a larger copy of a taken array, with the same contents at its start.
+        """Return a copy of a taken array with at least `size` elements, and the same contents at its start.
 
-        It replaces the array of that name.
+        The next `take` of that name returns the copy, unless it is very large.
         """
         more = np.empty(2 * max(size, len(memory)), dtype=memory.dtype)
         more[: len(memory)] = memory
         return self._keep(name, more)
 
     def _keep(self, name: str, memory: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Store memory for the next batch, unless it is very large, and return it."""
+        """Forget the array of a name, and store another one for the next batch unless it is very large; returns it."""
         self._memory.pop(name, None)
         if memory.nbytes <= _LARGEST_KEPT:
             self._memory[name] = memory
@@ -96,15 +99,16 @@ class MessageBuffer:
         return cls(content(messages), Spans(*bounds(messages)), scratch)
 
     def copy(self, spans: Spans) -> MessageBuffer:
-        """A buffer that contains only some spans, as its messages."""
+        """Copy some spans to a new buffer with memory of its own, as its messages, one directly after the other."""
         size = spans.end - spans.start
         end = np.cumsum(size)
         return MessageBuffer(self.data[ranges(spans.start, size)], Spans(end - size, end))
 
     def append_strings(self, columns: Sequence[pa.StringArray]) -> tuple[Bytes, list[Spans]]:
-        """Copy the strings of some columns behind the messages, or all to a new array if the space is too small.
+        """Copy the strings of some columns behind the messages; if there is no space, copy both to a new array.
 
-        Return the bytes, and the spans of the strings of each column.
+        Return the bytes of the messages and the strings, and for each column the spans of its strings in them. The next
+        call overwrites the strings.
         """
         text_spans, size = [], len(self.data)
         for column in columns:
@@ -160,7 +164,10 @@ class MessageBuffer:
         return self._find_all("commas", lambda data, _: data == COMMA)
 
     def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Indices:
-        """The positions of bytes that pass a test, block by block."""
+        """Find the positions of all bytes that pass a test, in the scratch memory of a name.
+
+        The test gets a block of the buffer and the position of its first byte, and returns a mask of the block.
+        """
         memory = self._scratch.take(name, len(self.data) >> 3, np.int64)
         count = 0
         for begin in range(0, len(self.data), _BLOCK):

@@ -6,6 +6,8 @@ message with such a value with the reference decoder. Without a fallback, both d
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import numpy as np
 import orjson
 import pyarrow as pa
@@ -27,6 +29,11 @@ _NULL, _TRUE, _FALSE = (np.uint64(int.from_bytes(word, "little")) for word in (b
 _ZERO, _ONE = (np.uint64(byte) for byte in b"01")
 _ONE_BYTE, _FOUR_BYTES, _FIVE_BYTES = (np.uint64(2**bits - 1) for bits in (8, 32, 40))
 _INTEGER = r"^(0|-?[1-9][0-9]*)$"
+_SCALARS = (
+    *(t.Boolean, t.TinyInt, t.SmallInt, t.Int, t.BigInt, t.Float, t.Double, t.Decimal, t.Date, t.Time),
+    *(t.Timestamp, t.TimestampLtz),
+)
+_TOGETHER = 1 << 14  # values of several columns that are read together
 
 _FRACTION = r"^(-?[0-9]{1,18})\.[0-9]+$"
 
@@ -55,9 +62,17 @@ class ColumnReader:
         self.inner = tuple(ColumnReader(child, rules, min_batch=min_batch) for child in inner)
         if isinstance(kind, t.Row):
             self.finder = ObjectFinder(kind.names, all_needed=rules.fail_on_missing_field, min_batch=min_batch)
+        alike: dict[t.DataType | int, list[int]] = {}
+        for i, reader in enumerate(self.inner):
+            is_scalar = isinstance(reader.kind, _SCALARS) and reader.wire is None
+            alike.setdefault(reader.kind if is_scalar else i, []).append(i)
+        self._alike = tuple(alike.values())
 
     def read(self, buffer: MessageBuffer, values: ValueSpans) -> tuple[pa.Array, Mask]:
-        """Read the column of values, and mark which of them need the fallback; sets `infinite`."""
+        """Read the column of values, and mark which of them need the fallback; sets `infinite`.
+
+        Null and absent values are NULL; what the column has for those that need the fallback is meaningless.
+        """
         spans, text, bare = values.spans, values.form == TEXT, values.form == BARE
         if bare.any():
             bare &= ~((spans.end - spans.start == 4) & (buffer.words[spans.start] & _FOUR_BYTES == _NULL))
@@ -90,7 +105,8 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Read a struct column of objects, and mark which of them need the fallback; sets `infinite`.
 
-        Objects that are not present are NULL. `first` is that of `ObjectFinder.find`.
+        Objects that are not present, or that `find` leaves to the fallback, are NULL. `first` is that of
+        `ObjectFinder.find`.
         """
         indexes = np.flatnonzero(present)
         found_members, columns, wrong = self.read_members(
@@ -121,15 +137,42 @@ class ColumnReader:
         found_members = self.finder.find(buffer, objects, first)
         fallback = np.zeros(len(objects), dtype=bool)
         fallback[found_members.fallback] = True
-        columns = []
+        columns: list[pa.Array] = [None] * len(self.inner)
         self.infinite = None
-        for values, reader in zip(found_members.columns, self.inner, strict=True):
-            column, inner = reader.read(buffer, values)
-            columns.append(column)
+        for i, column, inner in self.read_columns(buffer, found_members.columns):
+            columns[i] = column
             fallback[found_members.which[inner]] = True
-            if reader.infinite is not None:
-                self._count_infinite(len(objects), found_members.which, reader.infinite)
+            infinite = self.inner[i].infinite
+            if infinite is not None:
+                self._count_infinite(len(objects), found_members.which, infinite)
         return found_members, columns, fallback
+
+    def read_columns(
+        self, buffer: MessageBuffer, columns: Sequence[ValueSpans | None]
+    ) -> Iterator[tuple[int, pa.Array, Mask]]:
+        """Read the members of rows.
+
+        A column costs about as much as a thousand values, so short columns of one type are read as one.
+
+        Args:
+            buffer: The buffer.
+            columns: The values of each member, all of one length; None for a member that is not read.
+
+        Yields:
+            The index of the member, its column, and which of its values need the fallback.
+        """
+        for alike in self._alike:
+            chosen = [(i, values) for i in alike if (values := columns[i]) is not None]
+            rows = len(chosen[0][1].form) if chosen else 0
+            some = max(1, _TOGETHER // max(rows, 1))
+            for begin in range(0, len(chosen), some):
+                together = chosen[begin : begin + some]
+                column, fallback = self.inner[alike[0]].read(buffer, _concat([values for _, values in together]))
+                if len(together) == 1:
+                    yield together[0][0], column, fallback
+                    continue
+                for place, (i, _) in enumerate(together):
+                    yield i, column.slice(place * rows, rows), fallback[place * rows : (place + 1) * rows]
 
     def _count_infinite(self, count: int, owner: Indices, inside: Integers) -> None:
         """Add to `infinite`, for each of `count` values, the infinite values inside its members or elements."""
@@ -139,7 +182,10 @@ class ColumnReader:
     def _read_wire_values(
         self, wire: Wire, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask
     ) -> tuple[pa.Array, Mask]:
-        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`."""
+        """Read Debezium's and Kafka Connect's values; return them and which need the fallback, and set `infinite`.
+
+        Infinite values need the fallback if the type is not nullable.
+        """
         fallback = np.zeros(len(text), dtype=bool)
         infinite = np.zeros(len(text), dtype=bool)
         objects = bare & (buffer.data[spans.start] == BRACE) if bare.any() else bare
@@ -164,7 +210,7 @@ class ColumnReader:
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
     def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-        """Read strings as values of a type that is a string in JSON; return the column, and which need the fallback."""
+        """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback."""
         match self.kind:
             case t.Binary() | t.VarBinary():
                 return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
@@ -181,7 +227,10 @@ class ColumnReader:
                 return reading.timestamps(strings, self.rules.standard, zoned=zoned)
 
     def _read_booleans(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        """Read booleans, and also 0 and 1 as Canal writes them; return which other values need the fallback."""
+        """Read ``true`` and ``false``, with or without quotes, and 0 and 1 if the rules set `as_texts`.
+
+        Return the column, and which values need the fallback: the others that are present.
+        """
         size, words = spans.end - spans.start, buffer.words[spans.start]
         true = (size == 4) & (words & _FOUR_BYTES == _TRUE)
         known = present & (true | ((size == 5) & (words & _FIVE_BYTES == _FALSE)))
@@ -192,7 +241,10 @@ class ColumnReader:
         return pa.array(true, self.type, mask=~known), present & ~known
 
     def _read_integers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read integers, with or without quotes; return the column, and which values need the fallback."""
+        """Read integers, with or without quotes; return the column, and which values need the fallback.
+
+        For INT and BIGINT, the fraction of a number without quotes is truncated.
+        """
         strings = _slice_strings(buffer, spans, text | bare)
         values, fallback = reading.integers(strings, self.type)
         spelled = ~bare | are_numbers(buffer, spans, strings) if bare.any() else text
@@ -207,7 +259,11 @@ class ColumnReader:
         return values, fallback | (bare & ~spelled)
 
     def _read_numbers(self, buffer: MessageBuffer, spans: Spans, text: Mask, bare: Mask) -> tuple[pa.Array, Mask]:
-        """Read fractions, with or without quotes; return the column, and which values need the fallback."""
+        """Read FLOAT, DOUBLE and DECIMAL values, with or without quotes; return them, and which need the fallback.
+
+        With the tree reader, a FLOAT without quotes is rounded from a double, and a FLOAT or DOUBLE of zero without
+        quotes needs the fallback.
+        """
         strings = _slice_strings(buffer, spans, text | bare)
         if isinstance(self.kind, t.Decimal):
             values, fallback = reading.decimals(strings, self.type)
@@ -281,7 +337,7 @@ class ColumnReader:
     ) -> tuple[pa.Array, Mask]:
         """Build a list or map column of parts that a reader read; also returns which values need the fallback.
 
-        Lists that are not present are NULL.
+        Lists that are not present are NULL. Infinite values inside are added to `infinite`.
         """
         if reader.infinite is not None:
             self._count_infinite(len(present), np.flatnonzero(present)[parts.owner], reader.infinite)
@@ -294,6 +350,15 @@ class ColumnReader:
         np.cumsum(offsets, out=offsets)
         buffers = [bitmap(present), pa.py_buffer(offsets)]
         return pa.Array.from_buffers(self.type, len(present), buffers, children=[values]), fallback
+
+
+def _concat(columns: Sequence[ValueSpans]) -> ValueSpans:
+    """The values of several columns, one column after the other."""
+    if len(columns) == 1:
+        return columns[0]
+    start = np.concatenate([values.spans.start for values in columns])
+    end = np.concatenate([values.spans.end for values in columns])
+    return ValueSpans(Spans(start, end), np.concatenate([values.form for values in columns]))
 
 
 def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.StringArray:
@@ -320,7 +385,10 @@ def _unescape_strings(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
 
 
 def _is_compact(text: str) -> bool:
-    """Whether an object or array is spelled as the encoder writes it: no blanks, needless escapes or repeated keys."""
+    """Whether orjson spells an object or array in the same way: no blanks, needless escapes or repeated keys.
+
+    False also for escapes by number, for other spellings of numbers (``1e5``), and for what is not JSON.
+    """
     try:
         return "\\u" not in text and orjson.dumps(orjson.loads(text)) == text.encode()
     except (orjson.JSONDecodeError, orjson.JSONEncodeError):

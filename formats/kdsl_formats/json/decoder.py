@@ -66,31 +66,27 @@ class JsonDecoder:
         self._frames = FrameFinder((), min_batch=min_batch)
         self._outer = ObjectFinder((PAYLOAD,), all_needed=False, min_batch=min_batch)
         if count_undeclared:
-            self.reference.undeclared, self._finder.undeclared = Counter(), Counter()
+            self.reference.undeclared, self._finder.find_undeclared = Counter(), True
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode an array of messages; null and empty messages produce no row.
 
-        Messages that cannot be read are bad records, or produce no row if parse errors are ignored.
+        Messages that cannot be read are bad records, or produce no row if parse errors are ignored. Values that became
+        NULL because they are infinite are counted in the result, and undeclared members if the decoder counts them.
         """
         decoded = self._decode(messages)
-        undeclared = self._take_undeclared()
-        return attrs.evolve(decoded, undeclared=undeclared) if undeclared else decoded
-
-    def _take_undeclared(self) -> Counter[str]:
-        """Return and reset the counts of members that the table does not declare."""
-        counted: Counter[str] = Counter()
         if self.reference.undeclared:
-            counted.update(self.reference.undeclared)
+            undeclared = self.reference.undeclared + Counter(decoded.undeclared)
             self.reference.undeclared.clear()
-        if self._finder.undeclared:
-            for name, count in self._finder.undeclared.items():
-                counted[name.decode()] += count
-            self._finder.undeclared.clear()
-        return counted
+            decoded = attrs.evolve(decoded, undeclared=undeclared)
+        return decoded
 
     def _decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages by columns; the reference decoder reads what needs the fallback, or all if they are few."""
+        """Decode messages by columns; the undeclared members that the reference decoder counts are not in the result.
+
+        The reference decoder reads messages that need the fallback. It reads all if there are few objects, or if absent
+        members are errors and members are flattened.
+        """
         start, end = bounds(messages)
         present_messages = end > start
         if messages.null_count:
@@ -99,14 +95,17 @@ class JsonDecoder:
         if len(messages) >= self.min_batch and self._together:
             buffer, objects = self._find(messages, present_messages)
             if len(objects.owner) >= self.min_batch:
-                decoded, infinite = self._decode_by_columns(messages, buffer, present_messages, objects)
-                infinite += self.reference.infinite.take()
+                decoded = self._decode_by_columns(messages, buffer, present_messages, objects)
+                infinite = decoded.infinite + self.reference.infinite.take()
                 return attrs.evolve(decoded, infinite=infinite) if infinite else decoded
         fallback_rows = FallbackRows.read(messages, np.flatnonzero(present_messages), self.reference.read_rows)
         return attrs.evolve(fallback_rows.to_decoded(self.type, len(messages)), infinite=self.reference.infinite.take())
 
     def _find(self, messages: pa.BinaryArray, present_messages: Mask) -> tuple[MessageBuffer, _Objects]:
-        """Copy the messages, or their payloads, to a buffer; return it and the objects in it that contain rows."""
+        """Copy the messages, or the payloads of those with the same frame, to a buffer of the scratch memory.
+
+        Return it, and the objects in it that can be rows. The frame and the shapes of the messages are remembered.
+        """
         framed = self._frames.find(messages, present_messages) if self._payload else None
         if framed is not None:
             frame, present_messages = framed
@@ -126,7 +125,10 @@ class JsonDecoder:
         return buffer, _Objects(payload.spans.pick(inner), owner, owner)
 
     def _find_objects(self, buffer: MessageBuffer, present_messages: Mask) -> _Objects:
-        """The messages that can be objects, and the elements of the messages that are arrays of objects."""
+        """The messages that can be objects, and the elements of those that are arrays of objects.
+
+        Arrays are left out if there are fewer than `min_batch`, and those with other elements always.
+        """
         spans, good = trim_documents(buffer, present_messages)
         indexes = find_enclosed(buffer, spans, good, b"{")
         whole = len(indexes) == len(present_messages)
@@ -146,36 +148,40 @@ class JsonDecoder:
 
     def _decode_by_columns(
         self, messages: pa.BinaryArray, buffer: MessageBuffer, present_messages: Mask, objects: _Objects
-    ) -> tuple[Decoded, int]:
-        """Read objects by columns, and the messages that need the fallback one by one.
+    ) -> Decoded:
+        """Read objects by columns, and the messages that need the fallback or are not among the objects one by one.
 
-        Returns:
-            The rows, and the number of infinite values that became NULL in the rows read by columns.
+        Of the latter, the result counts neither infinite values nor undeclared members.
         """
         members = self._finder.find(buffer, objects.spans)
         owner = objects.owner[members.which]
         remaining = present_messages.copy()
         remaining[objects.messages] = False
         remaining[objects.owner[members.fallback]] = True
-        columns: list[pa.Array | None] = []
-        for values, reader in zip(members.columns, self.reader.inner, strict=True):
-            array = None
-            if not _are_plain_strings(buffer, values, reader.kind):
-                array, fallback = reader.read(buffer, values)
-                remaining[owner[fallback]] = True
-            columns.append(array)
+        columns: list[pa.Array | None] = [None] * len(members.columns)
+        needed = [
+            None if _are_plain_strings(buffer, values, reader.kind) else values
+            for values, reader in zip(members.columns, self.reader.inner, strict=True)
+        ]
+        for i, array, fallback in self.reader.read_columns(buffer, needed):
+            columns[i] = array
+            remaining[owner[fallback]] = True
         if objects.owner is objects.messages and len(owner) == len(messages) and not remaining.any():
             array = [
                 _slice_strings(buffer.data, v) if c is None else c
                 for v, c in zip(members.columns, columns, strict=True)
             ]
-            return Decoded(pa.Array.from_buffers(self.type, len(owner), [None], children=array)), self._count_infinite(
-                remaining
+            return Decoded(
+                pa.Array.from_buffers(self.type, len(owner), [None], children=array),
+                infinite=self._count_infinite(remaining),
+                undeclared=members.count_undeclared(),
             )
         fallback_rows = FallbackRows.read(messages, np.flatnonzero(remaining), self.reference.read_rows)
         is_read = ~remaining[owner]
-        return self._merge(buffer, members.columns, columns, owner, is_read, fallback_rows), self._count_infinite(
-            ~is_read
+        return attrs.evolve(
+            self._merge(buffer, members.columns, columns, owner, is_read, fallback_rows),
+            infinite=self._count_infinite(~is_read),
+            undeclared=members.count_undeclared(~remaining[objects.owner]),
         )
 
     def _count_infinite(self, left_out: Mask) -> int:
@@ -192,7 +198,16 @@ class JsonDecoder:
         is_read: Mask,
         fallback_rows: FallbackRows,
     ) -> Decoded:
-        """Merge the rows read by columns and the rows read one by one, in the order of their messages."""
+        """Merge the rows read by columns and the rows read one by one, in the order of their messages.
+
+        Args:
+            buffer: The buffer; strings of the rows read one by one are written behind its messages.
+            values: The values of each column.
+            columns: The columns; None for one of plain strings, which are taken from the buffer.
+            owner: The message of each row read by columns.
+            is_read: Which rows read by columns are used.
+            fallback_rows: The rows read one by one, and the bad messages.
+        """
         indexes = np.flatnonzero(is_read)
         order = RowOrder(owner[indexes], fallback_rows)
         index = order.index(indexes, len(owner))
@@ -221,7 +236,7 @@ def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataTy
 
 
 def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
-    """The spans of strings as an Arrow array."""
+    """The spans of strings as an Arrow array; values that are not `TEXT` are NULL."""
     present = values.form == TEXT
     return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 

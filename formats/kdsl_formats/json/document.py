@@ -1,7 +1,7 @@
 """Parses the bytes of a message as a JSON document, with the encodings, grammar and limits of Flink's reader.
 
 Numbers keep their spelling, objects keep the last of equal names, raw control characters are allowed in strings, and
-everything after the document is ignored.
+everything after the document is ignored unless the caller says otherwise.
 """
 
 from __future__ import annotations
@@ -57,32 +57,45 @@ _scan = json.JSONDecoder(
 ).raw_decode
 
 
-def parse(message: bytes) -> Any:
+def parse(message: bytes, *, alone: bool = False) -> Any:
     """Read the first JSON document of a message.
+
+    Args:
+        message: The message.
+        alone: Whether it is an error if something follows the document.
 
     Returns:
         dict, list, str, bool, None, and `Integer` and `Fractional` for numbers.
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: The message is not JSON, with the reason.
+        ValueError: The message is not JSON or nested too deeply, with the reason; or something follows the document.
     """
-    return _parse(message)[0]
+    value, text, end = _parse(message)
+    if alone:
+        _check_end(text, end)
+    return value
 
 
 def parse_only(message: bytes) -> Any:
-    """Read the document of a message that is nothing else, and that UTF-8 can hold.
+    """Read the document of a message that contains nothing else, and no string that UTF-8 cannot represent.
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: It is not JSON, something follows the document, or a string has half of a surrogate pair.
+        ValueError: It is not JSON or nested too deeply, something follows the document, or a string has half of a
+            surrogate pair.
     """
     value, text, end = _parse(message)
-    if text[end:].strip(_BLANKS):
-        raise ValueError(f"something follows the document, at character {end + 1}")
+    _check_end(text, end)
     if _HALF.search(text):
         check_surrogates(value)
     return value
+
+
+def _check_end(text: str, end: int) -> None:
+    """Raise `ValueError` if something but blanks follows the document that ends there."""
+    if text[end:].strip(_BLANKS):
+        raise ValueError(f"something follows the document, at character {end + 1}")
 
 
 def check_surrogates(value: Any) -> None:
@@ -95,7 +108,7 @@ def check_surrogates(value: Any) -> None:
 
 
 def _strings_in(value: Any) -> Iterator[str]:
-    """All strings of a document, also the keys."""
+    """All strings of a document: values, keys, and numbers as they are spelled; in no particular order."""
     left = [value]
     while left:
         match left.pop():
@@ -113,7 +126,7 @@ def _parse(message: bytes) -> tuple[Any, str, int]:
 
     Raises:
         Empty: The message is empty or blank.
-        ValueError: The message is not JSON, with the reason.
+        ValueError: The message is not JSON or nested too deeply, with the reason.
     """
     text, broken = _decode_text(message)
     start = 0
@@ -167,7 +180,7 @@ def _detect_encoding(message: bytes) -> tuple[str, int]:
 
 
 def _check_depth(text: str, start: int) -> None:
-    """Check that objects and arrays are not nested deeper than `MAX_DEPTH`.
+    """Check that objects and arrays of the document at a position are not nested deeper than `MAX_DEPTH`.
 
     Raises:
         ValueError: They are.
@@ -194,7 +207,12 @@ def _check_depth(text: str, start: int) -> None:
 
 
 def _scan_deep(text: str, start: int) -> tuple[Any, int]:
-    """Parse a deeply nested document with a raised recursion limit; `ValueError` if it is deeper than `MAX_DEPTH`."""
+    """Parse a deeply nested document with a raised recursion limit; return it, and the position after it.
+
+    Raises:
+        ValueError: It is deeper than `MAX_DEPTH`, or not JSON.
+        RecursionError: It is deeper than the interpreter allows.
+    """
     _check_depth(text, start)
     with Recursion():
         return _scan(text, start)
@@ -221,5 +239,5 @@ def replace_surrogates(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """A string as a JSON string, with only the escapes that JSON requires."""
+    """A string as a JSON string, with only the escapes that JSON requires; lone surrogates become ``?``."""
     return f'"{replace_surrogates(text).translate(ESCAPES)}"'

@@ -16,7 +16,7 @@ def trim_documents(buffer: MessageBuffer, present_messages: Mask) -> tuple[Spans
 
 
 def find_enclosed(buffer: MessageBuffer, spans: Spans, good: Mask, opening: bytes) -> Indices:
-    """The indices of the usable spans that begin with a bracket and end with the matching one."""
+    """The indices of the spans selected by `good` that begin with a bracket and end with the matching one."""
     first, last = buffer.data[spans.start], buffer.data[np.maximum(spans.end - 1, 0)]
     return np.flatnonzero(good & (first == opening[0]) & (last == opening[0] + 2))
 
@@ -32,7 +32,7 @@ def _trim(buffer: MessageBuffer, spans: Spans) -> Spans:
 
 
 def _are_utf8(buffer: MessageBuffer, spans: Spans) -> Mask:
-    """Which messages are UTF-8."""
+    """Which messages are UTF-8. All pass if the buffer as a whole is UTF-8, even if a character spans two messages."""
     if buffer.data.max() < 0x80 or _is_utf8(buffer.data):
         return np.ones(len(spans), dtype=bool)
     return ~find_each_invalid_utf8(buffer.data, spans.start, spans.end)

@@ -95,7 +95,7 @@ class ColumnWriter:
         return pc.binary_join_element_wise('"', strings, '"', "") if self.quoted else strings
 
     def write_unquoted(self, array: pa.Array) -> pa.StringArray:
-        """The JSON of each value like `write_column`, without quotes if all values of the type have them."""
+        """The JSON of each value like `write_column` (with its error), but without the quotes that all values have."""
         if self.wire is not None:
             return self.wire.write_column(array)
         match self.kind:
@@ -127,7 +127,7 @@ class ColumnWriter:
         raise AssertionError(self.kind)
 
     def _write_rows(self, array: pa.StructArray) -> pa.StringArray:
-        """The JSON object of each row; the result for a NULL row is meaningless."""
+        """The JSON object of each row, meaningless for a NULL row; `UnwritableError` as for `write_column`."""
         assert isinstance(self.kind, t.Row)
         columns = array.flatten()
         omit = self.rules.ignore_null_fields
@@ -159,7 +159,7 @@ class ColumnWriter:
         return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
     def _write_maps(self, array: pa.MapArray) -> pa.StringArray:
-        """The JSON of maps; the reference encoder writes maps with a repeated key."""
+        """The JSON of maps; of entries with the same key, the last value is written at the place of the first."""
         keys = _used_elements(array, array.keys)
         values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].write_column(keys), values, ":")
@@ -176,7 +176,7 @@ class ColumnWriter:
         return pc.replace_with_mask(maps, pa.array(mask), pa.array(rewritten, pa.string()))
 
     def _join_elements(self, array: pa.Array, opening: str, closing: str, parts: pa.StringArray) -> pa.StringArray:
-        """Join the elements of each list or map between brackets."""
+        """Join the elements of each list or map between brackets; NULL stays NULL."""
         offsets = pc.subtract(array.offsets, array.offsets[0])
         joined = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), ",")
         lists = pc.binary_join_element_wise(opening, joined, closing, "")
@@ -213,7 +213,7 @@ def _write_floats(array: pa.Array) -> pa.StringArray:
 
 
 def _escape_strings(strings: pa.StringArray) -> pa.StringArray:
-    """Escape what JSON requires, and characters beyond U+FFFF."""
+    """Escape what JSON requires, and characters beyond U+FFFF; the same array if there is nothing to escape."""
     data = content(strings)
     positions = np.flatnonzero(_SPECIAL.take(data))
     if not positions.size:

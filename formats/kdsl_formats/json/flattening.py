@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Container, Sequence
 from typing import Any
 
@@ -17,11 +16,14 @@ from kdsl_formats.json.validity import are_json
 
 
 def flatten_members(row: dict[str, Any], whole: Container[str], needed: Container[str] | None = None) -> dict[str, Any]:
-    """The members of an object, with those of objects inside it in place of these, however deep.
+    """The members of an object, with those of objects inside it in place of these, however deep (``a.b.c``).
+
+    An empty object has no members, so it is left out. Of members with the same name that is not needed, the last one is
+    returned.
 
     Args:
         row: The object.
-        whole: The names of members that stay whole.
+        whole: The full names (``a.b``) of objects that stay whole.
         needed: The names that are needed; by default all.
 
     Raises:
@@ -47,7 +49,7 @@ class FlatFinder:
 
     Args:
         names: The names of the columns: members, or paths of members inside objects.
-        whole: The names of members that stay whole.
+        whole: The full names (with `prefix`) of objects that stay whole.
         min_batch: See `ObjectFinder`.
         prefix: The path of the objects, with a dot at its end.
     """
@@ -78,16 +80,19 @@ class FlatFinder:
         self._finder = ObjectFinder(self._names, all_needed=False, min_batch=min_batch)
 
     @property
-    def undeclared(self) -> Counter[bytes] | None:
-        """A counter of objects by undeclared member; see `ObjectFinder.undeclared`. Members inside are not counted."""
-        return self._finder.undeclared
+    def find_undeclared(self) -> bool:
+        """See `ObjectFinder.find_undeclared`. Undeclared members inside others are not found."""
+        return self._finder.find_undeclared
 
-    @undeclared.setter
-    def undeclared(self, counter: Counter[bytes] | None) -> None:
-        self._finder.undeclared = counter
+    @find_undeclared.setter
+    def find_undeclared(self, find: bool) -> None:
+        self._finder.find_undeclared = find
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
-        """Locate each column's value in each object, as `ObjectFinder.find` does."""
+        """Locate each column's value in each object, as `ObjectFinder.find` does.
+
+        A column does not get an object, unless it stays whole: its value is absent then.
+        """
         members = self._finder.find(buffer, objects, first)
         count = len(members.which)
         good = np.ones(count, dtype=bool)
@@ -105,12 +110,12 @@ class FlatFinder:
             if name in self._inner and nested.any():
                 unread = unread & ~nested
                 indexes, finder = self._inner[name]
-                places = np.flatnonzero(nested)
-                some = values.pick(places)
+                indices = np.flatnonzero(nested)
+                some = values.pick(indices)
                 inside = finder.find(buffer, some.spans, some.first)
-                good[places[inside.fallback]] = False
+                good[indices[inside.fallback]] = False
                 for index, inner_values in zip(indexes, inside.columns, strict=True):
-                    columns[index] = inner_values.spread(places[inside.which], count)
+                    columns[index] = inner_values.spread(indices[inside.which], count)
             if unread.any():
                 for form in (TEXT, BARE):
                     good &= are_json(buffer, values.spans, form, unread & (values.form == form))
@@ -118,6 +123,8 @@ class FlatFinder:
                 form_read = np.where(nested, np.int8(ABSENT), values.form)
                 columns[self._columns[name]] = ValueSpans(values.spans, form_read, values.first)
         if good.all():
-            return FoundMembers(members.which, columns, members.fallback)
+            return FoundMembers(members.which, columns, members.fallback, members.undeclared)
         fallback = np.sort(np.concatenate([members.fallback, members.which[~good]]))
-        return FoundMembers(members.which[good], [values.pick(good) for values in columns], fallback)
+        return FoundMembers(
+            members.which[good], [values.pick(good) for values in columns], fallback, members.undeclared
+        )

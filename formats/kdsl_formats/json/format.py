@@ -128,7 +128,11 @@ class ValueModesJson(JsonFormat):
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with the other timestamp standard, and with the values that Debezium writes."""
+        """Formats with the other timestamp standard, and with the values that Debezium writes.
+
+        The latter have `decimal_handling_mode` as set or ``precise``, first with the same `time_precision_mode`, then
+        with each of `likely_times`.
+        """
         yield from super().alternatives()
         decimals = self.decimal_handling_mode or "precise"
         for times in (self.time_precision_mode, *self.likely_times):
@@ -165,7 +169,7 @@ class ConnectJson(ValueModesJson):
     )
 
     def alternatives(self) -> Iterable[Format]:
-        """Formats with or without the schema, and those of the base class."""
+        """The format with `schema_include` inverted, and the formats of the base class."""
         yield attrs.evolve(self, schema_include=not self.schema_include)  # type: ignore[misc]
         yield from super().alternatives()
 
@@ -183,7 +187,7 @@ class ConnectJson(ValueModesJson):
 
 
 def _lossy_types(field: t.Field, modes: Modes) -> Iterator[Problem]:
-    """Warn of a column that has more digits than its form on the wire."""
+    """Warn of TIME, TIMESTAMP and DECIMAL types in a column, also nested ones, that lose digits on the wire."""
     for kind in t.walk_types(field.type):
         match kind:
             case t.Time(precision=digits) | t.Timestamp(precision=digits) if modes.times == "connect":
@@ -208,7 +212,7 @@ def _lower(mode: str | None) -> Any:
 
 
 def map_key_problems(row: t.Row) -> Iterator[Problem]:
-    """Report columns with maps whose keys are not strings, which JSON does not support (rule F-4)."""
+    """Report maps and multisets, also nested ones, whose keys are not strings, as JSON requires (rule F-4)."""
     for field in row.fields:
         for kind in t.walk_types(field.type):
             match kind:
@@ -256,9 +260,10 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report options that contradict each other (rule F-1) and maps whose keys are not strings (F-4).
+        """Report options that contradict each other on reading (rule F-1), and what the base classes report.
 
-        `problems` checks the values of the options (F-2, F-3).
+        These report maps whose keys are not strings (F-4), and warn of columns that lose digits on writing. `problems`
+        checks the values of the options (F-2, F-3).
         """
         if direction == "read" and self.fail_on_missing_field is True and self.ignore_parse_errors is True:
             yield Problem(
@@ -274,7 +279,10 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return not self.fail_on_missing_field
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type, which checks or reads the schemas in messages as the options require."""
+        """A decoder for rows of this type, which checks or reads the schemas in messages as the options require.
+
+        It also replaces placeholders, and for inferred columns without schemas counts integers that lose digits.
+        """
         rules = self.reading_rules()
 
         def make(of: t.Row, modes: Modes) -> Decoder:
@@ -289,7 +297,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return self.check_schemas_of(decoder, row)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, with their schema if `schema_include` is set."""
         rules = self.writing_rules()
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
 
@@ -311,7 +319,10 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return attrs.evolve(self, inferred_columns=True)  # type: ignore[misc]
 
     def observer(self, use: Use = ALONE, *, max_columns: int = MAX_COLUMNS) -> Observer:
-        """An observer of rows; messages with errors are bad for it even if the options ignore parse errors."""
+        """An observer of rows; messages with errors are bad for it even if the options ignore parse errors.
+
+        The observer of a message key finds no table ids.
+        """
         inference = self.inference_rules(max_columns=max_columns)
         if use.side == "value" and self.table_id_fields:
             inference = attrs.evolve(inference, id_fields=split_id_fields(self.table_id_fields))
@@ -320,7 +331,7 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return JsonObserver(ReferenceObserver(read, inference, rules))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer."""
+        """What the options mean for the observer, without the members of the table id."""
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,
             flatten=self.infer_flatten,

@@ -94,7 +94,10 @@ class FrameFinder:
         return None
 
     def _learn_frame(self, message: bytes) -> Frame | None:
-        """The frame of one message whose payload is its last member; None if the message has an unusual form."""
+        """The frame of one message; None if its payload is not its last member, or it has no plain shape.
+
+        None also if the message is not JSON, has a key twice, or has a string among the members that are read.
+        """
         shape = learn_shape(message)
         if shape is None or shape.members[-1].key != PAYLOAD.encode() or shape.members[-1].form != BARE:
             return None

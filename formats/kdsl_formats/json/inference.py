@@ -80,7 +80,8 @@ class InferenceOptions(Options):
     inferred_columns: bool = option(
         "decode.inferred-columns.enabled",
         "Read: whether the columns were inferred from messages. Timestamps are then read in either form, dates also as "
-        "timestamps at midnight, instants without a zone as UTC, and numbers into STRING columns as they are spelled.",
+        "timestamps at midnight, instants without a zone as UTC, and numbers into STRING columns as they are spelled; "
+        "something after the JSON document, or half of a surrogate pair in a string, is an error.",
         default=False,
         side="read",
     )

@@ -45,7 +45,10 @@ class LossCountingDecoder:
         return attrs.evolve(decoded, lossy=lossy) if lossy else decoded
 
     def _count(self, messages: pa.BinaryArray, name: str) -> int:
-        """Read a column of some messages again as strings, and count the integers that a double does not hold."""
+        """Read a column of some messages again as strings, and count the integers that a double does not hold.
+
+        All rows of the messages count. The decoder of the column is kept for the next call.
+        """
         if name not in self._spellings:
             self._spellings[name] = self._make(t.Row((t.Field(name, t.STRING),)))
         texts = self._spellings[name].decode(messages).rows.field(0)

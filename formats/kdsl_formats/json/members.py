@@ -119,9 +119,9 @@ def split_arrays(buffer: MessageBuffer, arrays: Spans) -> Parts:
 
 
 def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple[Mask, Indices, Indices, Indices]:
-    """Which objects (or arrays) have paired quotes, and as many closing as opening brackets.
+    """Which objects (or arrays) begin with an allowed bracket that their last character closes, with paired quotes.
 
-    Deeply nested objects are excluded.
+    Brackets are only counted: an inner ``[`` may be closed by ``}``. Deeply nested objects are excluded.
 
     Args:
         buffer: The buffer.
@@ -129,8 +129,8 @@ def find_outline(buffer: MessageBuffer, objects: Spans, opening: bytes) -> tuple
         opening: The allowed opening brackets.
 
     Returns:
-        A mask of the valid objects; their quotes; and for their brackets outside strings the depth after each and its
-        position.
+        A mask of the valid objects; the positions of their quotes; and for their brackets outside strings the depth
+        after each and its position.
     """
     first, count = count_inside(buffer.quotes, objects)
     valid = (count % 2 == 0) & (objects.end - objects.start >= 2)

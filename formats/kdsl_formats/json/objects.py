@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -21,7 +21,8 @@ _REMEMBERED = 16  # shapes
 _ATTEMPTS = 8  # new shapes per batch
 _RARE = 64  # if fewer than one object in 64 is left, the reference decoder reads the rest
 _SMALL = 16  # times as many, at most, are copied from the buffer before splitting
-_FEW = 32  # columns: each is searched for by itself; more are found together
+FEW = 32  # columns: each is searched for by itself; more are found together
+_DENSE = 64  # cells for each member: a table of the objects and keys of members with more is not filled
 _WORTHWHILE = 16  # a new shape must fit one object in 16, or no more are learned from this batch
 
 
@@ -41,15 +42,57 @@ class ValueSpans:
     first: Indices | None = None
 
     def pick(self, which: Indices | Mask) -> ValueSpans:
-        """Some of the values."""
+        """The values at some indices, or those that a mask selects."""
         return ValueSpans(self.spans.pick(which), self.form[which], None if self.first is None else self.first[which])
 
     def spread(self, indexes: Indices, count: int) -> ValueSpans:
-        """A column of the given length with the values at the given indices, and absent values elsewhere."""
+        """A column of the given length with the values at the given indices, and absent values elsewhere.
+
+        Its `first` is None.
+        """
         start, end = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
         form = np.zeros(count, dtype=np.int8)
         start[indexes], end[indexes], form[indexes] = self.spans.start, self.spans.end, self.form
         return ValueSpans(Spans(start, end), form)
+
+
+@attrs.frozen(eq=False)
+class UndeclaredMembers:
+    """Members of some objects that are not columns.
+
+    Attributes:
+        keys: Their distinct keys.
+        objects: The object of each member, ascending; or just the objects, if `codes` is None.
+        codes: For each member, the index of its key in `keys`; None if each object has every key.
+    """
+
+    keys: list[bytes]
+    objects: Indices
+    codes: Indices | None = None
+
+    def count_objects(self, is_used: Mask | None) -> Iterator[tuple[bytes, int]]:
+        """Yield each key and how many of the used objects have it; a key that an object repeats counts once.
+
+        Keys that no used object has are left out. `is_used` says which of all objects of the search are used; None if
+        all are.
+        """
+        used = None if is_used is None else is_used[self.objects]
+        if self.codes is None:
+            count = len(self.objects) if used is None else int(np.count_nonzero(used))
+            yield from ((key, count) for key in self.keys if count)
+            return
+        objects, codes = (self.objects, self.codes) if used is None else (self.objects[used], self.codes[used])
+        if not len(objects):
+            return
+        objects = objects - objects[0]
+        rows, columns = int(objects[-1]) + 1, len(self.keys)
+        if rows * columns <= _DENSE * len(objects):
+            table = np.zeros((rows, columns), dtype=bool)
+            table[objects, codes] = True
+            counts = np.count_nonzero(table, axis=0)
+        else:
+            counts = np.bincount(np.unique(objects * columns + codes) % columns, minlength=columns)
+        yield from ((key, count) for key, count in zip(self.keys, counts.tolist(), strict=True) if count)
 
 
 @attrs.frozen(eq=False)
@@ -60,11 +103,25 @@ class FoundMembers:
         which: The objects that were read, ascending.
         columns: For each column, its values in these objects.
         fallback: The objects that need the fallback.
+        undeclared: The members that are not columns, of objects that were read; empty if they are not looked for.
     """
 
     which: Indices
     columns: list[ValueSpans]
     fallback: Indices
+    undeclared: tuple[UndeclaredMembers, ...] = ()
+
+    def count_undeclared(self, is_used: Mask | None = None) -> Counter[str]:
+        """Count the objects that have each undeclared member.
+
+        Args:
+            is_used: Which of the objects of the search are counted; None for all that were read.
+        """
+        counts: Counter[str] = Counter()
+        for members in self.undeclared:
+            for key, count in members.count_objects(is_used):
+                counts[key.decode()] += count
+        return counts
 
 
 @attrs.frozen
@@ -90,8 +147,8 @@ class ObjectFinder:
         levels: How many levels of undeclared objects are checked by their shapes.
 
     Attributes:
-        undeclared: A counter of objects by undeclared member; None if these are not counted. Objects that need the
-            fallback are not counted. The counts follow from the shapes, so they cost nothing.
+        find_undeclared: Whether to find undeclared members, too (`FoundMembers.undeclared`). They follow from the
+            shapes, so they cost nothing.
     """
 
     def __init__(self, names: Sequence[str], *, all_needed: bool, min_batch: int, levels: int = 2) -> None:
@@ -100,13 +157,13 @@ class ObjectFinder:
         self.all_needed = all_needed
         self.min_batch = min_batch
         self.levels = levels
-        self.undeclared: Counter[bytes] | None = None
+        self.find_undeclared = False
         self._layouts: list[ShapeLayout] = []
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
         """Locate each column's value in each object; objects that are few, or are not plain JSON, need the fallback.
 
-        Shapes of objects are remembered for the next batch, and undeclared members are counted in `undeclared`.
+        Shapes of objects are remembered for the next batch.
 
         Args:
             buffer: The buffer.
@@ -119,7 +176,10 @@ class ObjectFinder:
         return search.collect(len(self.names))
 
     def are_json(self, buffer: MessageBuffer, objects: Spans, first: Indices, needed: Mask) -> Mask:
-        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON."""
+        """Which values that begin like objects are JSON, by their shapes if possible; unneeded values count as JSON.
+
+        Shapes are remembered as in `find`. Values that are JSON but unusual may not pass; see `validity.are_json`.
+        """
         indexes = np.flatnonzero(needed)
         everything = len(indexes) == len(needed)
         search = _Search(
@@ -150,7 +210,10 @@ class ObjectFinder:
         return len(search.left) >= enough
 
     def _learn_layout(self, message: bytes) -> ShapeLayout | None:
-        """Learn the shape of one object; None if it is known, cannot repeat, or has a column twice or not as needed."""
+        """Learn the shape of one object, without remembering it.
+
+        None if it is known, unusual (see `learn_shape`), has a column twice, or lacks one although all are needed.
+        """
         shape = learn_shape(message)
         if shape is None or any(known.shape == shape for known in self._layouts):
             return None
@@ -170,7 +233,7 @@ class ObjectFinder:
     def _try_shape(self, layout: ShapeLayout, search: _Search) -> int:
         """Add the objects that match a shape to the search, and remember it if any does; returns how many match.
 
-        The undeclared members of a matching object must be JSON; they are counted if `undeclared` is set.
+        The undeclared members of a matching object must be JSON; they are added if `find_undeclared` is set.
         """
         same = search.have_quotes(layout.shape.quotes)
         if np.count_nonzero(same) < self.min_batch:
@@ -199,14 +262,19 @@ class ObjectFinder:
                 quotes = inner[member] if known.form == BARE else None
                 spans_of_values = ValueSpans(values[member], np.full(len(fits), known.form, dtype=np.int8), quotes)
                 columns[column] = spans_of_values if match_count == len(fits) else spans_of_values.pick(fits)
+            if self.find_undeclared and layout.undeclared:
+                keys = list(dict.fromkeys(layout.shape.members[other].key for other in layout.undeclared))
+                search.undeclared.append(UndeclaredMembers(keys, search.left[indexes[fits]]))
             search.add(indexes[fits], columns)
-            if self.undeclared is not None:
-                self.undeclared.update({layout.shape.members[other].key: match_count for other in layout.undeclared})
             self._layouts = [layout, *(known for known in self._layouts if known is not layout)][:_REMEMBERED]
         return match_count
 
     def _split_objects(self, search: _Search) -> None:
-        """Split the remaining objects into their members, and add those that are plain JSON to the search."""
+        """Split the remaining objects into their members, and add those that are plain JSON to the search.
+
+        Objects with escapes in their keys, with a column twice, or without one that is needed are left. The undeclared
+        members of the added objects are added, too, if `find_undeclared` is set.
+        """
         objects = search.objects.pick(search.left)
         count = len(objects)
         small = count * _RARE < len(search.objects) * _SMALL
@@ -226,10 +294,15 @@ class ObjectFinder:
             some = undeclared[parts.form[undeclared] == form]
             good = are_json(buffer, parts.values.pick(some), form, valid[parts.owner[some]])
             valid[parts.owner[some[~good]]] = False
-        if self.undeclared is not None:
+        if self.find_undeclared:
             some = undeclared[valid[parts.owner[undeclared]]]
             keys = slices(buffer.data, parts.keys.start[some], parts.keys.end[some], None, pa.binary())
-            self.undeclared.update({one["values"].as_py(): one["counts"].as_py() for one in keys.value_counts()})
+            coded = keys.dictionary_encode()
+            search.undeclared.append(
+                UndeclaredMembers(
+                    coded.dictionary.to_pylist(), search.left[parts.owner[some]], np.asarray(coded.indices)
+                )
+            )
         shift = objects.start - buffer.messages.start if small else np.zeros(count, dtype=np.int64)
         columns = []
         for indexes in member_indexes:
@@ -244,7 +317,7 @@ class ObjectFinder:
     def _group_by_column(self, buffer: MessageBuffer, keys: Spans, needed: Mask) -> list[Indices]:
         """For each column the members with its name, ascending; members that are not needed may be left out."""
         size = keys.end - keys.start
-        if len(self.names) <= _FEW:
+        if len(self.names) <= FEW:
             same_size = (np.flatnonzero(size == len(name)) for name in self.names)
             return [
                 indexes[buffer.starts_with(keys.start[indexes], name)]
@@ -265,6 +338,7 @@ class _Search:
     Attributes:
         left: The indices of the objects that are not located yet.
         first: The index of the first quote of each object.
+        undeclared: Members of the located objects that are not columns.
     """
 
     def __init__(self, buffer: MessageBuffer, objects: Spans, first: Indices | None) -> None:
@@ -272,6 +346,7 @@ class _Search:
         self.objects = objects
         self.left: Indices = np.arange(len(objects))
         self.first = _find_first_quotes(buffer, objects) if first is None else first
+        self.undeclared: list[UndeclaredMembers] = []
         self._groups: list[tuple[Indices, list[ValueSpans]]] = []
 
     def have_quotes(self, count: int) -> Mask:
@@ -298,7 +373,7 @@ class _Search:
         """All results, in the order of the objects, for a number of columns; what is left needs the fallback."""
         if len(self._groups) == 1:
             which, values = self._groups[0]
-            return FoundMembers(which, values, self.left)
+            return FoundMembers(which, values, self.left, tuple(self.undeclared))
         groups = [(self.left[:0], [_absent_values(0)] * columns), *self._groups]
         which = np.concatenate([w for w, _ in groups])
         order = np.argsort(which)
@@ -309,7 +384,7 @@ class _Search:
             quotes = [p.first for p in parts if p.first is not None]
             first = np.concatenate(quotes)[order] if len(quotes) == len(parts) else None
             joined.append(ValueSpans(Spans(start, end), np.concatenate([p.form for p in parts])[order], first))
-        return FoundMembers(which[order], joined, self.left)
+        return FoundMembers(which[order], joined, self.left, tuple(self.undeclared))
 
 
 def _absent_values(count: int) -> ValueSpans:

@@ -7,7 +7,6 @@ settles most of the others.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ from kdsl_formats.json.columns import ColumnReader
 from kdsl_formats.json.decoder import MIN_BATCH
 from kdsl_formats.json.documents import find_enclosed, trim_documents
 from kdsl_formats.json.members import BARE, TEXT
-from kdsl_formats.json.objects import ABSENT, ObjectFinder, ValueSpans
+from kdsl_formats.json.objects import ABSENT, FoundMembers, ObjectFinder, ValueSpans
 from kdsl_formats.json.reference_observer import Observation, ReferenceObserver, TableGrowth
 from kdsl_formats.json.value_checks import are_held, are_null
 
@@ -54,9 +53,9 @@ class ObjectLevel:
         self._inner: dict[str, ObjectLevel] = {}
 
     def _new_finder(self) -> ObjectFinder:
-        """Create a finder of the known names, which counts members with other names."""
+        """Create a finder of the known names, which also finds members with other names."""
         finder = ObjectFinder(self._names, all_needed=False, min_batch=self._min_batch)
-        finder.undeclared = Counter()
+        finder.find_undeclared = True
         return finder
 
     def settle(
@@ -78,7 +77,7 @@ class ObjectLevel:
         """
         settled = np.zeros(len(objects), dtype=bool)
         found_members = self._finder.find(buffer, objects, first)
-        while self._learn_names():
+        while self._learn_names(found_members):
             found_members = self._finder.find(buffer, objects, first)
         if len(self._names) > self._most:
             return settled
@@ -91,7 +90,10 @@ class ObjectLevel:
     def _settle_member(
         self, buffer: MessageBuffer, name: str, values: ValueSpans, check: Callable[[str, ValueSpans], Mask]
     ) -> Mask:
-        """Which values of a member pass the check; objects that are flattened pass if all values inside them do."""
+        """Which values of a member pass the check; objects that are flattened pass if all values inside them do.
+
+        If members are flattened, one whose own name has a dot passes only where it is absent.
+        """
         column = self._prefix + name
         if self._flat is None or column in self._flat:
             return check(column, values)
@@ -113,19 +115,19 @@ class ObjectLevel:
         good[inside] = level.settle(buffer, some.spans, some.first, check)
         return good
 
-    def _learn_names(self) -> bool:
-        """Add the members that the last search met but did not look for, with a new finder for them all.
+    def _learn_names(self, found_members: FoundMembers) -> bool:
+        """Add the members that a search met but did not look for, and create a new finder for them all.
 
-        Returns whether to search again: there are such members, and not too many in all.
+        Returns whether to search again: there are such members, their names are UTF-8, and they are not too many in
+        all. If they are too many, the finder stays the same.
         """
-        undeclared = self._finder.undeclared
-        if not undeclared:
+        keys = dict.fromkeys(key for members in found_members.undeclared for key in members.keys)
+        if not keys:
             return False
         try:
-            new = [key.decode() for key in undeclared]
+            new = [key.decode() for key in keys]
         except UnicodeDecodeError:
             new = []
-        undeclared.clear()
         self._names = (*self._names, *new)
         if len(self._names) > self._most:
             return False
@@ -170,7 +172,7 @@ class TableLane:
     def settle(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
-        """Which objects show nothing that the table does not have.
+        """Which objects certainly show nothing that the table does not have; members that are new here are learned.
 
         Args:
             buffer: The buffer.
@@ -243,7 +245,9 @@ class JsonObserver:
     def _observe_together(
         self, observation: Observation, some: pa.BinaryArray, messages: pa.BinaryArray, left: Mask, begin: int
     ) -> None:
-        """Settle what can be settled without the reference, and clear it in ``left``.
+        """Settle the messages of each table in rounds (`settle_in_rounds`), unless these are few.
+
+        Messages that are settled, or that the reference looked at in a round, are cleared in ``left``.
 
         Args:
             observation: What the batch shows; changed.
@@ -281,7 +285,10 @@ class JsonObserver:
         return lane
 
     def _split_by_table(self, buffer: MessageBuffer, spans: Spans, indexes: Indices) -> list[tuple[TableId, Indices]]:
-        """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages."""
+        """Group messages by their table id, without those whose id is not plainly spelled; empty for few messages.
+
+        An id is plain if all its members are strings that are not empty and have no escapes.
+        """
         assert self._ids is not None
         if len(indexes) < self._min_batch:
             return []
@@ -335,19 +342,19 @@ def settle_in_rounds(
         group: The messages of the table, ascending.
         settle: Returns which of some messages, given by their indices in `group`, show nothing that a table lacks.
         left: Which messages are neither settled nor seen by the reference; changed.
-        min_batch: As few messages as this are not worth another round.
+        min_batch: Fewer messages than this, or than `FIRST_LOOK`, are not worth another round.
     """
     growth = observation.growth(table)
-    places: Indices = np.arange(len(group))
+    remaining: Indices = np.arange(len(group))
     if growth.types or growth.known is not None:
-        places = _settle_once(observation, table, group, settle, left, places)
-    while len(places) >= max(min_batch, FIRST_LOOK):
-        some, places = places[:FIRST_LOOK], places[FIRST_LOOK:]
+        remaining = _settle_once(observation, table, group, settle, left, remaining)
+    while len(remaining) >= max(min_batch, FIRST_LOOK):
+        some, remaining = remaining[:FIRST_LOOK], remaining[FIRST_LOOK:]
         look_at_each(reference, observation, messages, group[some])
         left[group[some]] = False
-        before = len(places)
-        places = _settle_once(observation, table, group, settle, left, places)
-        if before - len(places) < FIRST_LOOK:  # each message is of its own kind
+        before = len(remaining)
+        remaining = _settle_once(observation, table, group, settle, left, remaining)
+        if before - len(remaining) < FIRST_LOOK:  # each message is of its own kind
             break
 
 
@@ -357,20 +364,20 @@ def _settle_once(
     group: Indices,
     settle: Callable[[Indices, TableGrowth], Mask],
     left: Mask,
-    places: Indices,
+    remaining: Indices,
 ) -> Indices:
     """Settle messages of a table, given by their indices in `group`, and return the indices of those that are left.
 
     The settled ones are assigned to the table in the observation, and cleared in ``left``.
     """
-    if not len(places):
-        return places
-    settled = settle(places, observation.growth(table))
-    indexes = group[places[settled]]
+    if not len(remaining):
+        return remaining
+    settled = settle(remaining, observation.growth(table))
+    indexes = group[remaining[settled]]
     if len(indexes):
         observation.mark(indexes, table)
         left[indexes] = False
-    return places[~settled]
+    return remaining[~settled]
 
 
 def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ...], Indices]]:
@@ -381,17 +388,17 @@ def group_rows(columns: list[pa.Array], which: Mask) -> list[tuple[tuple[Any, ..
         coded = column.dictionary_encode()
         values.append([None, *coded.dictionary.to_pylist()])
         code = code * len(values[-1]) + np.asarray(pc.fill_null(pc.add(coded.indices, 1), 0))
-    places = np.flatnonzero(which)
-    if not places.size:
+    selected = np.flatnonzero(which)
+    if not selected.size:
         return []
-    codes, inverse = np.unique(code[places], return_inverse=True)
+    codes, inverse = np.unique(code[selected], return_inverse=True)
     order = np.argsort(inverse, kind="stable")
     ends = np.searchsorted(inverse[order], np.arange(len(codes)), side="right")
     groups: list[tuple[tuple[Any, ...], Indices]] = []
-    for number, members in zip(codes.tolist(), np.split(places[order], ends[:-1]), strict=True):
+    for number, members in zip(codes.tolist(), np.split(selected[order], ends[:-1]), strict=True):
         row = []
         for known in reversed(values):
-            number, place = divmod(number, len(known))
-            row.append(known[place])
+            number, code_in_column = divmod(number, len(known))
+            row.append(known[code_in_column])
         groups.append((tuple(reversed(row)), members))
     return groups

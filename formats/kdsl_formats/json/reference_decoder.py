@@ -26,6 +26,7 @@ from kdsl_formats.json.document import (
     Fractional,
     Integer,
     Recursion,
+    check_surrogates,
     parse,
     quote,
     replace_surrogates,
@@ -55,7 +56,8 @@ class ReadingRules:
         streaming: Whether to follow Flink's streaming parser, or its tree reader.
         modes: The form of values on the wire, if it is not the format's own.
         payload: Whether the row of a message is in `PAYLOAD`, beside its schema.
-        inferred: Whether columns were inferred: times have any form, and numbers keep their spelling in strings.
+        inferred: Whether columns were inferred: times have any form, numbers keep their spelling in strings, and half
+            of a surrogate pair, or something after the document, is an error.
         flat: The names of objects that stay whole if the members of all others are columns (`flatten_members`); None if
             no members are.
         as_texts: Whether booleans are also 0 and 1, and bytes the characters of strings, as Canal writes them.
@@ -111,7 +113,7 @@ class ReferenceDecoder:
         if not message:
             return []
         try:
-            return self.read_document(parse(message))
+            return self.read_document(parse(message, alone=self.rules.inferred))
         except Empty:
             if self.rules.streaming and not self.rules.ignore_parse_errors:
                 raise
@@ -135,10 +137,12 @@ class ReferenceDecoder:
     def read_document(self, document: Any) -> list[dict[str, Any]]:
         """Return the rows of a document: an object, an array of objects, or an object with the row in `PAYLOAD`.
 
-        Null elements have no row, nor bad elements if errors are ignored.
+        The rules decide whether it must have a payload. Null elements, a null payload and, with the tree reader, a null
+        document have no row. If errors are ignored, bad elements have none either. Members of the rows that no column
+        reads are counted, if `undeclared` is set.
 
         Raises:
-            FieldError: It holds something else, or a value cannot be read.
+            FieldError: The document holds something else, or a value cannot be read and errors are not ignored.
         """
         if self.rules.payload:
             return self._payload_row(document)
@@ -185,14 +189,21 @@ class ReferenceDecoder:
         return self._convert_row(value)
 
     def _convert_row(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set."""
+        """Convert an object to a row; its members that no column reads are counted, if `undeclared` is set.
+
+        Raises:
+            FieldError: A value cannot be read.
+        """
         row: dict[str, Any] = self._convert(document)
         if self.undeclared is not None:
             self.undeclared.update(document.keys() - self._names)
         return row
 
     def _member_converter(self, kind: t.DataType) -> Convert:
-        """Return a converter that accepts null (None), and returns None for a bad value if errors are ignored."""
+        """Return a converter that accepts null (None).
+
+        For a bad value it returns None if errors are ignored, and raises `FieldError` otherwise.
+        """
         convert = self.converter(kind)
         if not self.rules.ignore_parse_errors:
             return lambda value: None if value is None else convert(value)
@@ -206,7 +217,11 @@ class ReferenceDecoder:
         return lenient
 
     def converter(self, kind: t.DataType) -> Convert:
-        """Return the function that converts JSON values other than null to a type, or raises `FieldError`."""
+        """Return a function that converts JSON values other than null to a type.
+
+        It raises `FieldError` for bad values, and returns None for an infinite value, a decimal with too many digits
+        and, with the tree reader, a value other than a string for a type of bytes.
+        """
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
             return self._wire_converter(wire)
@@ -254,7 +269,10 @@ class ReferenceDecoder:
         raise AssertionError(kind)
 
     def _scalar_converter(self, kind: t.DataType, read: Callable[[str], Any]) -> Convert:
-        """Return a converter that applies `read` to strings and numbers; its `ValueError` becomes a `FieldError`."""
+        """Return a converter that applies `read` to strings and numbers; its `ValueError` becomes a `FieldError`.
+
+        Other values and numbers longer than `MAX_NUMBER` are a `FieldError`, too.
+        """
         name = kind.spelling
 
         def convert(value: Any) -> Any:
@@ -300,31 +318,58 @@ class ReferenceDecoder:
         return convert
 
     def _parse_float(self, value: str) -> float:
-        """Parse a string or number; the tree reader rounds a number to a double first. Raises `ValueError`."""
+        """Parse a 32-bit float; the tree reader rounds a number, but not a string, to a double first.
+
+        Raises:
+            ValueError: It is a string that is not a number.
+        """
         if type(value) is str or self.rules.streaming:
             return numbers.parse_float(value)
         return numbers.to_float(self._parse_double(value))
 
     def _parse_double(self, value: str) -> float:
-        """Parse a string or number; `ValueError` if it is neither. The tree reader reads some numbers without -0.0."""
+        """Parse a string or number; `ValueError` if a string is not a number.
+
+        The tree reader reads the number -0 as 0.0, and -0.0 as 0.0 if the row has a DECIMAL.
+        """
         number = numbers.parse_double(value)
         if self.rules.streaming or type(value) is str or not (self._exact or type(value) is Integer):
             return number
         return number + 0.0  # the tree reader uses integers and decimals, which have no -0.0
 
     def _parse_decimal(self, value: str, precision: int, scale: int) -> Decimal | None:
-        """Parse a decimal, rounded to the scale; None for too many digits, `ValueError` if it is not a number."""
+        """Parse a decimal, rounded to the scale; None for too many digits, `ValueError` if it is not a number.
+
+        Blanks around it are allowed, but not with the tree reader.
+        """
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
-        """A JSON value as a string: values other than strings become their JSON."""
+        """A JSON value as a string: values other than strings become their JSON.
+
+        Raises:
+            FieldError: As in `_to_json`; or a string cannot be UTF-8 and columns were inferred.
+        """
         if type(value) is str:
-            return replace_surrogates(value)
+            return self._encodable(value)
+        if self.rules.inferred:
+            _check_strings(value)
         try:
             return self._to_json(value)
         except RecursionError:
             with Recursion():
                 return self._to_json(value)
+
+    def _encodable(self, text: str) -> str:
+        """A string that UTF-8 can hold: half of a surrogate pair becomes ``?``, as in Java.
+
+        Raises:
+            FieldError: It has such a half, and columns were inferred.
+        """
+        if not self.rules.inferred:
+            return replace_surrogates(text)
+        _check_strings(text)
+        return text
 
     def _to_json(self, value: Any) -> str:
         """Write a value as compact JSON, for a STRING column.
@@ -348,7 +393,10 @@ class ReferenceDecoder:
                 return f"{{{','.join(members)}}}"
 
     def _number_to_string(self, value: str) -> str:
-        """The string of a number in a STRING column: as it is spelled or, with the tree reader, as Java writes it."""
+        """The string of a number in a STRING column: as it is spelled or, with the tree reader, as Java writes it.
+
+        In an inferred column it is always as it is spelled.
+        """
         if self.rules.streaming or self.rules.inferred:
             return str.__str__(value)
         if isinstance(value, Integer):
@@ -358,7 +406,10 @@ class ReferenceDecoder:
         return numbers.format_double(float(value))
 
     def _bytes_converter(self, kind: t.DataType) -> Convert:
-        """Return a converter of strings to bytes; other values are a `FieldError`, or None with the tree reader."""
+        """Return a converter of strings to bytes; other values are a `FieldError`, or None with the tree reader.
+
+        A string that is not base64 or, if the rules set `as_texts`, has a character beyond U+00FF is a `FieldError`.
+        """
         name, parse_bytes = kind.spelling, _latin_bytes if self.rules.as_texts else parse_base64
 
         def convert(value: Any) -> bytes | None:
@@ -392,7 +443,7 @@ class ReferenceDecoder:
     def _map_converter(self, kind: t.DataType, convert: Convert) -> Convert:
         """Return a converter of objects to pairs, without those whose value `convert` turns into `_ABSENT`.
 
-        Other JSON values are a `FieldError`, or no pairs with the tree reader.
+        Other JSON values are a `FieldError`, or no pairs with the tree reader. `convert` may raise it, too.
         """
         name = kind.spelling
 
@@ -408,13 +459,16 @@ class ReferenceDecoder:
                 except FieldError as e:
                     raise e.inside(f"[{key!r}]") from None
                 if converted is not _ABSENT:
-                    pairs[replace_surrogates(key)] = converted
+                    pairs[self._encodable(key)] = converted
             return list(pairs.items())
 
         return entries
 
     def _count_converter(self) -> Convert:
-        """Return a converter of a multiset's counts; it returns `_ABSENT` for invalid ones if errors are ignored."""
+        """Return a converter of a multiset's counts; null and other values than an INT are invalid.
+
+        For an invalid count it returns `_ABSENT` if errors are ignored, and raises `FieldError` otherwise.
+        """
         convert, ignore = self.converter(t.Int()), self.rules.ignore_parse_errors
 
         def count(value: Any) -> Any:
@@ -428,7 +482,10 @@ class ReferenceDecoder:
         return count
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """Return a converter of objects to rows: an absent member is None, or a `FieldError` if it is needed."""
+        """Return a converter of objects to rows: an absent member is None, or a `FieldError` if it is needed.
+
+        It raises `FieldError` also for other JSON values and, unless errors are ignored, for bad members.
+        """
         members = [(f.name, self._member_converter(f.type)) for f in kind.fields]
         name, strict = kind.spelling, self.rules.fail_on_missing_field
 
@@ -449,6 +506,14 @@ class ReferenceDecoder:
             return row
 
         return convert
+
+
+def _check_strings(value: Any) -> None:
+    """Raise `FieldError` if a string in a value has half of a surrogate pair."""
+    try:
+        check_surrogates(value)
+    except ValueError as e:
+        raise FieldError(str(e)) from None
 
 
 def _require_string(value: str) -> str:

@@ -55,7 +55,7 @@ class ReferenceEncoder:
         self._write = self._writer(row)
 
     def messages(self, rows: pa.StructArray) -> Iterator[bytes | FieldError]:
-        """The message of each row, or the error of a row that cannot be written."""
+        """Yield the message of each row, or the error of a row that cannot be written."""
         for values in python_values(rows, self.row):
             try:
                 yield self.message(values)
@@ -71,12 +71,15 @@ class ReferenceEncoder:
         return self._write(values).encode()
 
     def writer_of(self, kind: t.DataType) -> WriteValue:
-        """Return the function that writes values of a type, as `python_values` returns them, and None as ``null``."""
+        """Return the function that writes values of a type, as `python_values` returns them, and None as ``null``.
+
+        It raises `FieldError` for a NULL key of a map if the rules say so, and for values that the wire cannot hold.
+        """
         write = self._writer(kind)
         return lambda value: "null" if value is None else write(value)
 
     def _writer(self, kind: t.DataType) -> WriteValue:
-        """The function that writes values of a type other than NULL."""
+        """The function that writes values of a type other than NULL; errors as for `writer_of`."""
         wire = wire_of(kind, self.rules.modes)
         if wire is not None:
             return _wire_writer(wire)
@@ -114,7 +117,10 @@ class ReferenceEncoder:
         raise AssertionError(kind)
 
     def _array_writer(self, write: WriteValue) -> WriteValue:
-        """Return a function that writes lists, with `write` for the elements."""
+        """Return a function that writes lists, with `write` for the elements.
+
+        A `FieldError` of an element gets its index.
+        """
 
         def elements(values: list[Any]) -> str:
             parts: list[str] = []
@@ -127,7 +133,10 @@ class ReferenceEncoder:
         return elements
 
     def _map_writer(self, write: WriteValue) -> WriteValue:
-        """Return a function that writes pairs as objects; a None key is treated as the rules say, or a `FieldError`."""
+        """Return a function that writes pairs as objects, with the last value of a key that repeats.
+
+        For a None key it drops the pair, writes the literal of the rules, or raises `FieldError`, as the rules say.
+        """
         mode, literal = self.rules.null_key_mode, self.rules.null_key
 
         def members(entries: list[tuple[str | None, Any]]) -> str:
@@ -152,7 +161,10 @@ class ReferenceEncoder:
         return members
 
     def _row_writer(self, kind: t.Row) -> WriteValue:
-        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields."""
+        """Return a function that writes tuples as objects; None members are omitted if the rules ignore null fields.
+
+        A `FieldError` of a member gets its name.
+        """
         fields = [(f.name, escape(f.name), self.writer_of(f.type)) for f in kind.fields]
         ignore = self.rules.ignore_null_fields
 
@@ -171,7 +183,10 @@ class ReferenceEncoder:
 
 
 def _wire_writer(wire: Wire) -> WriteValue:
-    """Return a function that writes values in the form of Debezium and Kafka Connect; it raises `FieldError`."""
+    """Return a function that writes values in the form of Debezium and Kafka Connect.
+
+    It raises `FieldError` for values that cannot be represented on the wire.
+    """
 
     def write(value: Any) -> str:
         try:
@@ -201,7 +216,10 @@ def _quote_non_finite(text: str) -> str:
 
 
 def python_values(array: pa.Array, kind: t.DataType) -> list[Any]:
-    """The values of a column: rows as tuples, maps as lists of pairs, dates and times as numbers."""
+    """The values of a column: rows as tuples, maps as lists of pairs, dates and times as Arrow's numbers.
+
+    These are days, nanoseconds of the day, and microseconds since 1970 for timestamps. NULL is None.
+    """
     match kind:
         case t.Row(fields=fields):
             columns = [python_values(column, f.type) for column, f in zip(array.flatten(), fields, strict=True)]
@@ -234,7 +252,7 @@ def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
 
 
 def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
-    """Replace values by None where the array is null."""
+    """Return the values, with None where the array is null; the list itself does not change."""
     if not array.null_count:
         return values
     return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

@@ -68,7 +68,8 @@ class TableGrowth:
         known: The schema that was known before the batch.
         known_types: The types of its columns, by name.
         types: The types of all columns, by name.
-        first: For each column that is not as it was known the first message that showed it, and its place there.
+        first: For each column that is not as it was known: the index of the first message that showed it, and the
+            column's index in what that message shows.
         primary_key: The names of the key columns.
         in_any_order: Whether the result is the same for every order of the messages.
     """
@@ -89,6 +90,9 @@ class TableGrowth:
     def widen(self, index: int, shown: Mapping[str, t.DataType], primary_key: tuple[str, ...]) -> None:
         """Add what one message shows, in place; types that the known columns hold change nothing.
 
+        New columns are nullable, but those of the key of a new table are not. Of different keys the first one stays.
+        `in_any_order` is cleared if the result depends on which message came first.
+
         Args:
             index: The index of the message.
             shown: The types that it shows, by column.
@@ -99,7 +103,7 @@ class TableGrowth:
         if self.first and primary_key and not self.primary_key:
             self.in_any_order = False
         self.primary_key = self.primary_key or primary_key
-        for place, (name, kind) in enumerate(shown.items()):
+        for order, (name, kind) in enumerate(shown.items()):
             known = self.known_types.get(name)
             if known is None:
                 kind = kind.as_nullable(name not in self.primary_key or self.known is not None)
@@ -109,7 +113,7 @@ class TableGrowth:
                 kind = kind.as_nullable(known.nullable)
             before = self.types.get(name)
             self.types[name] = kind if before is None else join(before, kind)
-            self.first[name] = min(self.first.get(name, (index, place)), (index, place))
+            self.first[name] = min(self.first.get(name, (index, order)), (index, order))
 
     def delta(self, table: TableId) -> SchemaDelta | None:
         """The schema of the table with all that is new; None where nothing goes beyond the known schema."""
@@ -161,8 +165,8 @@ class Observation:
     def result(self) -> Observed:
         """The result of the batch, with the tables in the order of their first messages."""
         ids = list(self.codes)
-        places = np.flatnonzero(self.tables >= 0)
-        codes, first = np.unique(self.tables[places], return_index=True)
+        with_table = np.flatnonzero(self.tables >= 0)
+        codes, first = np.unique(self.tables[with_table], return_index=True)
         order = codes[np.argsort(first)]
         rank = np.full(len(ids) + 1, NO_TABLE, dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
@@ -200,7 +204,7 @@ class ReferenceObserver:
         return observation.result()
 
     def look_at(self, observation: Observation, index: int, message: bytes | None) -> None:
-        """Add what a message shows, or why it is bad, to an observation; empty messages show nothing."""
+        """Add what a message shows, or why it is bad, to an observation; messages without rows show nothing."""
         if not message:
             return
         try:
@@ -216,10 +220,14 @@ class ReferenceObserver:
         observation.tables[index] = observation.code(shown.table)
 
     def _types_shown(self, shown: Shown, growth: TableGrowth) -> dict[str, t.DataType]:
-        """Return the types that a message shows beyond the known ones; may clear `in_any_order` of the table's growth.
+        """Return the types of columns that a message shows; may clear `in_any_order` of the table's growth.
+
+        Types that the message declares are among them even if they are known; a value that its known column holds shows
+        none.
 
         Raises:
-            FieldError: A value fits no type, or not the one that is fixed, or the message contradicts the table.
+            FieldError: A value fits no type or not its fixed or declared one, the message contradicts the table's key
+                (`_check_key`), or the table would have too many columns.
         """
         self._check_key(shown, growth)
         types: dict[str, t.DataType] = {}
@@ -259,7 +267,8 @@ class ReferenceObserver:
         """Check a message's primary key; `growth.in_any_order` is cleared where the order of the messages decides.
 
         Raises:
-            FieldError: The key is not that of the table, or is null or absent in a row that must have it.
+            FieldError: The key is not that of the table; or one of its columns is null in a row, or absent in one of
+                the first `keyed_rows` rows.
         """
         key = shown.primary_key
         if not key and growth.primary_key != growth.known_key:
@@ -305,7 +314,9 @@ class ReferenceObserver:
         return kind
 
     def _type_of_schema(self, shown: Shown, fixed: t.DataType | None, name: str, value: Any) -> t.DataType:
-        """The type of a value in a message that is read by its schema: the fixed type, if there is one.
+        """The type of a value in a message that is read by its schema: the fixed type, or else the declared one.
+
+        The latter is STRING for a scalar if scalars are inferred as strings.
 
         Raises:
             FieldError: The schema lacks the column, the value does not fit, or the fixed type does not hold its type.
@@ -319,7 +330,7 @@ class ReferenceObserver:
         return fixed or self.type_declaration(kind)
 
     def type_of(self, value: Any) -> t.DataType:
-        """The type that a value that is not null gives a new column."""
+        """The type that a value that is not null gives a new column: STRING if scalars are inferred as strings."""
         return t.STRING if self.inference.as_strings else self._own_type(value)
 
     def _own_type(self, value: Any) -> t.DataType:
@@ -337,7 +348,10 @@ class ReferenceObserver:
                 return type_of_text(value) if self.inference.times else t.STRING
 
     def is_held(self, value: Any, known: t.DataType) -> bool:
-        """Whether a known type holds a value as it is, without a change of its kind and without a loss."""
+        """Whether a known type holds a value that is not null: all values of its own type, or this one without a loss.
+
+        A string is not held as a number, nor a number as a boolean or a time, even if the decoder would read it so.
+        """
         if holds(known, self._own_type(value)):
             return True
         match known:
@@ -398,10 +412,10 @@ class ReferenceObserver:
             raise FieldError(f"{shown} does not fit the type {kind.spelling}")
 
     def _convert(self, value: Any, kind: t.DataType, modes: Modes = NO_MODES) -> Any:
-        """A value as the decoder reads it; with `NO_MODES`, the modes of the rules are used.
+        """A value as the decoder reads it; with `NO_MODES`, the modes of the rules are used. Converters are cached.
 
         Raises:
-            FieldError: It does not read it.
+            FieldError: The decoder cannot read the value.
         """
         modes = self.rules.modes if modes == NO_MODES else modes
         convert = self._converters.get((kind, modes))
@@ -441,7 +455,7 @@ class SchemaReader:
         self._known: dict[bytes, SchemaTypes] = {}
 
     def read(self, message: bytes, document: Any) -> SchemaTypes:
-        """The types that a message, parsed as `document`, says; they are cached by the bytes before its payload.
+        """The types that a message, parsed as `document`, says; some are cached by the bytes before the payload.
 
         Raises:
             ValueError: It has no schema of rows.

@@ -59,7 +59,11 @@ class Shape:
 
 
 def learn_shape(message: bytes) -> Shape | None:
-    """The shape of an object, whose values are not checked; None if it is empty, large, or not plain in its keys."""
+    """The shape of an object, whose values are not checked.
+
+    None if the message is not an object, or is an empty or large one, has a key with escapes, or more than
+    `LONGEST_LITERAL` bytes between two values.
+    """
     members: list[ShapeMember] = []
     opening = _BLANKS.match(message, 1)
     if message[:1] != b"{" or opening is None or len(message) > LONGEST_MESSAGE:
@@ -122,8 +126,8 @@ def match_shape(
 
     Returns:
         A mask of the objects; for each member of the shape, the values of all objects (without the quotes of strings);
-        and for each member that is not a string, the index of the first quote after the key. Values of objects that do
-        not have the shape are meaningless.
+        and for each member that is not a string, the index of the first quote after the key (meaningless for strings).
+        Values of objects that do not have the shape are meaningless.
     """
     position = objects.start
     fits = np.ones(len(objects), dtype=bool)

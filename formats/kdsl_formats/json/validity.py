@@ -27,7 +27,11 @@ _BETWEEN = b'"%b"' % token_hex(16).encode()  # a string that no message contains
 
 
 def are_json(buffer: MessageBuffer, spans: Spans, form: int, needed: Mask) -> Mask:
-    """Which of some values, all in quotes or all bare, are JSON; values that are not needed count as JSON."""
+    """Which of some values, all in quotes or all bare, are JSON; values that are not needed count as JSON.
+
+    Raw control characters are allowed in values in quotes. False also for bare values that this check cannot judge,
+    such as very long numbers and very deep objects.
+    """
     if form == TEXT:
         indexes = (
             np.flatnonzero(needed & buffer.find_escaped(spans)) if buffer.backslashes.size else np.zeros(0, np.int64)
@@ -88,7 +92,10 @@ def _are_digits(words: npt.NDArray[np.uint64]) -> Mask:
 
 
 def are_numbers(buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
-    """Which values, all readable as numbers, are numbers in JSON and not very long; `strings` has the same values."""
+    """Which values, none empty and all readable as numbers, are numbers in JSON and not very long.
+
+    `strings` has the same values as the spans, or NULL for those whose result does not matter.
+    """
     data = buffer.data
     first, last = data[spans.start], data[spans.end - 1]
     good: Mask = (first - 49 <= 8) & (last - 48 <= 9) & (spans.end - spans.start <= LONGEST_NUMBER)
@@ -138,7 +145,7 @@ def _slice_values(buffer: MessageBuffer, spans: Spans) -> pa.BinaryArray:
 
 
 def _are_all_valid(buffer: MessageBuffer, spans: Spans) -> bool:
-    """Whether each of some values is exactly one JSON value."""
+    """Whether each of some values is exactly one JSON value, by parsing them together."""
     strings = _slice_values(buffer, spans)
     whole = pa.ListArray.from_arrays(pa.array([0, len(strings)], pa.int32()), strings)
     joined = pc.binary_join(whole, pa.scalar(b"," + _BETWEEN + b",", pa.binary()))[0].as_py()

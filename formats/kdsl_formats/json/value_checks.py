@@ -50,7 +50,7 @@ def are_null(buffer: MessageBuffer, values: ValueSpans) -> Mask:
 def are_held(
     buffer: MessageBuffer, values: ValueSpans, kind: t.DataType, *, coerced: bool = False, flags: bool = False
 ) -> Mask:
-    """Which values a type holds; null and absent ones are among them.
+    """Which values a type certainly holds; null and absent ones are among them.
 
     Args:
         buffer: The buffer.
@@ -115,7 +115,10 @@ def _check_rest(
 
 
 def _are_strings(buffer: MessageBuffer, values: ValueSpans, text: Mask, bare: Mask) -> Mask:
-    """Which values a STRING holds: of the selected strings and other values all that are JSON, and absent ones."""
+    """Which values a STRING holds: of the selected strings (``text``) and other values (``bare``) those that are JSON.
+
+    Absent values pass, too.
+    """
     held = are_json(buffer, values.spans, TEXT, text) & text if buffer.backslashes.size else text
     if not bare.any():
         return np.asarray(held | (values.form == ABSENT))
@@ -130,7 +133,8 @@ def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits:
         spans: The values.
         which: The values to be checked; others are False.
         digits: The most bytes without the sign, at most `_WIDEST`.
-        fraction: Whether a point may be among them; it counts as one of the bytes.
+        fraction: Whether a point may be among them; it counts as one of the bytes. Numbers without a point then have at
+            most 18 digits.
     """
     start, size = spans.start, spans.end - spans.start
     words = buffer.words[start]
@@ -165,7 +169,7 @@ def _are_plain_numbers(buffer: MessageBuffer, spans: Spans, which: Mask, digits:
 
 
 def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask:
-    """Which values are integers of a type."""
+    """Which values are integers of a type, in JSON's spelling."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     wide, fallback = reading.integers(texts, pa.int64())
     bound = 1 << {t.TinyInt: 8, t.SmallInt: 16, t.Int: 32, t.BigInt: 64}[type(kind)] - 1
@@ -175,9 +179,9 @@ def _are_in_range(buffer: MessageBuffer, spans: Spans, kind: t.DataType) -> Mask
 
 
 def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
-    """Which values are numbers that a double holds: neither infinite nor too near to zero.
+    """Which values are certainly numbers that a column holds: neither too large nor too near to zero; not zero itself.
 
-    An integer must not have more digits than a BIGINT.
+    If `coerced`, they are smaller than 1e30, so that a FLOAT holds them; otherwise smaller than 9e18, as a BIGINT is.
     """
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     values, fallback = reading.floats(texts, pa.float64())
@@ -196,7 +200,10 @@ def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -
 
 
 def _are_moments(buffer: MessageBuffer, spans: Spans, which: Mask, kind: t.DataType) -> Mask:
-    """Which strings are dates, times or timestamps that a type holds."""
+    """Which of the selected strings are certainly dates, times or timestamps that a type holds.
+
+    Dates are among the timestamps if the type has at least 6 digits of a second.
+    """
     start, size = spans.start, spans.end - spans.start
     if isinstance(kind, t.Time):
         good = which & (size >= 8)
@@ -244,7 +251,7 @@ def _two_digits(words: Words, at: int) -> Words:
 
 
 def _are_days(first: Words, rest: Words) -> Mask:
-    """Which words are dates of the calendar: ``yyyy-MM-`` and ``dd``."""
+    """Which words are dates of the calendar from year 1 on: ``yyyy-MM-`` and ``dd``."""
     good = _digit_mask(first, _DAY_DIGITS) & (first & ~_DAY_DIGITS == _DAY_MARKS)
     good &= _digit_mask(rest, np.uint64(0xFFFF))
     month, day = _two_digits(first, 5), _two_digits(rest, 0)
@@ -269,7 +276,10 @@ def _are_clocks(words: Words) -> Mask:
 
 
 def _are_fractions(buffer: MessageBuffer, start: Indices, size: Indices, precision: int) -> Mask:
-    """Which strings are empty, or a point and the digits of a second that a precision holds."""
+    """Which strings are empty, or a point and the digits of a second that a precision holds.
+
+    These are up to six from precision 6 on, up to three from precision 3 on, and none below.
+    """
     good: Mask = size == 0
     if precision < 3 or good.all():
         return good

@@ -63,14 +63,17 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
     )
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """The rules of JSON, the option ``schema``, and combinations of the options that contradict each other."""
+        """Report what JSON does not support or loses, a wrong ``schema``, and options that contradict each other."""
         yield from super().check(row, direction)
         if self.schema is not None:
             yield from self._schema_problems(self.schema, row, direction)
         yield from self.option_problems(named=self.schema is not None, direction=direction)
 
     def _schema_problems(self, text: str, row: t.Row, direction: Direction) -> Iterator[Problem]:
-        """Report an option ``schema`` that is not a JSON Schema, lacks a needed title, or does not match the table."""
+        """Report an option ``schema`` that is not a JSON Schema, lacks a needed title, or does not match the table.
+
+        Of many differences, ten are named.
+        """
         try:
             schema = parse_schema(text)
         except SchemaError as e:
@@ -86,15 +89,15 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
             yield Problem("registry-schema", message, "change one of the two; or remove 'schema', and it is derived")
 
     def prunable(self) -> bool:
-        """Members are found by name; but the option ``schema`` needs all columns."""
+        """True unless the option ``schema`` is set, which needs all columns: members are found by name."""
         return self.schema is None
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which does not ask the registry."""
         return _Decoder(self, row, use)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, which asks the registry only when rows are encoded."""
         return _Encoder(self, row, use)
 
     def reading_rules(self) -> ReadingRules:
@@ -104,7 +107,11 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         )
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The schema's title and the schema that a sink registers."""
+        """The schema's title ("" without one) and the schema that a sink registers; the registry is not asked.
+
+        Raises:
+            SchemaError: The option ``schema`` is not a JSON Schema.
+        """
         from kdsl.registry import RegisteredSchema
 
         if self.schema is not None:
@@ -114,7 +121,11 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         return _TITLE, RegisteredSchema(text, JSON_SCHEMA)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read, or written, with a registered schema, or "" if they can; see `RegistryFormat`."""
+        """Why rows cannot be read, or written, with a registered schema, or "" if they can.
+
+        Raises:
+            RegistryError: As in `RegistryFormat`.
+        """
         if schema.kind != JSON_SCHEMA:
             return f"it is a schema of the type {schema.kind}, and not a JSON Schema"
         try:
@@ -135,7 +146,8 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages, whatever schema they name; null ones produce no row.
 
-        Messages without a frame, or with nothing after it, are bad, or left out if errors are ignored.
+        Messages without a frame, with nothing after it, or with JSON that cannot be read are bad, or left out if errors
+        are ignored. The result has the schema ids under the keys of metadata that the table reads.
         """
         ids, bodies, unframed = split_frames(messages)
         decoded = self._decoder.decode(bodies)
@@ -158,7 +170,10 @@ class _Encoder:
         self._schema_id: int | None = None
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows; the first call that has rows finds or registers the schema (see `_find_schema_id`)."""
+        """Encode rows; those that cannot be written are bad records.
+
+        The first call that has rows finds or registers the schema, and raises the errors of `_find_schema_id`.
+        """
         if not len(rows):
             return Encoded(pa.array([], pa.binary()))
         if self._schema_id is None:
@@ -167,10 +182,10 @@ class _Encoder:
         return Encoded(add_frames(self._schema_id, encoded.messages), encoded.bad)
 
     def _find_schema_id(self) -> int:
-        """The id of the schema that rows are written with, registered where the options say so.
+        """Find the id of the schema that rows are written with, and register the schema if the options say so.
 
         Raises:
-            RegistryError: The registry does not answer, refuses, or does not accept the schema.
+            RegistryError: The registry does not answer, refuses, does not accept the schema, or does not have it.
             KdslError: There is no registry or no subject, or its latest schema does not allow the rows.
         """
         from kdsl.registry import registry_client

@@ -55,7 +55,7 @@ def _schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
 
 
 def _not_null_schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
-    """The schema of the values of a type other than NULL."""
+    """The schema of the values of a type other than NULL; comments of columns become descriptions."""
     match kind:
         case t.Row(fields=fields):
             properties = {}
@@ -152,7 +152,11 @@ class _Comparison:
         self.documents, self.rules, self.writing = documents, rules, writing
 
     def branches(self, schema: Any, document: str, depth: int) -> Iterator[tuple[Mapping[str, Any] | None, str]]:
-        """The schemas that a value may have by choice, each with its document; None for one that allows anything."""
+        """Yield the schemas that a value may have by choice, each with the document of its references.
+
+        References are followed. None stands for anything: for a schema that is not an object, an unknown reference, and
+        schemas nested too deeply.
+        """
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             yield None, document
             return
@@ -192,7 +196,7 @@ class _Comparison:
     def compare_rows(self, schema: Any, document: str, row: t.Row, path: str, depth: int) -> Iterator[str]:
         """The differences between the members of objects and the fields of rows, as sentences.
 
-        A schema that allows several kinds of objects is not compared.
+        A schema that allows several kinds of objects is not compared. On reading, a nullable column may be absent.
         """
         objects = [
             (b, d) for b, d in self.branches(schema, document, depth) if b is not None and "object" in _own_types(b)
@@ -239,7 +243,7 @@ class _Comparison:
 
 
 def _own_types(schema: Mapping[str, Any] | None) -> frozenset[str]:
-    """The JSON types of a schema without choices."""
+    """The JSON types of a schema without choices; all if it names none, or is None. An integer is a number."""
     if schema is None:
         return _ANY
     kinds = schema.get("type")
@@ -250,7 +254,7 @@ def _own_types(schema: Mapping[str, Any] | None) -> frozenset[str]:
 
 
 def _type_to_write(kind: t.DataType, rules: WritingRules) -> str:
-    """The JSON type that values of a column are written as."""
+    """The JSON type that values of a column other than NULL are written as; an integer is a number."""
     match kind:
         case t.Row() | t.Map() | t.Multiset():
             return "object"

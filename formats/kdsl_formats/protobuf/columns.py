@@ -126,7 +126,7 @@ class MemberReader:
         return values if owner is None else self._place_values(buffer, values, owner, count, fallback)
 
     def _absent_column(self, buffer: MessageBuffer, count: int, fallback: Mask) -> pa.Array:
-        """The column of a field that no message has."""
+        """The column of a field that no message has: NULL, or the default if the field has no NULL."""
         if self._null:
             return pa.nulls(count, self.type)
         one = self._default_value(buffer, fallback)
@@ -253,7 +253,10 @@ class MemberReader:
     def _read_repeated(
         self, buffer: MessageBuffer, values_found: list[FieldValues], count: int, fallback: Mask
     ) -> pa.Array:
-        """Read the column of a repeated field or map; an empty one is NULL, unless absent values become defaults."""
+        """Read the column of a repeated field or map; an empty one is NULL, unless absent values become defaults.
+
+        Messages with unusual values, or with a map that has a key twice, are marked in ``fallback``.
+        """
         owner, start, end, numbers = join_repeated_values(buffer, values_found, count, wire_of(self.field), fallback)
         if not len(owner) and not self._defaults:
             return pa.nulls(count, self.type)
@@ -315,6 +318,6 @@ def _to_signed(value: int, bits: int) -> int:
 
 
 def _find_repeats(owner: Integers, keys: pa.Array) -> Mask:
-    """Which entries of maps have a key that an earlier entry of the same map has; also marks unknown keys."""
+    """Which entries of maps have a key that is NULL, or that an earlier entry of the same map has."""
     unknown = np.asarray(keys.is_null())
     return unknown | find_repeated_keys(owner, keys.fill_null("") if keys.null_count else keys)

@@ -69,7 +69,12 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
 
     @property
     def _has_own_message(self) -> bool:
-        """Whether the message is known without the registry."""
+        """Whether the message is known without the registry: the options name a source or a class, or Python finds it.
+
+        To find a name, its module may be imported. False if the options use the latest version of the subject and only
+        name the message. A name with a colon counts as known even if it cannot be imported, so that its error is
+        reported.
+        """
         if self.named_source:
             return True
         if not isinstance(self.message_class_name, str):
@@ -83,36 +88,59 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         return True
 
     def portable(self) -> Self:
-        """The format with the descriptors of the message that the options name."""
+        """The format with the descriptors of the message that the options name; itself if only the registry has it.
+
+        Raises:
+            SchemaError: The message cannot be found.
+        """
         return super().portable() if self._has_own_message else self
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type, which asks the registry only when messages are decoded.
+
+        Raises:
+            SchemaError: The message that the options name cannot be found, or the columns do not fit it.
+        """
         return _Decoder(self, row, use)
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type, which finds its schema only when rows are encoded."""
         return _Encoder(self, row, use)
 
     def own_schema(self) -> Schema | None:
-        """The message that the options name; None if it is only in the registry."""
+        """The message that the options name; None if it is only in the registry. `SchemaError` as in `schema`."""
         return self.schema() if self._has_own_message else None
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The full name of the message, and the file that a sink registers."""
+        """The full name of the message, and the file that a sink registers.
+
+        Raises:
+            SchemaError: The message cannot be found.
+            RegistryError: The registry lacks an imported file, does not answer, or refuses the request.
+        """
         from kdsl_formats.protobuf.registered import file_to_register
 
         schema = self.schema()
         return schema.name, file_to_register(client, schema, normalize=self.normalize)
 
     def schema_misfit(self, row: t.Row, schema: RegisteredSchema, client: RegistryClient, direction: Direction) -> str:
-        """Why rows cannot be read or written with a registered schema, or "" if they can; see `RegistryFormat`."""
+        """Why rows cannot be read or written with a registered schema, or "" if they can.
+
+        If several of its messages may be meant, one that fits is enough; otherwise the reason is that of the first. If
+        the options define the message that is read, only its name is compared.
+
+        Raises:
+            SchemaError: The message that the options name cannot be found.
+            RegistryError: As in `RegistryFormat`.
+        """
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
         own = self.own_schema()
         wanted = own.name if own is not None else self.message_class_name
         try:
             names = list(message_names(schema).values())
+            if not names:
+                return f"it has no message; {_advice_without_messages(wanted)}"
             candidates = [name for name in names if wanted is None or wanted in (name, name.rpartition(".")[2])]
             if not candidates:
                 return f"it has no message {wanted}, but {', '.join(names)}"
@@ -125,6 +153,15 @@ class ProtobufConfluent(MessageFormat, RegistryFormat):
         except SchemaError as e:
             return str(e)
         return "" if None in mismatches else str(mismatches[0])
+
+
+def _advice_without_messages(wanted: object) -> str:
+    """What to do about a registered schema without messages, such as one of enums.
+
+    `wanted` is the name of the message; None if any message will do.
+    """
+    message = "a message" if wanted is None else f"the message {wanted}"
+    return f"register a schema that defines {message}, or set 'subject' to the subject of one"
 
 
 class _Decoder:
@@ -140,7 +177,12 @@ class _Decoder:
     def decode(self, messages: pa.BinaryArray) -> Decoded:
         """Decode messages with the schemas that they name, which are fetched once; null messages produce no row.
 
-        Messages without a frame, or whose schema does not match the table, are bad, or left out if errors are ignored.
+        Messages without a frame, whose schema does not match the table, or that cannot be read are bad, or left out if
+        errors are ignored. The result has the schema ids under the keys of metadata that the table reads.
+
+        Raises:
+            KdslError: There is no registry, its settings have errors, it lacks an imported file, does not answer, or
+                refuses the request.
         """
         ids, bodies, unframed = split_frames(messages)
         bad = list(unframed)
@@ -167,9 +209,11 @@ class _Decoder:
     def _decoder_for(self, schema_id: int, path: Path) -> ProtobufDecoder:
         """Return the decoder for the messages at a path of a schema, which is fetched from the registry once.
 
+        The decoder is stored, and so is the error of a schema that does not match.
+
         Raises:
             SchemaError: The registry does not have the schema, or it does not match the table.
-            RegistryError: The registry does not answer.
+            KdslError: As in `decode`.
         """
         decoder = self._decoders.get((schema_id, path))
         if decoder is None:
@@ -192,7 +236,14 @@ class _Decoder:
     def _build_decoder(
         self, client: RegistryClient, schema: RegisteredSchema, path: Path, description: str
     ) -> ProtobufDecoder:
-        """A decoder for a message of a registered schema; raises `SchemaError` if it is not the expected message."""
+        """A decoder for a message of a registered schema, which `description` names in errors.
+
+        If the options define the message, it is the decoder for that one.
+
+        Raises:
+            SchemaError: There is no message at the path, it is not the expected one, or its schema cannot be used.
+            RegistryError: An imported file cannot be fetched.
+        """
         from kdsl_formats.protobuf.registered import load_schema, message_names
 
         what = f"{description} {client.address}"
@@ -210,7 +261,7 @@ class _Decoder:
             raise SchemaError(f"{what} cannot be used: {e}", e.fix) from None
 
     def _new_decoder(self, schema: Schema) -> ProtobufDecoder:
-        """A decoder for a message; raises `SchemaError` if the columns do not fit."""
+        """A decoder for a message; `SchemaError` if the columns do not fit, and as in `layout_of`."""
         misfits = list(find_problems(schema.message, self._row))
         if misfits:
             raise SchemaError(f"the columns do not fit the message {schema.name}: {misfits[0]}", misfits[0].fix)
@@ -244,8 +295,8 @@ class _Encoder:
         """Find or register the schema; returns its id, the encoded path of the message, and an encoder.
 
         Raises:
-            KdslError: The registry refuses the schema or does not answer, its subject does not have the message, or the
-                message cannot hold the rows of the table.
+            KdslError: There is no registry, it refuses the schema or does not answer, its subject does not have the
+                message or cannot be determined, or the message cannot be found or cannot hold the rows of the table.
         """
         from kdsl.registry import registry_client
         from kdsl_formats.protobuf.registered import load_schema, message_names, register_schema
@@ -257,6 +308,11 @@ class _Encoder:
             name = own.name if own is not None else chosen.message_class_name
             latest = client.latest(chosen.subject_of(self._use, str(name)))
             names = {full: path for path, full in message_names(latest.schema).items()}
+            if not names:
+                raise KdslError(
+                    f"the latest schema of the subject {latest.subject!r} in the registry {client.address} has no "
+                    f"message; {_advice_without_messages(name)}"
+                )
             if name is None and len(names) == 1:
                 name = next(iter(names))
             full = next((one for one in names if name in (one, one.rpartition(".")[2])), None)

@@ -110,7 +110,11 @@ def path_of(file: FileDescriptorProto, name: str) -> Path:
 
 
 def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
-    """The full names of a file's messages with their paths, without the entries of maps and groups."""
+    """The full names of a file's messages with their paths, as Confluent's serializers count them.
+
+    The entries of maps and the messages of groups, and what is inside these, are left out and not counted: the numbers
+    in the paths are not always the indices in the descriptor.
+    """
 
     def inside(messages: Sequence[DescriptorProto], prefix: str, outer: Path) -> Iterator[tuple[str, Path]]:
         for i, message in enumerate(messages):
@@ -124,7 +128,10 @@ def message_paths(file: FileDescriptorProto) -> Iterator[tuple[str, Path]]:
 
 
 def message_paths_in_text(text: str) -> dict[Path, str]:
-    """The full names of the messages in a ``.proto`` text by their paths, read without a compiler."""
+    """The full names of the messages in a ``.proto`` text by their paths (see `message_paths`).
+
+    The text is read without a compiler, and not checked; what is not a message is skipped.
+    """
     package = ""
     names_found: dict[Path, str] = {}
     blocks: list[tuple[Path, str] | None] = []  # the message of each open brace; None for other blocks

@@ -67,7 +67,7 @@ class ProtobufDecoder:
         return attrs.evolve(decoded, bad=tuple(sorted(bad, key=lambda b: b.index)))
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Mask) -> FallbackRows:
-        """Read some messages with the reference decoder."""
+        """Read some messages with the reference decoder; unreadable ones are bad."""
         return FallbackRows.read(messages, np.flatnonzero(which), lambda message: [self.reference.read_row(message)])
 
 

@@ -66,7 +66,7 @@ class RowWriter:
         ]
 
     def write_messages(self, columns: Sequence[pa.Array], count: int, fallback: Mask) -> pa.BinaryArray:
-        """The messages of rows.
+        """The messages of rows, meaningless for rows that need the fallback.
 
         Args:
             columns: A column for each member.
@@ -201,7 +201,10 @@ class MemberWriter:
     def _write_repeated(
         self, column: pa.Array, present: Mask | None, fallback: Mask
     ) -> list[TagPiece | pa.BinaryArray]:
-        """The pieces of a repeated field or map; rows without elements have none."""
+        """The pieces of a repeated field or map; rows without elements have none.
+
+        Rows that need the fallback are marked in ``fallback``.
+        """
         count = len(column)
         flat, sizes = _flatten(column)
         if present is not None:  # NULL, or replaced by another member of its oneof: neither has elements
@@ -230,7 +233,11 @@ class MemberWriter:
         return self._to_field_data(self.fill_nulls(flat), fallback, owner, None)
 
     def fill_nulls(self, array: pa.Array) -> pa.Array:
-        """Replace NULL by the default, as inside arrays and maps; timestamps and wrapped values stay NULL."""
+        """Replace NULL by the default, as inside arrays and maps; the same array if it has no NULL.
+
+        A message becomes one without fields, a string the null text of the rules, an enum its first value. Timestamps,
+        wrapped values and JSON stay NULL.
+        """
         if not array.null_count:
             return array
         member = self.member

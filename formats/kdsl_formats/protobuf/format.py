@@ -121,15 +121,18 @@ class MessageFormat(Format):
         return COLUMN_TYPES
 
     def schema(self) -> Schema:
-        """The message with its descriptors.
+        """Load the message with its descriptors: each call reads or compiles the file, or imports the class.
 
         Raises:
-            SchemaError: The message cannot be found.
+            SchemaError: The message cannot be found, or its source cannot be read.
         """
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report a message that cannot be found, and columns without a fitting field."""
+        """Report a message that cannot be found, columns without a fitting field, and required fields to write.
+
+        Without a name of a message nothing is reported.
+        """
         if self.message_class_name is None:
             return
         try:
@@ -144,7 +147,11 @@ class MessageFormat(Format):
         return True
 
     def portable(self) -> Self:
-        """The format with the message's name and descriptors instead of their source; `SchemaError` without them."""
+        """The format with the message's name and descriptors instead of their source; itself if it has only these.
+
+        Raises:
+            SchemaError: As in `schema`.
+        """
         schema = self.schema()
         if (self.message_class_name, self.descriptor_set) == (schema.name, schema.text):
             return self
@@ -153,7 +160,7 @@ class MessageFormat(Format):
         return type(self)(**{**options, "message_class_name": schema.name, "descriptor_set": schema.text})
 
     def display_options(self) -> Mapping[str, str]:
-        """The options for display, with a digest instead of the descriptors."""
+        """The options for display, with a digest instead of the descriptors; `SchemaError` if these are invalid."""
         return hide_descriptors(self.to_strings(), self)
 
     def reading_rules(self, use: Use = ALONE) -> ReadingRules:
@@ -187,16 +194,30 @@ class Protobuf(MessageFormat):
     )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type."""
+        """A decoder for rows of this type.
+
+        Raises:
+            SchemaError: The message cannot be found, or as in `layout_of`.
+        """
         return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type."""
+        """An encoder for rows of this type.
+
+        Raises:
+            SchemaError: The message cannot be found, or as in `layout_of`.
+        """
         return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
 
 
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
-    """Replace a class in the options, if there is one, by its name and descriptors, so that it is not imported."""
+    """Replace a class in the options, if there is one, by its name and descriptors, so that it is not imported.
+
+    A class that is not one of Protobuf messages stays, and so does a descriptor set that is also an option.
+
+    Raises:
+        SchemaError: The descriptors of the class do not fit together.
+    """
     kind = options.get("message_class_name")
     if isinstance(kind, type) and isinstance(getattr(kind, "DESCRIPTOR", None), Descriptor):
         schema = schema_of_class(kind)
@@ -208,7 +229,8 @@ def _find_schema(options: MessageFormat) -> Schema:
     """Load the message that the options name, from the source that they name.
 
     Raises:
-        SchemaError: No or several options name a source, or it does not have the message.
+        SchemaError: Several options name a source, it cannot be read or does not have the message, or no option names
+            one and Python cannot import the message's class.
     """
     name = options.message_class_name
     if not isinstance(name, str):
@@ -237,7 +259,11 @@ def _find_schema(options: MessageFormat) -> Schema:
 
 
 def hide_descriptors(texts: dict[str, str], options: MessageFormat) -> dict[str, str]:
-    """Replace descriptors in options as strings with a digest, in place, and return the options."""
+    """Replace descriptors in options as strings with a digest, in place, and return the options.
+
+    Raises:
+        SchemaError: The descriptors are invalid.
+    """
     if "descriptor-set" in texts:
         texts["descriptor-set"] = f"sha256:{options.schema().digest}"
     return texts

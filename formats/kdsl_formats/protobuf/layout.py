@@ -95,11 +95,6 @@ class Layout:
         """The generated class of the message."""
         return GetMessageClass(self.descriptor)
 
-    def any_of(self, form: Form) -> bool:
-        """Whether any value in the layout has this form."""
-        every = (*self.members, *self.hidden)
-        return any(m.form == form or (m.inside is not None and m.inside.any_of(form)) for m in every)
-
 
 def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> Iterator[Problem]:
     """Report why a row type cannot represent a message.
@@ -113,7 +108,7 @@ def find_problems(message: Descriptor, row: t.Row, *, writing: bool = False) -> 
 
 
 def _find_problems(message: Descriptor, row: t.Row, path: str, *, writing: bool) -> Iterator[Problem]:
-    """Report columns that a message does not have or cannot represent, and required fields without a column."""
+    """Report columns that a message does not have or cannot represent; for writing also missing required fields."""
     known = message.fields_by_name
     for field in row.fields:
         path_to_field = f"{path}{field.name}"
@@ -170,14 +165,20 @@ def _single_problems(
 
 
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
-    """Whether a type can be used where another one is expected."""
+    """Whether a type can be used where another one is expected: they are of the same class, with any length.
+
+    A DECIMAL must have as many digits, and a scale of 0.
+    """
     if isinstance(kind, t.Decimal) and isinstance(one, t.Decimal):
         return kind.precision >= one.precision and kind.scale == 0
     return type(kind) is type(one)
 
 
 def _column_types(field: FieldDescriptor) -> Sequence[t.DataType]:
-    """The types that can represent one value of a field, the best one first."""
+    """The types that can represent one value of a field, the best one first.
+
+    Each stands for all types of its class (see `_can_hold`), such as an empty ROW for every ROW.
+    """
     inner = field.message_type
     if inner is not None:
         special: list[t.DataType] = []
@@ -220,7 +221,7 @@ def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str
 
 
 def field_type_name(field: FieldDescriptor) -> str:
-    """The type of a field as written in a ``.proto`` file."""
+    """The type of a field as in a ``.proto`` file, with full names; an enum has the words ``the enum`` before it."""
     inner = field.message_type
     if inner is not None and is_map(field):
         return f"map<{', '.join(field_type_name(inner.fields_by_name[name]) for name in ('key', 'value'))}>"
@@ -308,7 +309,11 @@ class _LayoutBuilder:
     ) -> None:
         """Set the type of a copied field, in place, to what its column needs: a copy of its message, or plain bytes.
 
-        `kind` is the column's type; None for a field that is not a column.
+        It stays the same for a column of another type, such as TIMESTAMP_LTZ. `kind` is the column's type; None for a
+        field that is not a column.
+
+        Raises:
+            SchemaError: As in `_copy`.
         """
         inner = field.message_type
         assert inner is not None
@@ -324,7 +329,10 @@ class _LayoutBuilder:
             copied_field.type_name = f".{self._copy(inner, one if isinstance(one, t.Row) else t.Row(()))}"
 
     def _set_presence(self, entry: DescriptorProto, message: Descriptor) -> None:
-        """Let a map's entry always have both fields, in place; closed enums become numbers, which readers check."""
+        """Give the fields of a map's entry presence, in place, so that an absent value is distinct from the default.
+
+        Closed enums become numbers, which readers check.
+        """
         syntax = next(f for f in self._files.file if f.name == message.file.name).syntax
         for field in entry.field:
             enum = message.fields_by_name[field.name].enum_type

@@ -30,6 +30,8 @@ def proto_text(file: FileDescriptorProto) -> str:
 
 
 class _FileWriter:
+    """Writes one file; see `proto_text`."""
+
     def __init__(self, file: FileDescriptorProto) -> None:
         self._file = file
         self._plain = file.syntax in ("", "proto2")
@@ -197,7 +199,10 @@ def _escape(data: bytes) -> str:
 
 
 def _options(options: Message, *, without: Sequence[str] = (), prefix: str = "") -> Iterator[str]:
-    """The options that are set, as ``name = value``; options of messages by their paths."""
+    """The options that are set, as ``name = value``; options of messages by their paths.
+
+    Custom options (extensions) and those named in `without` are left out.
+    """
     for field, value in options.ListFields():
         name = f"{prefix}{field.name}"
         if field.name in without or field.is_extension:

@@ -77,7 +77,13 @@ class ReferenceDecoder:
         return {m.name: self._read_value(m, message) for m in layout.members}
 
     def _read_value(self, member: Member, message: Message) -> Any:
-        """The value of a field, or its values; None if there are none, unless the rules read defaults."""
+        """The value of a field, or its values; None if it is absent or empty, unless the rules read defaults.
+
+        The value of a single field without presence is never None.
+
+        Raises:
+            BadMessageError: A value cannot be represented.
+        """
         if member.shape == "one":
             if member.presence and not self._defaults and not message.HasField(member.name):
                 return None
@@ -93,6 +99,9 @@ class ReferenceDecoder:
         """A map's entries; of equal keys the last one wins, at the index of the first.
 
         An entry with a number that a closed enum lacks is left out.
+
+        Raises:
+            BadMessageError: A key or value cannot be represented.
         """
         assert member.inside is not None
         key, value = member.inside.members
@@ -136,7 +145,10 @@ def to_micros(seconds: int, nanos: int) -> int:
 
 
 def _convert_scalar(kind: t.DataType, value: Any) -> Any:
-    """Convert a scalar to the column's type; unsigned numbers become signed."""
+    """Convert a scalar to the column's type; unsigned numbers become signed, except in a DECIMAL.
+
+    Bytes in a string that are not UTF-8 are replaced by U+FFFD.
+    """
     match kind:
         case t.Int() if value >= 1 << 31:
             return value - (1 << 32)  # unsigned numbers are signed in Java
@@ -151,10 +163,10 @@ def _convert_scalar(kind: t.DataType, value: Any) -> Any:
 
 
 def _convert_enum(member: Member, number: int) -> str | int:
-    """Convert an enum value to its name or number.
+    """Convert an enum value to its name or number; the name of an unknown number is `UNRECOGNIZED`.
 
     Raises:
-        BadMessageError: The column needs a number of the enum that is not known.
+        BadMessageError: The number is unknown, and the column contains numbers.
     """
     known = member.names.get(number)
     if member.by_name:

@@ -80,7 +80,11 @@ class ReferenceEncoder:
         self._fill_message(member, inner, value)
 
     def _add_elements(self, member: Member, target: Any, values: list[Any]) -> None:
-        """Add the elements of an array to a repeated field, in place; NULL becomes a default or an empty message."""
+        """Add the elements of an array to a repeated field, in place; NULL becomes a default or an empty message.
+
+        Raises:
+            BadMessageError: A value cannot be written.
+        """
         for value in values:
             if member.inside is None:
                 target.append(self._convert_element(member, value))
@@ -90,7 +94,11 @@ class ReferenceEncoder:
                     self._fill_message(member, inner, value)
 
     def _add_entries(self, member: Member, target: Any, pairs: list[tuple[Any, Any]]) -> None:
-        """Add the entries of a map to a repeated field, in place; NULL becomes a default or an empty message."""
+        """Add the entries of a map to a repeated field, in place; NULL becomes a default or an empty message.
+
+        Raises:
+            BadMessageError: A value cannot be written.
+        """
         assert member.inside is not None
         for pair in pairs:
             entry = target.add()
@@ -107,7 +115,7 @@ class ReferenceEncoder:
         """Set a nested message from a value, in place.
 
         Raises:
-            BadMessageError: The value is not JSON for the message, or a part of it is out of range.
+            BadMessageError: The value is not JSON for the message, or a part of it cannot be written.
         """
         assert member.inside is not None
         match member.form:
@@ -125,7 +133,11 @@ class ReferenceEncoder:
                 self._fill(member.inside, message, value)
 
     def _convert_element(self, member: Member, value: Any) -> Any:
-        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, or empty."""
+        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, or empty.
+
+        Raises:
+            BadMessageError: As in `_convert_scalar`.
+        """
         if value is not None:
             return self._convert_scalar(member, value)
         if member.form == "enum":
@@ -141,10 +153,10 @@ class ReferenceEncoder:
                 return 0
 
     def _convert_scalar(self, member: Member, value: Any) -> Any:
-        """Convert a value to Protobuf's form.
+        """Convert a value to Protobuf's form; a negative INT or BIGINT becomes the unsigned number of the same bits.
 
         Raises:
-            BadMessageError: It is out of range.
+            BadMessageError: It is out of the range of the unsigned number, or an enum value as in `_enum_number`.
         """
         if member.form == "enum":
             return self._enum_number(member, value)

@@ -23,7 +23,7 @@ _MAIN = "main.proto"
 
 
 def message_names(schema: RegisteredSchema) -> dict[Path, str]:
-    """The full names of a registered schema's messages by their paths.
+    """The full names of a registered schema's messages by their paths (see `message_paths`).
 
     Raises:
         SchemaError: The schema is not a Protobuf schema.
@@ -42,7 +42,7 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
         name: The message's full name.
 
     Raises:
-        SchemaError: The schema is not a Protobuf schema, does not have the message, or cannot be compiled.
+        SchemaError: The schema is not a Protobuf schema, does not have the message, or as in `load_files`.
         RegistryError: An imported file cannot be fetched.
     """
     return schema_of(name, load_files(client, schema))
@@ -50,6 +50,8 @@ def load_schema(client: RegistryClient, schema: RegisteredSchema, name: str) -> 
 
 def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescriptorSet:
     """The files of a registered schema, its own file last; with comments if it was registered as a ``.proto`` file.
+
+    A ``.proto`` file is compiled with protoc, in a temporary folder.
 
     Raises:
         SchemaError: The schema is not a Protobuf schema, has invalid imports, or cannot be compiled.
@@ -78,7 +80,8 @@ def load_files(client: RegistryClient, schema: RegisteredSchema) -> FileDescript
             import_path = PurePosixPath(imported_name)
             if import_path.is_absolute() or ".." in import_path.parts:
                 raise SchemaError(
-                    f"the schema imports {imported_name!r}, which is not the path of a file", "register it again"
+                    f"the schema imports {imported_name!r}, which is absolute or contains '..'",
+                    "register the schema with imports that are relative to one folder",
                 )
             path = FilePath(folder, import_path)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -139,7 +142,7 @@ def file_to_register(
 
 
 def _to_registered(file: FileDescriptorProto, known: dict[str, SchemaReference]) -> RegisteredSchema:
-    """The registered form of a file."""
+    """The registered form of a file, with references to those of its imports that are ``known``."""
     return RegisteredSchema(proto_text(file), PROTOBUF, tuple(known[name] for name in file.dependency if name in known))
 
 
@@ -156,7 +159,7 @@ def _check_kind(schema: RegisteredSchema) -> None:
 
 
 def _descriptor(text: str) -> FileDescriptorProto | None:
-    """The descriptor in a base64 string; None if the string is a ``.proto`` file."""
+    """The descriptor in a base64 string; None if the string is anything else, such as a ``.proto`` file."""
     try:
         return FileDescriptorProto.FromString(base64.b64decode("".join(text.split()), validate=True))
     except (binascii.Error, ValueError, DecodeError):

@@ -65,7 +65,9 @@ def row_of(
 
 
 def comments_of(files: FileDescriptorSet) -> dict[str, str]:
-    """The comments of a ``.proto`` file by the full names of messages, fields, enums and their values.
+    """The comments of ``.proto`` files by the full names of messages, fields, enums and their values.
+
+    A comment is the one before the declaration, or else the one after it, as one line.
 
     Args:
         files: Compiled with source information (``protoc --include_source_info``); without it there are no comments.
@@ -116,7 +118,7 @@ class _RowTypes:
         return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
 
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
-        """Derive the column type of a field."""
+        """Derive the column type of a field; `SchemaError` as in `row_type`."""
         if is_map(field):
             entry = field.message_type
             assert entry is not None
@@ -128,7 +130,7 @@ class _RowTypes:
         return self._value_type(field, outer).as_nullable(self._nullable or not always)
 
     def _value_type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
-        """Derive the type of one value of a field; a message inside itself is BYTES."""
+        """Derive the type of one value of a field; a message inside itself is BYTES. `SchemaError` as in `row_type`."""
         if field.message_type is None:
             if field.cpp_type == _F.CPPTYPE_STRING:
                 return t.BYTES if field.type == _F.TYPE_BYTES else t.STRING

@@ -129,7 +129,8 @@ def import_schema(name: str) -> Schema | None:
     The full name of a message that is imported already is found, too. None if there is no such class or message.
 
     Raises:
-        SchemaError: The name has a colon, but cannot be imported or is not a message class.
+        SchemaError: The name has a colon, but cannot be imported or is not a message class; or the descriptors of the
+            class do not fit together.
     """
     module, colon, inside = name.partition(":")
     parts = name.split(".")
@@ -207,7 +208,7 @@ def read_file(path: str) -> bytes:
 
 
 def compile_files(files: Sequence[str | Path], folders: Sequence[str | Path] = ()) -> FileDescriptorSet:
-    """Compile ``.proto`` files, with comments and all imports.
+    """Compile ``.proto`` files with protoc, with comments and all imports.
 
     Args:
         files: The files.
@@ -257,7 +258,11 @@ def compile_text(text: str, folders: Sequence[str | Path] = ()) -> FileDescripto
 
 
 def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
-    """A separate pool with the files of a set, in which imports come first."""
+    """A separate pool with the files of a set, in which imports come first.
+
+    Raises:
+        TypeError: The files do not fit together.
+    """
     pool = descriptor_pool.DescriptorPool()
     for file in files.file:
         pool.AddSerializedFile(file.SerializeToString())
@@ -322,7 +327,9 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
 
 
 def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
-    """Find the full name of a message by its full name, its Java name, or its bare name.
+    """Find the full name of a message by its full name, its Java name (the first of several), or its bare name.
+
+    Google's own messages are found by their full names only, unless there are no other files.
 
     Raises:
         SchemaError: There is no such message, or several have the bare name.
@@ -364,7 +371,7 @@ def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[s
 
 
 def _strip_file(file: FileDescriptorProto) -> FileDescriptorProto:
-    """The file without parts that no message needs: comments and services."""
+    """A copy of the file without parts that no message needs: comments and services."""
     bare_file = FileDescriptorProto()
     bare_file.CopyFrom(file)
     for name in ("source_code_info", "service"):

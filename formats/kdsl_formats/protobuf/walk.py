@@ -78,6 +78,8 @@ def walk(
 
 
 class _Walk:
+    """The state of one `walk`."""
+
     def __init__(
         self,
         buffer: MessageBuffer,
@@ -122,7 +124,8 @@ class _Walk:
     def _read_field(self, number: int, wire: int, which: Integers | None) -> None:
         """Read and store the values of one field in the messages ``which`` (None: all), and read their next tags.
 
-        Messages with an unusual encoding are marked for the fallback.
+        A field without a format is skipped. Messages with an unusual encoding (a group, the field number 0, a wrong
+        wire type) are marked for the fallback, and end here.
         """
         format_ = self._formats.get(number)
         body = self._bodies if which is None else self._bodies[which]
@@ -207,7 +210,7 @@ class _Walk:
             self._fallback[which] |= seen[which]
 
     def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
-        """Mark some messages for the fallback; without a mask, all of `which`, which then end here."""
+        """Mark the messages ``which`` (None: all) for the fallback: those in the mask, or all, which then end here."""
         chosen = slice(None) if which is None else which
         if bad is None:
             self._fallback[chosen] = True

@@ -71,7 +71,9 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
         row = row_of(schema, legacy_timestamps=legacy, connect=isinstance(chosen, _REGISTERED))
         check_members(row)
     except AvroTypeError as e:
-        raise CodegenError(f"the Avro schema cannot be converted to a table: {e}") from None
+        raise CodegenError(
+            f"the Avro schema cannot be converted to a table: {e}; correct it, or declare a table by hand"
+        ) from None
     record = _find_record(kind)
     assert record is not None
     if envelope:
@@ -128,7 +130,10 @@ def _find_record(kind: Type) -> Type | None:
 
 
 def _collect_hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and docs of the records and enums inside an Avro type, by path; ``of`` is its column type."""
+    """Yield what an Avro type says about the records and enums inside it, by path; ``of`` is its column type.
+
+    These are names, docs, symbols and defaults. A record without a path, that of the table, is left out.
+    """
     match kind.kind:
         case "record" if isinstance(of, t.Row):
             if path:
@@ -155,7 +160,7 @@ def _collect_hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Pat
 
 
 def _collect_notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Yield notes on the parts of an Avro type that its column type (``of``) cannot express."""
+    """Yield notes on parts of an Avro type that its column type (``of``) cannot express, and on omitted defaults."""
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:
@@ -177,7 +182,10 @@ def _collect_notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
 
 
 def _find_schema_differences(kind: Type, of: t.DataType) -> list[str]:
-    """Describe where a schema encodes messages differently from the one derived from the columns (``of``)."""
+    """Describe where a schema encodes messages differently from the one derived from the columns (``of``).
+
+    The only description is the error if no schema can be derived; there are none if the schemas agree.
+    """
     try:
         derived = schema_type(avro_schema(of if isinstance(of, t.Row) else t.Row(()), legacy_timestamps=False))
     except AvroTypeError as e:

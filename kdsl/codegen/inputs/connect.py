@@ -40,7 +40,9 @@ class InlineSchema:
 
 
 def read_inline_schema(objects: Sequence[Object], *, changes: bool) -> InlineSchema | None:
-    """Read the table that the schemas inside messages describe; None if a message has none.
+    """Read the table that the schemas inside messages describe.
+
+    None if a message has other members than schema and payload, all schemas are null, or the last one has no columns.
 
     Args:
         objects: The messages; the schema of the last one is used.
@@ -141,14 +143,17 @@ def _within(values: Sequence[Any], least: int, most: int) -> bool:
 
 
 def _are_times(values: Sequence[Any], unit: int) -> bool:
-    """Whether all values are times of the years 2000 to 2100 in a unit (in nanoseconds), or one means infinity."""
+    """Whether there are values, and all are times of 2000 to 2100 in a unit (in nanoseconds), or one means infinity."""
     if any(value in infinite_of(unit) for value in values):
         return True
     return _within(values, _FIRST * _SECOND // unit, _LAST * _SECOND // unit)
 
 
 def _are_days(column: str, values: Sequence[Any]) -> bool:
-    """Whether all values may be days since 1970, or infinity, and the column's name suggests a date."""
+    """Whether all values may be days since 1970, or infinity, and the column's name suggests a date.
+
+    At least one value must be more than a year from 1970.
+    """
     if not _OF_DAYS.search(column) or not values or any(type(v) is not int for v in values):
         return False
     finite = [v for v in values if not -(1 << 31) <= v < FIRST_DAY]

@@ -10,11 +10,11 @@ from kdsl.flink_sql.load import script_definitions
 
 
 def ddl_drafts(file: str, *, names: tuple[str, ...] = ()) -> list[TableDraft]:
-    """Draft the tables that a script declares.
+    """Draft the tables that a script declares; clauses that lay out rows are omitted, and noted.
 
     Args:
         file: The script.
-        names: Which of them; all by default.
+        names: Which of them; all by default. Other names are ignored if the script declares one of these.
 
     Raises:
         ResolveError: The script has mistakes, which are all reported with line and column.

@@ -55,13 +55,14 @@ def json_schema_draft(
 
     Args:
         schema: The schema, of type object.
-        topic: The topic; by default the schema's title.
-        name: The table's name; by default the schema's title.
+        topic: The topic; by default the schema's title, or the last part of its ``$id``.
+        name: The table's name; by default as that of the topic.
         others: The schemas that it references, by the names that it uses for them.
         chosen: The format of the messages; by default plain JSON.
 
     Raises:
-        CodegenError: The schema does not describe objects, or an object contains itself.
+        CodegenError: The schema does not describe objects, or cannot be converted, for example because an object
+            contains itself or a reference is unknown.
     """
     reader = _Reader(
         {"": schema, **{called: _qualify_references(one, called) for called, one in (others or {}).items()}}

@@ -72,7 +72,8 @@ def draft_registered_protobuf(
     """Draft a table of a message of a registered schema and what it imports; see `protobuf_draft`.
 
     Raises:
-        CodegenError: The schema cannot be compiled, or has no such message.
+        CodegenError: The schema cannot be compiled, has no such message or several, or the message cannot become a
+            table.
         RegistryError: The registry does not have its imports, or does not answer.
     """
     from kdsl_formats.protobuf import ProtobufConfluent
@@ -106,7 +107,10 @@ def _draft_message(
         used = {f.type_name.lstrip(".") for m in own.message_type for f in m.field}
         outer = [n for n in messages if n not in used] or messages
         if len(outer) != 1:
-            raise CodegenError(f"the file has the messages {listing(messages)}; name one of them with --message")
+            raise CodegenError(
+                f"the schema has the messages {listing(messages)}; name one of them with --message, with which "
+                "`kdsl codegen` generates its table"
+            )
         message = outer[0]
     try:
         descriptor = schema_of(prefix + message if prefix + message in messages else message, files).message
@@ -138,7 +142,7 @@ def _describe_oneofs(descriptor: Any) -> Iterator[str]:
 
 
 def _collect_hints(descriptor: Any, path: Path, row: t.Row, comments: Mapping[str, str]) -> Iterator[tuple[Path, Hint]]:
-    """Yield the names and comments of the messages and enums inside a message (its descriptor), by path."""
+    """Yield the names, comments and values of the messages and enums inside a message (its descriptor), by path."""
     for field, member in zip(descriptor.fields, row.fields, strict=True):
         inside, kind, of = (*path, field.name), member.type, field
         if isinstance(kind, t.Map):

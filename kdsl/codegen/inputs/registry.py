@@ -42,8 +42,11 @@ def registry_draft(
         connector: ``upsert-kafka`` for an upsert table, whose key has the topic's subject that ends in ``-key``.
 
     Raises:
-        CodegenError: The schema cannot be converted to a table, or the key has no schema.
+        CodegenError: The schema cannot be converted to a table; or for an upsert table the subject contains change data
+            or does not end in ``-value``, or the key has no schema.
         RegistryError: The registry does not have the subject, does not answer, or denies access.
+        ResolveError: The settings of the registry have errors.
+        SecretError: A secret among them cannot be resolved here.
     """
     client = registry_client(registry)
     schema = (client.latest(subject) if version is None else client.version(subject, version)).schema
@@ -107,7 +110,9 @@ def draft_registered_schema(
                 whole = whole_schema(client, schema)
                 changes = is_envelope(whole)
             except AvroTypeError as e:
-                raise CodegenError(f"the Avro schema cannot be converted to a table: {e}") from None
+                raise CodegenError(
+                    f"the Avro schema cannot be converted to a table: {e}; correct it, or declare a table by hand"
+                ) from None
             if changes:  # their records are all named Value
                 return avro_draft(whole, topic=topic, name=name or topic, chosen=DebeziumAvroConfluent(url=url))
             return avro_draft(whole, topic=topic, name=name, chosen=AvroConfluent(url=url))
@@ -118,7 +123,10 @@ def draft_registered_schema(
             chosen = JsonSchemaConfluent(url=url)
             return json_schema_draft(_parse_json(schema), topic=topic, name=name, others=others, chosen=chosen)
         case other:
-            raise CodegenError(f"the subject's schema has the type {other!r}; kdsl reads AVRO, PROTOBUF and JSON")
+            raise CodegenError(
+                f"the subject's schema has the type {other!r}, but kdsl reads AVRO, PROTOBUF and JSON; register the "
+                "schema in one of these, or declare a table by hand"
+            )
 
 
 def _parse_json(schema: RegisteredSchema, name: str = "") -> dict[str, Any]:

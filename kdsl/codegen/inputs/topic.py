@@ -83,6 +83,8 @@ def topic_draft(
         CodegenError: The topic is empty, its values do not have the named format, or records that should be upserts
             have no key.
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        RegistryError: The registry does not answer, or does not have the schema of a named format.
+        ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
     """
     messages = _read_raw(topic, cluster, records)
     if not messages:
@@ -146,7 +148,7 @@ def _are_upserts(
 
 
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if the user may not read it."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for example to this user."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -154,10 +156,11 @@ def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
 
 
 def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]]:
-    """Read the last records, and return the bytes of their ``key`` and ``value``.
+    """Read the last records, and return the bytes of their ``key`` and ``value``, None for a missing one.
 
     Raises:
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        ResolveError: No topic can have this name, or the settings of the cluster have errors.
     """
     key = ColumnDef("key", t.BYTES, "metadata", metadata_key="__raw_key__", virtual=True)
     value = ColumnDef("value", t.BYTES, "metadata", metadata_key="__raw_value__", virtual=True)
@@ -194,7 +197,7 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from bytes that name no schema; see `infer_side`.
 
-    Without ``kind``, messages that are not all JSON objects are ``raw``.
+    Without ``kind``, messages that are not all JSON objects are ``raw``. JSON's ``null`` among objects is a tombstone.
 
     Raises:
         CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8.
@@ -282,6 +285,7 @@ def _message_names(schema: RegisteredSchema, bodies: Sequence[bytes]) -> list[st
 
     Raises:
         CodegenError: No body contains a message of the schema.
+        SchemaError: The schema is not a Protobuf schema.
     """
     from kdsl_formats.protobuf.confluent_frame import split_indexes
     from kdsl_formats.protobuf.registered import message_names
@@ -312,7 +316,10 @@ def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> Inferre
 
 
 def _infer_csv(lines: Sequence[str]) -> InferredSide:
-    """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values."""
+    """Infer from rows of CSV; the delimiter is the first one that splits all lines into the same number of values.
+
+    If none does, each line is one value. The columns are numbered, which is noted.
+    """
     for delimiter in (",", ";", "\t", "|"):
         rows = [next(csv.reader(io.StringIO(line), delimiter=delimiter), []) for line in lines]
         if len({len(r) for r in rows}) == 1 and len(rows[0]) > 1:

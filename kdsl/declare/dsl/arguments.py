@@ -38,8 +38,8 @@ _FIXES = {
     **dict.fromkeys(DEAD_LETTERS, "use dead_letters=DeadLetters('orders.dead', max_count=1000)"),
     "semantic": "use delivery=",
     "format": "use value=",
-    "bootstrap_servers": "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
-    "bootstrap": "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
+    "bootstrap_servers": "pass the cluster when you read or write the table: Cluster('host:port')",
+    "bootstrap": "pass the cluster when you read or write the table: Cluster('host:port')",
 }
 _NOT_OF_UPSERTS = {
     **{name: f"remove it: {why}" for name, why in UpsertOptions.without.items() if why},
@@ -164,6 +164,7 @@ def _read_format(side: str, value: Any) -> Format | None:
 
     Raises:
         _StatementError: It is not a format, or there is none with this name.
+        KdslError: Two packages register the same format.
     """
     if value is None or isinstance(value, Format):
         return value

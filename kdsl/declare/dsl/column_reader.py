@@ -106,7 +106,10 @@ class _ColumnReader:
         self.where = Where(declaration.table, column or name, declaration.file, line or self.source.line)
 
     def read(self) -> ClassColumn:
-        """Read the column; its problems are recorded, and what cannot be read is replaced: a type by STRING."""
+        """Read the column; its problems are recorded, and what cannot be read is replaced: a type by STRING.
+
+        A ``name=`` that is not a string is removed from the descriptor.
+        """
         if self.descriptor.uses > 1:
             self._add_problem("column-shared", "one col() declares several columns", "call col() once for each")
         if self.name in self.source.repeated:
@@ -153,8 +156,8 @@ class _ColumnReader:
     def _read_annotation(self) -> tuple[type, Any, tuple[Any, ...]]:
         """Return the wrapper (Col or Virtual), the Python type of the values, and the marks of the column.
 
-        An annotation that is missing or cannot be evaluated is recorded as a problem, and `_ABSENT` returned as the
-        type.
+        An annotation that is missing, cannot be evaluated or has no type in brackets is recorded as a problem, and
+        `_ABSENT` returned as the type.
         """
         annotation = self.declaration.annotations.get(self.name, _ABSENT)
         namespace: Any = self.declaration.namespace

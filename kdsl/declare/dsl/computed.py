@@ -34,9 +34,10 @@ class Computed(Virtual[T]):
     def absent(self, row: object) -> Any:
         """Compute the column's value from the row's other values; called when the attribute is read.
 
+        Errors of the body are not caught.
+
         Raises:
             AttributeError: Only Spark can compute the column, so only rows that were read have it.
-            ResolveError: The table class is invalid.
         """
         type(row).definition()  # type: ignore[attr-defined]  # every row is one of a table class
         if not self.by_spark:

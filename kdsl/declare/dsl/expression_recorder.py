@@ -162,7 +162,11 @@ class _Row:
 
 
 def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
-    """Convert a column to SQL; a computed one is ``result``, that of its body, cast to its type."""
+    """Convert a column to SQL; a computed one is ``result``, that of its body, cast to its type.
+
+    Raises:
+        BodyError: The result has no SQL literal.
+    """
     if column.body is None:
         return SqlExpression(quote_name(column.name), column.type)
     return SqlExpression(f"CAST({to_sql(result).text} AS {spark_type(column.type).simpleString()})", column.type)

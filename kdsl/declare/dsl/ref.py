@@ -163,7 +163,11 @@ else:
 
         @property
         def _column(self) -> Column:
-            """The Spark column of the session's kind."""
+            """The Spark column of the session's kind, qualified only if the relation is fixed.
+
+            Raises:
+                NoSessionError: There is no Spark session yet.
+            """
             return self._column_in_expression(())
 
         def _column_in_expression(self, others: Iterable[Ref]) -> Column:

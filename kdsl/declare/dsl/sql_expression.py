@@ -263,7 +263,11 @@ def _write_null_test(value: SqlExpression, test: str) -> SqlExpression:
 
 
 def _write_logic(left: SqlExpression, word: str, sign: str, right: Any) -> SqlExpression:
-    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``)."""
+    """Combine two values with AND or OR (``word``), or two integers with the bit operator (``sign``).
+
+    Raises:
+        BodyError: The right value has no SQL literal.
+    """
     other = to_sql(right)
     if isinstance(left.type, _INTEGERS) and isinstance(other.type, _INTEGERS):
         return _write_operation(left, sign, other)

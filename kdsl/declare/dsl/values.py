@@ -153,13 +153,17 @@ def _require(valid: bool, value: Any, wanted: str) -> None:
 
 
 def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate) -> Any:
-    """Convert a value from Arrow to the annotated type: nested classes, enums, tuples, aware times.
+    """Convert a value from Arrow to the annotated type: nested classes, enums, tuples, aware times; None stays.
 
     Args:
         value: A value of Arrow's ``to_pylist``.
         kind: The column type.
         annotation: The Python type of the column, or of a part of it.
         evaluate: Evaluates forward references inside the annotation.
+
+    Raises:
+        ValueError: An annotated enum does not have the value.
+        AnnotationError: A forward reference cannot be evaluated.
     """
     if value is None:
         return None
@@ -189,7 +193,11 @@ def _entry_types(kind: t.Map | t.Multiset) -> tuple[t.DataType, t.DataType]:
 
 
 def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
-    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references."""
+    """Return an annotation without ``Annotated``, ``NotRequired``, ``None`` and forward references.
+
+    Raises:
+        AnnotationError: A forward reference cannot be evaluated.
+    """
     while True:
         base, _ = unwrap(evaluate_annotation(annotation, evaluate))
         if get_origin(base) is typing.NotRequired:
@@ -201,7 +209,10 @@ def _value_type(annotation: Any, evaluate: Evaluate) -> Any:
 
 
 def _make_instance(value: Mapping[str, Any], fields: tuple[t.Field, ...], cls: Any, evaluate: Evaluate) -> Any:
-    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class."""
+    """Create an instance of a row's annotated class from its members in Arrow; a dict if it has no class.
+
+    Errors are those of `from_arrow` and of the class's constructor.
+    """
     make: Any = cls
     annotations = class_members(cls)
     if annotations is None:

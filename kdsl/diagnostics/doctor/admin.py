@@ -146,6 +146,7 @@ class LibrdkafkaInspector:
         """Ask for the members of a consumer group, and the rights of this user; see `Inspector.group`."""
 
         def ask(_: float) -> Any:
+            """Describe the group once; return the error instead of raising it."""
             (future,) = self._client.describe_consumer_groups(
                 [name], include_authorized_operations=True, request_timeout=ANSWER
             ).values()

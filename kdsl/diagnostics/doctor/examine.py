@@ -52,7 +52,10 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
 
 
 def _check_brokers(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
-    """Check the brokers and the login, and then each table; tables are only checked if the cluster answers."""
+    """Check the brokers and the login, and then each table; each finding of tables comes once.
+
+    Tables are only checked if the cluster answers, and skipped if an advertised address cannot be reached.
+    """
     servers: set[Address] = set()
     for finding, address in _check_bootstrap(cluster):
         yield finding

@@ -21,7 +21,7 @@ V = TypeVar("V")
 
 
 def open_inspector(cluster: Cluster, who: str) -> Inspector:
-    """Open a client for doctor's questions: librdkafka's, or Java's if only that can log in.
+    """Open a client for doctor's questions: librdkafka's, or Java's (in a Spark session) if only that can log in.
 
     Args:
         cluster: The cluster.

@@ -35,11 +35,14 @@ class _SchemaUse:
 
     @property
     def direction(self) -> Direction:
+        """Whether the table is read or written."""
         return "read" if isinstance(self.plan, ReadPlan) else "write"
 
 
 def check_schemas(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan]) -> Iterator[Finding]:
     """Check the registries of a cluster and of the tables' formats, without changing anything there.
+
+    Errors of the registries are findings.
 
     Args:
         cluster: The cluster.
@@ -64,7 +67,10 @@ def _list_uses(plans: Iterable[ReadPlan | WritePlan]) -> Iterator[_SchemaUse]:
 
 
 def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[Finding]:
-    """Check a registry: its settings, its answer, the login, and the subjects that the tables use."""
+    """Check a registry: its settings, its answer, the login, and the subjects that the tables use.
+
+    After an error of its settings, its login or its answer, the remaining checks are left out.
+    """
     # Without retries, since the current state is what matters.
     properties = {name: text for name, text in registry.properties.items() if canonical(name) != _RETRIES}
     try:
@@ -104,7 +110,7 @@ def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding
 
 
 def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Finding:
-    """Check the schema of a table against its subject in the registry; RegistryError if there is no answer."""
+    """Check the schema of a table against its subject in the registry; RegistryUnreachableError without an answer."""
     chosen, row = use.format, use.part.row
     try:
         named = chosen.subject is None and chosen.names_subject_after("record")
@@ -126,8 +132,18 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
         return error(check, str(e), "correct the schema")
     except RegistryRefusedError as e:
         return error(check, str(e), "let this user read the subject")
+    except RegistryUnreachableError:
+        raise
+    except KdslError as e:
+        return error(check, str(e), "check the schemas of this subject, and what answers in place of the registry")
+
     version_text = f"the latest schema (version {latest.version}, id {latest.id})"
-    reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+    try:
+        reason = chosen.schema_misfit(row, latest.schema, client, use.direction)
+    except RegistryUnreachableError:
+        raise
+    except KdslError as e:  # such as a schema that it refers to and that is missing
+        reason = str(e)
     if reason:
         verb = "cannot be read into the rows" if use.direction == "read" else "does not fit the rows"
         return error(check, f"{version_text} {verb} of {use.plan.table}: {reason}", "change the columns, or the schema")
@@ -135,7 +151,7 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
 
 def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subject: str) -> Finding:
-    """Check the schema of a sink that registers it, or requires it to be registered."""
+    """Check whether the registry has the schema of a sink, or would accept it; RegistryError if it does not answer."""
     chosen, schema = use.format, None
     try:
         _, schema = chosen.sink_schema(use.part.row, client)

@@ -24,7 +24,11 @@ _NEVER = str(2**63 - 1)
 
 
 def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
-    """List the topics of a plan; for a pattern, ask the brokers which ones it matches now."""
+    """Return the topics that a plan names, unchecked; for a pattern, ask the brokers which ones it matches now.
+
+    Raises:
+        KafkaReadError: The brokers do not answer.
+    """
     if plan.topics.pattern is None:
         return list(plan.topics.names)
     readable = plan if isinstance(plan, ReadPlan) else ReadPlan(plan.table, plan.topics, plan.columns, plan.columns)
@@ -32,13 +36,16 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
 
 
 def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, written: bool = False) -> Iterator[Finding]:
-    """Check what a read of a table needs.
+    """Check what a read of a table needs: topics, rights, retention, group, and start.
 
     Args:
         plan: The read.
         cluster: The cluster of the table.
         inspector: Asks the cluster.
         written: Whether the table is also checked for writing; it may then be one that nobody reads.
+
+    Raises:
+        KafkaReadError: The brokers do not answer a question that is not a check of its own.
     """
     names = topic_names(plan, cluster)
     if not names:
@@ -49,8 +56,8 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
             all_exist = False
             yield _explain_missing(name, state, cluster, plan.table)
             continue
-        yield from _check_partitions(name, state)
-        yield from _check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
+        yield from check_leaders(name, state)
+        yield from check_rights(f"topic {name}", state.rights, ("READ", "DESCRIBE"))
         settings = _settings(inspector, name)
         compacted = "compact" in settings.get("cleanup.policy", "")
         if plan.upserts is not None and (not plan.upserts.events or message_key_has_primary_key(plan)):
@@ -73,15 +80,19 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
 
 
 def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iterator[Finding]:
-    """Check what a write to a table needs."""
+    """Check what a write to a table needs: topics and their settings, rights, the producer's settings, transactions.
+
+    Raises:
+        KafkaReadError: As for `check_read`.
+    """
     kdsl_settings, client = cluster.kdsl_settings, cluster.settings()
     for name, state in inspector.topics(topic_names(plan, cluster)).items():
         if isinstance(state, NotAnsweredError):
             yield _explain_missing(name, state, cluster, plan.table)
             continue
-        yield from _check_partitions(name, state)
-        yield from _check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
-        yield from _check_durability(name, state, _settings(inspector, name), kdsl_settings)
+        yield from check_leaders(name, state)
+        yield from check_rights(f"topic {name}", state.rights, ("WRITE", "DESCRIBE"))
+        yield from check_durability(name, state, _settings(inspector, name), kdsl_settings)
         yield from _check_topic_settings(name, plan, _settings(inspector, name), client)
     yield from _check_producer(plan, kdsl_settings, client)
     if plan.transactions is not None:
@@ -99,8 +110,11 @@ def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: 
     return error(f"topic {name}", str(why), "see the broker's log; grant DESCRIBE on the topic if it is missing")
 
 
-def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
-    """Report partitions without a leader, replicas that lag behind, and brokers without topic ids."""
+def check_leaders(name: str, state: TopicState) -> Iterator[Finding]:
+    """Report partitions without a leader, else replicas that lag behind, else that all is well.
+
+    Brokers without topic ids are reported, too.
+    """
     leaderless = [p.id for p in state.partitions if p.leader is None]
     lagging = [p.id for p in state.partitions if p.in_sync < p.replicas]
     if leaderless:
@@ -124,7 +138,7 @@ def _check_partitions(name: str, state: TopicState) -> Iterator[Finding]:
         )
 
 
-def _check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
+def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, ...]) -> Iterator[Finding]:
     """Report rights that this user lacks; nothing if it has them, or if the brokers do not say which it has (None)."""
     if rights is None:
         return
@@ -142,7 +156,7 @@ def _settings(inspector: Inspector, name: str) -> Settings:
         return {}
 
 
-def _check_durability(
+def check_durability(
     name: str, state: TopicState, settings: Settings, kdsl_settings: KdslSettings
 ) -> Iterator[Finding]:
     """Report settings of the topic with which records can be lost or writes fail when a broker does."""
@@ -170,7 +184,10 @@ def _check_durability(
 
 
 def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes."""
+    """Report settings of the topic that do not fit the table that is written: compaction, timestamps, sizes.
+
+    Of a topic of upserts the retention is reported in any case (`_check_retention`).
+    """
     compacted = "compact" in settings.get("cleanup.policy", "")
     if compacted and plan.key is None and not any(m.key == "__raw_key__" for m in plan.metadata):
         message = "the topic is compacted, but the table writes no message key, and the broker refuses such records"
@@ -190,7 +207,10 @@ def _check_topic_settings(name: str, plan: WritePlan, settings: Settings, client
 
 
 def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
-    """Check that a topic keeps the last record of each key as long as the row exists, and deletes long enough."""
+    """Check that a topic keeps the last record of each key as long as the row exists, and say how long deletes stay.
+
+    Nothing is reported if the brokers do not report the topic's settings.
+    """
     policy = settings.get("cleanup.policy")
     if policy is None:  # the brokers do not report it
         return
@@ -213,7 +233,10 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner."""
+    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner.
+
+    Without such settings the delivery guarantee is reported.
+    """
     check = "producer"
     before = check, plan.delivery
     findings = []
@@ -241,7 +264,11 @@ def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settin
 
 
 def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
-    """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding."""
+    """Compare the transaction timeout with the brokers' maximum, and return an error or the timeout as a finding.
+
+    Raises:
+        KafkaReadError: The brokers do not answer.
+    """
     check = "transactions"
     try:
         admin = TokenAdmin(cluster, plan.table)
@@ -252,7 +279,10 @@ def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
 
 
 def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
-    """Report a consumer group that cannot be described, has other members, or lacks rights; nothing without a group."""
+    """Report whether a consumer group can be described, has other members, and this user the right to it.
+
+    Nothing if the read does not use a group.
+    """
     if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return
     check = f"group {plan.group_id}"
@@ -262,7 +292,7 @@ def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettin
         fix = "grant READ and DESCRIBE on the group: without them no offset is committed, and the lag is unknown"
         yield error(check, f"the group cannot be described: {e}", fix)
         return
-    yield from _check_rights(check, rights, ("READ",))
+    yield from check_rights(check, rights, ("READ",))
     if members:
         message = f"the group has other members: {listing(members)}; brokers then refuse the offsets that kdsl commits"
         yield warning(check, message, "use a separate group.id for this table")
@@ -280,7 +310,7 @@ def _check_lease(plan: ReadPlan, inspector: Inspector) -> Iterator[Finding]:
         fix = f"grant READ and DESCRIBE on the group {name}, or disable the check: without them no stream starts"
         yield error(check, f"the group that a stream joins to check its own group cannot be described: {e}", fix)
         return
-    yield from _check_rights(check, rights, ("READ", "DESCRIBE"))
+    yield from check_rights(check, rights, ("READ", "DESCRIBE"))
     if members:
         message = f"a stream that checks its group runs: {listing(members)}; another one is refused"
         yield warning(check, message, "stop that one, or use a separate group.id for this table")

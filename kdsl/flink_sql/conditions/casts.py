@@ -19,12 +19,14 @@ FLOATS = (t.Float, t.Double)
 
 
 def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compiled | None:
-    """Convert an expression to a type as CAST does; None if Arrow's result may differ from Spark's.
+    """Convert an expression to a type as CAST does; None if Arrow has no conversion with exactly Spark's result.
+
+    An integer that does not fit a smaller type fails for its row.
 
     Args:
         value: The expression.
         want: The type.
-        trying: Whether what cannot be converted becomes NULL, as in TRY_CAST.
+        trying: Whether an integer that does not fit becomes NULL without failing, as in TRY_CAST.
     """
     have = value.type
     if have is None:
@@ -41,7 +43,7 @@ def convert(value: Compiled, want: t.DataType, *, trying: bool = False) -> Compi
 
 
 def convert_exactly(constant: Compiled, want: t.DataType) -> Compiled | None:
-    """Convert a constant to a type that has the same number; None if there is none, or it is not a constant.
+    """Convert a constant integer or decimal to another such type that holds the same number; None for anything else.
 
     A column is compared faster in its own type than in the common type of both.
     """
@@ -59,7 +61,7 @@ def convert_exactly(constant: Compiled, want: t.DataType) -> Compiled | None:
 
 
 def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
-    """Whether Arrow's values of one type are those of the other one, too."""
+    """Whether a cast from ``have`` to ``want`` is known to leave Arrow's values as they are."""
     match have, want:
         case ((t.Char() | t.VarChar()), t.VarChar(length=length)):
             return have.length <= length
@@ -78,7 +80,7 @@ def _is_unchanged(have: t.DataType, want: t.DataType) -> bool:
 
 
 def _choose_computation(have: t.DataType, want: t.DataType) -> Any:
-    """Return the function from Arrow values to values for a conversion that cannot fail; None if it may fail."""
+    """Return the function from Arrow values to values for a conversion that cannot fail; None for any other."""
     match have, want:
         case _ if isinstance(have, INTEGERS) and isinstance(want, INTEGERS):
             wider = INTEGERS.index(type(want)) > INTEGERS.index(type(have))
@@ -106,7 +108,7 @@ def _to_decimal(values: pa.Array | pa.Scalar, want: t.Decimal) -> pa.Array | pa.
 
 
 def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
-    """Return an expression of type ``kind`` that applies a function of Arrow values to the values of another."""
+    """Return an expression of type ``kind`` that applies a function to another's Arrow values; a constant stays one."""
     if value.constant is not None:
         converted = compute(value.constant)
         return Compiled(kind, lambda _: Evaluated(converted), converted)
@@ -119,7 +121,7 @@ def _apply(value: Compiled, kind: t.DataType, compute: Any) -> Compiled:
 
 
 def _narrow(value: Compiled, want: t.DataType, *, trying: bool) -> Compiled:
-    """Return an integer in a smaller type; one that does not fit fails, or becomes NULL with ``trying``."""
+    """Return an integer in a smaller type; one that does not fit becomes NULL and, without ``trying``, fails."""
     bound = BOUNDS[type(want)]
 
     def step(rows: Rows) -> Evaluated:

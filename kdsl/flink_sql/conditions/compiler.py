@@ -77,7 +77,8 @@ class Condition:
             count: How many rows there are.
 
         Returns:
-            Which rows violate the condition, None if no row does; and the rows for which it cannot be computed.
+            Which rows violate the condition, None if no row does; and the rows for which it cannot be computed, which
+            may be among the first, too.
         """
         evaluated = self._step(Rows(columns, count))
         values = evaluated.values
@@ -88,7 +89,10 @@ class Condition:
         return true_rows(pc.invert(values), count), evaluated.failures
 
     def values(self, columns: Mapping[str, pa.Array], count: int) -> tuple[pa.Array, tuple[Failure, ...]]:
-        """The value of the condition for each row (NULL where it is), and the rows for which it cannot be computed."""
+        """Compute the condition for each row: true, false or NULL; and the rows for which it cannot be computed.
+
+        The value of such a row means nothing.
+        """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
 
@@ -101,8 +105,8 @@ def compile_condition(text: str, columns: Mapping[str, t.DataType]) -> Condition
         columns: The columns that it may use, by name.
 
     Raises:
-        ConditionError: It is not a condition, uses unknown columns (all are named), or contains parts that Arrow cannot
-            compute exactly as Spark does (all are named).
+        ConditionError: It is not a condition, is wrong or nested too deeply, uses unknown columns (all are named), or
+            contains parts that Arrow cannot compute exactly as Spark does (all are named).
     """
     try:
         node = read_expression(text)
@@ -142,7 +146,10 @@ def _translate(translate: ExpressionTranslator, node: n.Node, text: str) -> Type
 
 
 def _unknown_columns(first: UntranslatableError, columns: Mapping[str, t.DataType]) -> Iterable[UntranslatableError]:
-    """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended."""
+    """Yield the errors of the unknown columns of a condition, except ``first``, at which its translation ended.
+
+    Nothing is yielded if the condition cannot be read.
+    """
     try:
         every = list(n.names(read_expression(first.text)))
     except UntranslatableError:
@@ -296,16 +303,20 @@ class Compiler:
     # conditions
 
     def boolean(self, node: n.Node) -> Compiled:
-        """Compile a condition; NULL without a type is a BOOLEAN here."""
+        """Compile a condition; a NULL without a type becomes a BOOLEAN."""
         value = self(node)
         return value if value.type is not None else constant(None, operators.BOOLEAN)
 
     def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
-        """Compare two expressions in the type in which Spark compares them."""
+        """Compare two expressions in the type in which Spark compares them, or refuse as `_compile_comparable`."""
         return operators.compare(operator, *self._compile_comparable(node, left, right))
 
     def _compile_comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
-        """Compile two expressions in the type in which Spark compares them; arrays, maps and rows are refused."""
+        """Compile two expressions, and convert them to the type in which Spark compares them.
+
+        If one is NULL without a type, neither is converted. Refused are arrays, maps and rows; numbers that Arrow may
+        convert differently; and beside a date or time a string that is not a constant date or time.
+        """
         a, b = self.type_of(left), self.type_of(right)
         x, y = self(left), self(right)
         if a.type is None or b.type is None or x.type is None or y.type is None:
@@ -326,7 +337,7 @@ class Compiler:
         return x, self._compile_moment(right, b.constant or "", a.type)
 
     def _widen(self, node: n.Node, value: Compiled, kind: t.DataType) -> Compiled:
-        """Convert a number to a wider type, unless it has that type."""
+        """Convert a number to a wider type, unless it has that type, or refuse as `_cast`."""
         return self._cast(node, value, kind) if value.type != kind else value
 
     def _cast(self, node: n.Node, value: Compiled, kind: t.DataType, *, trying: bool = False) -> Compiled:
@@ -338,7 +349,7 @@ class Compiler:
         return self.refuse(node, f"a conversion of {have} to {kind.spelling}", "compare values of the same type")
 
     def _compile_between(self, node: n.Between) -> Compiled:
-        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons."""
+        """Compile ``[NOT] BETWEEN [SYMMETRIC]`` as two comparisons, four if it is symmetric."""
 
         def inside(low: n.Node, high: n.Node) -> Compiled:
             above = self.comparison(node, ">=", node.operand, low)
@@ -350,7 +361,7 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _compile_in(self, node: n.In) -> Compiled:
-        """Compile ``IN`` with a list of values."""
+        """Compile ``[NOT] IN`` with a list of values, or refuse as `_compile_comparable`."""
         result = self._compile_in_constants(node)
         if result is None:
             each = [self.comparison(node, "=", node.operand, value) for value in node.values]
@@ -360,7 +371,10 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def _compile_in_constants(self, node: n.In) -> Compiled | None:
-        """Compile ``IN`` with a set of constants, without ``NOT``; None if the values must be compared one by one."""
+        """Compile ``IN`` with a set of constants, without ``NOT``, or refuse as `_compile_comparable`.
+
+        None if the values must be compared one by one: not all are constants of the operand's type, or it is a float.
+        """
         pairs = [self._compile_comparable(node, node.operand, value) for value in node.values]
         operand = pairs[0][0]
         kinds = {str(arrow_type(one.type)) for pair in pairs for one in pair if one.type is not None}
@@ -397,7 +411,10 @@ class Compiler:
         return operators.negate(result) if node.negated else result
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
-        """Compile a function with a result of type ``kind`` that ``find`` computes for an array of strings."""
+        """Compile a function with a result of type ``kind`` that ``find`` computes for an array of strings.
+
+        It is a BOOLEAN NULL if ``text`` is NULL without a type.
+        """
         value = self(text)
         if value.type is None:
             return constant(None, operators.BOOLEAN)
@@ -432,7 +449,11 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, value)
 
     def _compile_case(self, node: n.Case) -> Compiled:
-        """Compile ``CASE``, with an operand or without, to values of one type; NULL is the default."""
+        """Compile ``CASE``, with an operand or without, to values of one type; without ELSE the last one is NULL.
+
+        It is a BOOLEAN NULL if all its values are NULL without a type. Values that cannot be converted to that type
+        exactly are refused.
+        """
         kind = self.type_of(node).type
         if kind is None:
             return constant(None, operators.BOOLEAN)
@@ -476,7 +497,7 @@ class Compiler:
         return compiled
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it cannot be computed exactly."""
+        """Compile ``+ - * / %`` of two numbers to the type ``kind``; None if it is NULL, or may differ from Spark's."""
         a, b = self.type_of(node.left), self.type_of(node.right)
         if a.type is None or b.type is None or kind is None:
             return None
@@ -514,7 +535,11 @@ class Compiler:
     # calls
 
     def _compile_call(self, node: n.Call) -> Compiled:
-        """Compile a function call; a function that is not in `FUNCTIONS`, or whose result varies, is refused."""
+        """Compile a function call; most calls with an argument that is NULL without a type are NULL.
+
+        Refused are functions that are not in `FUNCTIONS`, calls that these cannot compute for the types or values of
+        the arguments, and functions with another result each time.
+        """
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):
             reason = f"it is {NONDETERMINISTIC[name]}, and a row is valid or not whenever it is read"

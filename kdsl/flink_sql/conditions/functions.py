@@ -38,7 +38,7 @@ class Compiler(Protocol):
         ...
 
     def comparison(self, node: n.Node, operator: str, left: n.Node, right: n.Node) -> Compiled:
-        """Compile a comparison of two expressions by an operator such as ``=``."""
+        """Compile a comparison by an operator such as ``=``; refuse one that Arrow may compute differently."""
         ...
 
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
@@ -46,11 +46,11 @@ class Compiler(Protocol):
         ...
 
     def unify(self, nodes: Iterable[n.Node], kind: t.DataType) -> list[Compiled]:
-        """Compile expressions, and convert their values to one type."""
+        """Compile expressions, and convert their values to one type; refuse what Arrow may convert differently."""
         ...
 
     def arithmetic(self, node: n.Binary, kind: t.DataType | None) -> Compiled | None:
-        """Compile an arithmetic operation; None if Arrow cannot compute it."""
+        """Compile an arithmetic operation; None if Arrow cannot compute it exactly, or it is NULL."""
         ...
 
 
@@ -75,7 +75,10 @@ Call = Callable[[Compiler, n.Call, t.DataType | None], Compiled | None]
 
 
 def _simple(compute: Callable[[Any], Any], *families: str) -> Call:
-    """Return the compiler of a function of one argument of some families; the result is cast to the call's type."""
+    """Return the compiler of a function of one argument; the result is cast to the call's type.
+
+    It returns None for an argument of another family than ``families``.
+    """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         (argument,) = call.arguments
@@ -99,12 +102,12 @@ def _mod(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled 
 
 
 def _coalesce(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile COALESCE and IFNULL; None if the result has no type."""
+    """Compile COALESCE and IFNULL, or refuse as `Compiler.unify`; None if the result has no type."""
     return None if kind is None else operators.first_valid(kind, compiler.unify(call.arguments, kind))
 
 
 def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile IF; None if the result has no type."""
+    """Compile IF, or refuse as `Compiler.unify`; None if the result has no type."""
     if kind is None:
         return None
     then, otherwise = compiler.unify(call.arguments[1:], kind)
@@ -112,7 +115,7 @@ def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled |
 
 
 def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile NULLIF; None if the result has no type."""
+    """Compile NULLIF, or refuse as `Compiler.comparison`; None if the result has no type."""
     if kind is None:
         return None
     value, other = call.arguments
@@ -122,7 +125,10 @@ def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile GREATEST and LEAST, NULL if one is NULL; None for FLOAT, DOUBLE, BOOLEAN and nested types."""
+    """Compile GREATEST and LEAST, NULL if one is NULL, or refuse as `Compiler.unify`.
+
+    None for FLOAT, DOUBLE, BOOLEAN and nested types, and if the result has no type.
+    """
     if kind is None or isinstance(kind, FLOATS) or compiler.type_of(call).family in ("other", "boolean"):
         return None
     function = pc.max_element_wise if call.name.upper() == "GREATEST" else pc.min_element_wise
@@ -130,7 +136,7 @@ def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compi
 
 
 def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile TRIM, LTRIM, RTRIM and BTRIM; None if the characters are not a constant, or empty."""
+    """Compile TRIM, LTRIM, RTRIM and BTRIM, by default of blanks; None if the characters vary by row, or are empty."""
     side = call.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name.upper(), "BOTH"))
     signs = " " if len(call.arguments) == 1 else compiler.type_of(call.arguments[1]).constant
     if not signs:
@@ -140,7 +146,7 @@ def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled
 
 
 def _concat(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile CONCAT, NULL if one is NULL."""
+    """Compile CONCAT, NULL if one is NULL, or refuse as `Compiler.unify`."""
     return strict(kind, join, *compiler.unify(call.arguments, t.STRING))
 
 
@@ -150,7 +156,7 @@ def join(*texts: Any) -> Any:
 
 
 def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile SUBSTRING and LEFT with constants; None for others, and for a start below 1."""
+    """Compile SUBSTRING, SUBSTR and LEFT; None if a position or length is not a constant from 0, or the start is 0."""
     numbers = [compiler.type_of(argument).constant for argument in call.arguments[1:]]
     if any(number is None or not number.isdecimal() for number in numbers):
         return None
@@ -218,7 +224,10 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 
 
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP."""
+    """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP.
+
+    A DATE has no units shorter than a day.
+    """
     unit = str(call.words.get("UNIT", call.name)).upper()
     of = compiler.type_of(call.arguments[-1]).type
     known = isinstance(of, t.Timestamp) or (isinstance(of, t.Date) and unit in _OF_DAYS)

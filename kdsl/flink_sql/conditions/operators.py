@@ -24,7 +24,7 @@ _NULL = pa.scalar(None, pa.bool_())
 
 
 def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
-    """Compare two expressions of one type; NULL if one of them is NULL."""
+    """Return the comparison of two expressions of one type by ``= <> < <= > >=``; it is NULL if one of them is NULL."""
     if left.type is None or right.type is None:
         return strict(BOOLEAN, lambda *_: _NULL, left, right)
     return strict(BOOLEAN, comparison(operator, left.type), left, right)
@@ -108,7 +108,7 @@ def combine(operator: str, left: Compiled, right: Compiled) -> Compiled:
 
 
 def negate(value: Compiled) -> Compiled:
-    """``NOT``."""
+    """``NOT``; NULL stays NULL."""
     return strict(BOOLEAN, pc.invert, value)
 
 
@@ -150,7 +150,10 @@ def first_valid(kind: t.DataType, values: Sequence[Compiled]) -> Compiled:
 
 
 def calculate(operator: str, kind: t.DataType, left: Compiled, right: Compiled) -> Compiled | None:
-    """``+ - * / %`` of two numbers of one type, with the result in the type ``kind``; None if it is not exact.
+    """``+ - * / %`` of two numbers of one type, with the result in the type ``kind``; None if Spark may differ.
+
+    That are ``/`` and ``%`` of DECIMAL, ``%`` of floats, and DECIMAL results that may be rounded. A division by zero,
+    also of floats, and an integer that overflows fail for their rows.
 
     Args:
         operator: The operator.
@@ -175,7 +178,10 @@ _CHECKED = {"+": pc.add_checked, "-": pc.subtract_checked, "*": pc.multiply_chec
 
 
 def _is_exact(operator: str, one: t.DataType | None, other: t.DataType | None) -> bool:
-    """Whether all digits of the result fit, so that neither Spark nor Arrow rounds."""
+    """Whether all digits of ``+``, ``-`` or ``*`` of two DECIMAL fit, so that neither Spark nor Arrow rounds.
+
+    False for other operators and types.
+    """
     if not isinstance(one, t.Decimal) or not isinstance(other, t.Decimal):
         return False
     if operator == "*":
@@ -196,12 +202,12 @@ def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
 
 
 def _divide(a: Values, b: Values) -> Values:
-    """Divide integers toward zero, or floats."""
+    """Divide integers toward zero; rows that would fail must be NULL, as `_with_failures` makes them."""
     return pc.divide_checked(a, b)
 
 
 def _remainder(a: Values, b: Values) -> Values:
-    """Return the remainder of integers, with the sign of the dividend."""
+    """Return the remainder of integers, with the sign of the dividend; rows with a divisor of zero must be NULL."""
     safe = pc.if_else(pc.equal(b, pa.scalar(-1, b.type)), pa.scalar(1, b.type), b)  # the smallest number / -1 overflows
     return pc.subtract(a, pc.multiply(pc.divide(a, safe), safe))
 
@@ -226,7 +232,10 @@ def _with_failures(
 
 
 def _failing_rows(operator: str, x: Values, y: Values, count: int) -> tuple[Any, str] | None:
-    """Find the rows with a division by zero or an integer overflow, and the reason; None if there are none."""
+    """Find the rows with a division by zero or an integer overflow, and one reason for all; None if there are none.
+
+    A row with a NULL dividend does not fail.
+    """
     if operator in ("/", "%"):
         zero = pc.and_(pc.equal(y, pa.scalar(0, y.type)), pc.is_valid(x))
         bad, reason = true_rows(zero, count), "division by zero"

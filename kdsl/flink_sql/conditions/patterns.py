@@ -55,7 +55,7 @@ class Regular:
 
 
 def like(pattern: str, escape: str | None) -> Match:
-    """Return the function that matches strings with a pattern of LIKE.
+    """Return the function that matches whole strings with a pattern of LIKE; without ``escape`` nothing is escaped.
 
     Raises:
         PatternError: The escape character stands before another character than ``%``, ``_`` and itself.
@@ -105,7 +105,7 @@ def regular(pattern: str) -> Regular:
     """Translate a regular expression of Java to the languages of RE2 and of Python.
 
     Raises:
-        PatternError: It has a construct that RE2 does not have, or with another meaning.
+        PatternError: It is not valid, or has a construct that RE2 does not have, or has with another meaning.
     """
     both = _Reader(pattern).read()
     try:
@@ -213,7 +213,11 @@ class _Reader:
             raise self._error(2)
 
     def _read_class(self) -> None:
-        """Translate a class in square brackets; raise PatternError for a nested or unfinished one, or ``&&``."""
+        """Translate a class in square brackets.
+
+        Raises:
+            PatternError: It is unfinished, contains ``[`` or ``&&``, begins with ``]``, or has an unknown escape.
+        """
         start = self.at
         self.at += 1
         content = "["

@@ -45,7 +45,8 @@ class _TableElements:
 def read_create_table(reader: StatementReader, start: Token, *, temporary: bool) -> CreateTable:
     """Read what follows ``CREATE [TEMPORARY] TABLE``; ``start`` is the first token of the statement.
 
-    Mistakes in columns and options are recorded in the reader.
+    Mistakes in columns, keys and options are recorded in the reader, which also notes whether a column or an option
+    was skipped.
 
     Raises:
         StatementError: The rest of the statement cannot be read.
@@ -98,7 +99,8 @@ class _CreateTableReader:
     def read_columns(self, parts: _TableElements, opened: Token) -> None:
         """Read the elements between the brackets, and the closing bracket, into ``parts``.
 
-        An element with a mistake is recorded as a problem and skipped.
+        An element with a mistake, or with anything but a comma or the bracket after it, is recorded as a problem and
+        skipped.
 
         Raises:
             StatementError: The closing bracket cannot be found; the error is fatal.
@@ -108,6 +110,8 @@ class _CreateTableReader:
             self.check_bracket(opened)
             try:
                 self.read_element(parts)
+                if not (r.at(",") or r.at(")")):
+                    r.fail_unexpected([",", ")"], fatal=r.at("WITH") or r.at_end)
             except StatementError as e:
                 r.problems.append(e.problem)
                 r.skipped = True
@@ -122,17 +126,8 @@ class _CreateTableReader:
                     r.take()
                     return
                 continue
-            if r.accept(")"):
-                return
-            self.fail_after_element(parts)
-
-    def fail_after_element(self, parts: _TableElements) -> None:
-        """Raise a StatementError: neither a comma nor the closing bracket follows an element."""
-        last = parts.columns[-1] if parts.columns else None
-        more: list[str] = []
-        if isinstance(last, MetadataColumn):
-            more = ["FROM", "VIRTUAL"]
-        self.reader.fail_unexpected([",", ")", *more], fatal=self.reader.at("WITH") or self.reader.at_end)
+            r.expect(")")
+            return
 
     def check_bracket(self, opened: Token) -> None:
         """Raise an error if a clause, such as ``WITH (``, begins where a column is expected.
@@ -173,10 +168,12 @@ class _CreateTableReader:
             self.read_column(parts)
 
     def read_column(self, parts: _TableElements) -> None:
-        """Read a column of any kind into ``parts``.
+        """Read a column of any kind, with its primary key, into ``parts``.
+
+        A wrong type, and a constraint that cannot be enforced, are recorded as problems.
 
         Raises:
-            StatementError: It has a mistake.
+            StatementError: It has another mistake.
         """
         r = self.reader
         first = r.read_name("the name of a column", also=["PRIMARY KEY", "WATERMARK FOR"])
@@ -222,7 +219,7 @@ class _CreateTableReader:
         A constraint that cannot be enforced is recorded as a problem.
 
         Raises:
-            StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``.
+            StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``, or ``NOT`` without ``ENFORCED``.
         """
         r = self.reader
         while r.at("CONSTRAINT") or r.at("PRIMARY") or r.at("UNIQUE"):
@@ -253,7 +250,7 @@ class _CreateTableReader:
         r.add_problem("primary-key-enforced", message, "write NOT ENFORCED after it", first, r.previous)
 
     def read_primary_key(self) -> PrimaryKey:
-        """Read a primary key with its columns and, perhaps, the name of its constraint.
+        """Read a primary key with its columns and, perhaps, its name; a missing ``NOT ENFORCED`` is a recorded problem.
 
         Raises:
             StatementError: It has a mistake.
@@ -289,7 +286,7 @@ class _CreateTableReader:
         """Read a computed column after ``AS``; a string after ``COMMENT`` at its end is the comment.
 
         Raises:
-            StatementError: There is no expression.
+            StatementError: As for `read_expression`.
         """
         r = self.reader
         expression = self.read_expression("an expression")
@@ -464,7 +461,7 @@ class _CreateTableReader:
         """Read the query after ``AS``.
 
         Raises:
-            StatementError: There is no query.
+            StatementError: There is no query, or a token in it is broken.
         """
         r = self.reader
         if r.at_end:
@@ -483,7 +480,9 @@ class _CreateTableReader:
 
 
 def read_options(r: StatementReader) -> tuple[Option, ...]:
-    """Read ``('key' = 'value', …)``. Mistakes are recorded as problems, a repeated key with both locations.
+    """Read ``('key' = 'value', …)``; mistakes are recorded as problems, a repeated key with both locations.
+
+    An option that cannot be read is left out, and ``skipped`` is set. Both options of a repeated key are returned.
 
     Raises:
         StatementError: The first bracket is missing, or the statement ends before the last one.

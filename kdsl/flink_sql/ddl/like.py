@@ -76,7 +76,7 @@ class _Merge:
     def _choose_strategies(self) -> dict[Feature, Strategy]:
         """Choose how each feature is merged: as declared, else as declared for ALL, else by default.
 
-        Record contradictions.
+        A feature that is declared twice, or cannot be overwritten, is recorded as a problem, and that part ignored.
         """
         explicit: dict[Feature, Strategy] = {}
         for feature, strategy in self.like.features:
@@ -93,9 +93,10 @@ class _Merge:
         return {**(dict.fromkeys(DEFAULTS, every) if every else DEFAULTS), **explicit}
 
     def _merge_columns(self) -> Iterator[Column]:
-        """Yield the columns of both tables, the statement's own instead of those with the same name in the other table.
+        """Yield the columns of the other table that are included, and then the statement's own.
 
-        What both declare is a problem, unless the other one is overwritten.
+        An own column takes the place of the other table's column of the same name. That is recorded as a problem,
+        unless both are computed or both metadata columns, and declared with OVERWRITING.
         """
         columns = {c.name: c for c in self.base.columns if self._is_included(c)}
         for column in self.statement.columns:
@@ -116,7 +117,10 @@ class _Merge:
         return feature is None or self.strategies[feature] != "EXCLUDING"
 
     def _merge_watermarks(self) -> Iterator[Watermark]:
-        """Yield the watermarks of both tables; own ones replace the other's, which is a problem with INCLUDING."""
+        """Yield the watermarks of the other table, unless excluded or replaced by an own one, and then the own ones.
+
+        With INCLUDING, a watermark for a column that has one in both is recorded as a problem.
+        """
         own = {w.column: w for w in self.statement.watermarks}
         for watermark in self.base.watermarks if self.strategies["WATERMARKS"] != "EXCLUDING" else ():
             if watermark.column not in own:
@@ -127,9 +131,9 @@ class _Merge:
         yield from own.values()
 
     def _merge_options(self) -> Iterator[Option]:
-        """Yield the options of the other table, unless excluded, and then the own ones, which replace them.
+        """Yield the options of the other table, unless excluded, and then the own ones; a key in both comes twice.
 
-        With INCLUDING, a key in both is recorded as a problem.
+        With INCLUDING, such a key is recorded as a problem.
         """
         own = {o.key: o for o in self.statement.options}
         if self.strategies["OPTIONS"] != "EXCLUDING":

@@ -123,7 +123,7 @@ class _ScriptReader(StatementReader):
         self.unread_names: set[str] = set()
 
     def read_all(self) -> Script:
-        """Read all statements; one with a mistake is recorded as a problem and skipped."""
+        """Read all statements; mistakes are recorded, and a statement that cannot be read to its end is skipped."""
         statements: list[AnyStatement] = []
         while self.token.kind != "end":
             if self.accept(";"):
@@ -135,7 +135,10 @@ class _ScriptReader(StatementReader):
         return Script(tuple(statements), tuple(problems), self.source, frozenset(self.unread_names))
 
     def read_or_skip(self) -> AnyStatement | None:
-        """Read a statement; after a mistake record it, return None and continue after the next ``;``."""
+        """Read a statement; if it cannot be read, record the mistake, skip it up to ``;``, and return None.
+
+        The name that it would have created is remembered (`note_unread_name`).
+        """
         start = self.index
         try:
             statement = self.read_statement()
@@ -150,9 +153,12 @@ class _ScriptReader(StatementReader):
         return statement
 
     def note_unread_name(self, start: int) -> None:
-        """Remember the table or view that a statement which could not be read would have created.
+        """Add the name that a CREATE statement which could not be read would have created to ``unread_names``.
 
-        Its name is the path of words before the first bracket, string or other keyword.
+        That is the last word of the path before the first bracket, string or clause; of other statements nothing.
+
+        Args:
+            start: The index of the statement's first token; the cursor is after the last one.
         """
         words = self.tokens[start : self.index]
         if not words or words[0].upper != "CREATE":
@@ -275,7 +281,11 @@ class _ScriptReader(StatementReader):
         return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
 
     def read_database(self) -> Name:
-        """Read ``database`` or ``catalog.database``; a third part is recorded as a problem."""
+        """Read ``database`` or ``catalog.database``; a third part is recorded as a problem.
+
+        Raises:
+            StatementError: As for `read_path`.
+        """
         name = self.read_path("the name of a database")
         if len(name.parts) > 2:
             message = f"the name {name} has {len(name.parts)} parts"
@@ -297,8 +307,8 @@ class _ScriptReader(StatementReader):
             negated = self.accept("NOT")
             ignore_case = self.accept("ILIKE")
             if not ignore_case:
-                places = [] if within or negated or kind == "CATALOGS" else ["IN", "FROM"]
-                self.expect("LIKE", also=["ILIKE", *places, *([] if negated else ["NOT"])])
+                clauses = [] if within or negated or kind == "CATALOGS" else ["IN", "FROM"]
+                self.expect("LIKE", also=["ILIKE", *clauses, *([] if negated else ["NOT"])])
             like = LikePattern(self.read_string("a pattern in quotes").value, negated, ignore_case)
         chosen = cast('Literal["CATALOGS", "DATABASES", "TABLES"]', kind)
         return Show(where=self.locate(first), kind=chosen, within=within, like=like)
@@ -345,8 +355,10 @@ class _ScriptReader(StatementReader):
     def read_set(self, first: Token) -> SetOption:
         """Read what follows ``SET``: nothing, or a key and a value, in quotes or not.
 
+        A value without quotes is the rest of the statement.
+
         Raises:
-            StatementError: The key, ``=`` or the value is missing.
+            StatementError: The key, ``=`` or the value is missing, or a token in it is broken.
         """
         if self.at_end:
             return SetOption(where=self.locate(first))
@@ -362,7 +374,7 @@ class _ScriptReader(StatementReader):
         """Read the key of a setting, in quotes or, as in older scripts, without them.
 
         Raises:
-            StatementError: No key comes next.
+            StatementError: No key comes next, or none follows a dot or hyphen in it.
         """
         if self.token.kind == "text":
             return self.take().value
@@ -376,8 +388,8 @@ class _ScriptReader(StatementReader):
     def read_statement_set(self, first: Token) -> StatementSet:
         """Read ``EXECUTE STATEMENT SET BEGIN … END`` or ``BEGIN STATEMENT SET; … END``.
 
-        An INSERT with a mistake is recorded as a problem and skipped; so is a set without any INSERT, which is
-        returned.
+        An INSERT with a mistake is recorded as a problem and skipped. A set without any INSERT is recorded, too, and
+        returned nevertheless.
 
         Raises:
             StatementError: It contains anything else, or does not end.
@@ -410,7 +422,10 @@ class _ScriptReader(StatementReader):
         return StatementSet(where=self.locate(first), inserts=tuple(inserts))
 
     def read_insert(self) -> Insert:
-        """Read an INSERT, whose query is not parsed; raise a `StatementError` if it has a mistake."""
+        """Read an INSERT, whose query is not parsed; raise a `StatementError` if it has a mistake.
+
+        Mistakes in the options of a hint are recorded as problems.
+        """
         first = self.expect("INSERT")
         overwrite = self.accept("OVERWRITE")
         if not overwrite:
@@ -437,7 +452,11 @@ class _ScriptReader(StatementReader):
         )
 
     def read_partition(self) -> list[tuple[str, Fragment]]:
-        """Read ``(column = value, …)`` after PARTITION; return the columns with their values as SQL."""
+        """Read ``(column = value, …)`` after PARTITION; return the columns with their values as SQL, perhaps empty.
+
+        Raises:
+            StatementError: Something else comes next.
+        """
         constants = []
         self.expect("(")
         while True:
@@ -452,6 +471,8 @@ class _ScriptReader(StatementReader):
     def read_hint(self) -> tuple[Option, ...]:
         """Read the options of a hint ``/*+ OPTIONS('key' = 'value') */`` after a table's name; empty without a hint.
 
+        Mistakes in options are recorded as problems.
+
         Raises:
             StatementError: The hint contains anything else, or cannot be read.
         """
@@ -462,7 +483,11 @@ class _ScriptReader(StatementReader):
         return options
 
     def read_explain(self, first: Token) -> Explain:
-        """Read what follows ``EXPLAIN``: details, and a statement that moves rows."""
+        """Read what follows ``EXPLAIN``: details, and an INSERT, a statement set or a query.
+
+        Raises:
+            StatementError: As for `read_runnable`, or ``PLAN`` stands without ``FOR``.
+        """
         details: list[str] = []
         if self.accept("PLAN"):
             self.expect("FOR")
@@ -475,7 +500,7 @@ class _ScriptReader(StatementReader):
         """Take everything up to the end of the statement as a query, without parsing it.
 
         Raises:
-            StatementError: Nothing comes next.
+            StatementError: Nothing comes next, or a token in it is broken.
         """
         if self.at_end:
             self.fail_unexpected(["SELECT"])

@@ -123,6 +123,10 @@ class StatementReader(Cursor):
     def read_name(self, what: str = NAME, also: Sequence[str] = ()) -> Token:
         """Read a name, in back-quotes or not.
 
+        Args:
+            what: What is named, for the error.
+            also: Alternatives to the name, for the error.
+
         Raises:
             StatementError: No name comes next, or an empty one.
         """
@@ -142,6 +146,10 @@ class StatementReader(Cursor):
 
     def read_string(self, what: str = TEXT, also: Sequence[str] = ()) -> Token:
         """Read a string in quotes.
+
+        Args:
+            what: What the string is, for the error.
+            also: Alternatives to it, for the error.
 
         Raises:
             StatementError: Something else comes next.

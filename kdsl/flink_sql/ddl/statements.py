@@ -46,7 +46,7 @@ class Fragment:
         return self.source.where(self.start + position, length, table=table, column=column)
 
     def contains_any(self, names: Collection[str]) -> bool:
-        """Whether the fragment contains one of some names, as a whole word."""
+        """Whether the fragment contains one of some names, as a whole word or in back-quotes, in the same case."""
         return bool(names) and any(
             token.kind in ("word", "quoted") and token.value in names for token in tokenize(self.text)
         )
@@ -264,7 +264,7 @@ class LikePattern:
     ignore_case: bool = False
 
     def matches(self, name: str) -> bool:
-        """Whether a name is shown."""
+        """Whether a name is shown: it matches the pattern as a whole, or does not if the pattern is negated."""
         parts = re.split(r"(\\.|%|_)", self.pattern)
         regex = "".join(
             {"%": ".*", "_": "."}.get(p) or re.escape(p[1:] if p[:1] == "\\" and p[1:] else p) for p in parts

@@ -86,7 +86,11 @@ class DeclaredTable:
         return t.Row(tuple(t.Field(c.name, c.type, c.comment) for c in self.columns), nullable=False)
 
     def definition(self) -> TableDef:
-        """Build the definition of the table; wrong options, and a connector without topics, are its problems."""
+        """Build the definition of the table; its problems are those of the statement and of its options.
+
+        Those of the options, such as a connector that has no topics, are left out if neither the statement could be
+        read completely nor a connector is set.
+        """
         statement = self.statement
         clause = read_with_clause(self.options, self.locations)
         key = statement.primary_key
@@ -150,12 +154,12 @@ class Catalog:
     def create(self, statement: CreateTable) -> DeclaredTable | None:
         """Declare a table and add it, with its ``LIKE`` clause expanded; its mistakes are its ``problems``.
 
-        If its columns cannot be inferred, its name is added to ``unread_names``. A name that exists is a problem of the
-        catalog.
+        If its columns cannot be inferred, its name is added to ``unread_names``, and the problems of its expressions
+        are left out. A name that exists is a problem of the catalog, and the table is added nevertheless.
 
         Returns:
-            The table; with ``IF NOT EXISTS`` the one that exists already. None if it is ``LIKE`` one that could not be
-            read.
+            The table; with ``IF NOT EXISTS`` the one that exists already, and nothing is added. None if it is ``LIKE``
+            one that could not be read: then only its name is added, to ``unread_names``.
         """
         problems: list[Problem] = []
         if statement.like is not None:
@@ -206,7 +210,10 @@ class Catalog:
         return table
 
     def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
-        """The catalog's table that a statement is ``LIKE``, without columns that it declares; None if missing."""
+        """Return the table of `find_elsewhere` that a statement is ``LIKE``; None if there is none.
+
+        Physical columns that the statement declares itself are left out of it.
+        """
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)
         if base is None:
@@ -215,15 +222,18 @@ class Catalog:
         columns = tuple(c for c in base.statement.columns if not (isinstance(c, PhysicalColumn) and c.name in own))
         return attrs.evolve(base, statement=attrs.evolve(base.statement, columns=columns))
 
-    def drop(self, statement: Drop) -> None:
-        """Remove a table; a missing one is recorded as a problem of the catalog."""
-        table = self.find(statement.name)
+    def drop_table(self, name: Name, *, if_exists: bool) -> None:
+        """Remove a table; a missing one is recorded as a problem of the catalog.
+
+        It is not with ``if_exists``, nor for a table whose statement could not be read.
+        """
+        table = self.find(name)
         if table is not None:
             self.tables.remove(table)
-        elif statement.kind == "TABLE" and not statement.if_exists and statement.name.last not in self.unread_names:
+        elif not if_exists and name.last not in self.unread_names:
             names = [table.name for table in self.tables]
-            message = f"there is no table {str(statement.name)!r} to drop{nearest(statement.name.last, names)}"
-            self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", statement.name.where))
+            message = f"there is no table {str(name)!r} to drop{nearest(name.last, names)}"
+            self.problems.append(Problem("table-unknown", message, "write DROP TABLE IF EXISTS", name.where))
 
 
 def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
@@ -244,12 +254,12 @@ def declare_tables(script: Script) -> tuple[list[DeclaredTable], list[Problem]]:
             if table is not None and not any(table is known for known in tables):
                 tables.append(table)
         elif isinstance(statement, Drop) and statement.kind == "TABLE":
-            catalog.drop(statement)
+            catalog.drop_table(statement.name, if_exists=statement.if_exists)
     return tables, catalog.problems
 
 
 def _with_not_null_key(statement: CreateTable) -> CreateTable:
-    """Return the statement with the columns of its primary key as NOT NULL, except computed ones."""
+    """Return a copy of the statement with the columns of its primary key as NOT NULL, except computed ones."""
     names = statement.primary_key.columns if statement.primary_key else ()
 
     def column(one: Column) -> Column:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import NoReturn, Protocol
 
@@ -11,6 +12,7 @@ from kdsl.flink_sql.syntax import tree as n
 from kdsl.types import model as t
 
 Function = Callable[["Arguments"], TypedSql]
+_PLACEHOLDER = re.compile(r"\{(\*|\d)\}")
 
 
 class Translator(Protocol):
@@ -33,7 +35,11 @@ class Translator(Protocol):
         ...
 
     def unify(self, node: n.Node, what: str, values: list[TypedSql]) -> tuple[t.DataType | None, list[str]]:
-        """Return the common type of some values, and their SQL in that type, or raise UntranslatableError."""
+        """Return the common type of some values (None if all are NULL), and their SQL in that type.
+
+        Raises:
+            UntranslatableError: There is no common type.
+        """
         ...
 
     def translate_cast(self, node: n.Node, value: TypedSql, kind: t.DataType, *, trying: bool = False) -> TypedSql:
@@ -108,10 +114,10 @@ class Arguments:
         return [v.text if isinstance(v.type, t.Double) else cast(v, t.Double()).text for v in self.values]
 
     def require_constant(self, index: int, what: str) -> str:
-        """Return the value of a constant string argument.
+        """Return the value of a constant string or number that is an argument.
 
         Raises:
-            UntranslatableError: It is not a constant.
+            UntranslatableError: It is not a constant (``what`` names it in the message).
         """
         constant = self.values[index].constant
         if constant is None:
@@ -128,9 +134,9 @@ def template_function(
 ) -> Function:
     """Create a function whose translation is a template: ``{0}`` stands for the first argument, ``{*}`` for all.
 
-    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result, which by default may be NULL
-    if an argument may be; ``kinds`` are as for `Arguments.require_kinds`, and a last ``…`` allows any number. ``least``
-    is the smallest number of arguments, by default that of the kinds.
+    It raises UntranslatableError for wrong arguments. ``kind`` is the type of its result; ``nullable`` is whether that
+    may be NULL, by default if an argument may be. ``kinds`` are as for `Arguments.require_kinds`, and a last ``…``
+    allows up to 99 arguments. ``least`` is the smallest number of arguments, by default that of the kinds.
     """
 
     def translate(call: Arguments) -> TypedSql:
@@ -139,9 +145,8 @@ def template_function(
         call.require_count(len(wanted) if least is None else least, most)
         call.require_kinds(*(wanted or ("any",)))
         texts = [v.text for v in call.values]
-        text = template.replace("{*}", ", ".join(texts))
-        for i, each in enumerate(texts):
-            text = text.replace(f"{{{i}}}", each)
+        # in one pass, because a string among the arguments may look like a placeholder
+        text = _PLACEHOLDER.sub(lambda m: ", ".join(texts) if m[1] == "*" else texts[int(m[1])], template)
         return call.result(text, kind, nullable=nullable)
 
     return translate

@@ -47,7 +47,10 @@ _WIDER: dict[type[t.DataType], tuple[type[t.DataType], ...]] = {
 
 
 def is_assignable(have: t.DataType | None, want: t.DataType) -> bool:
-    """Whether Flink's INSERT writes a value of one type to a column of another type without CAST."""
+    """Whether Flink's INSERT writes a value of one type to a column of another type without CAST.
+
+    None, a NULL without a type, can always be written; NOT NULL is not compared.
+    """
     if have is None:
         return True
     match have, want:
@@ -124,7 +127,7 @@ def _is_number(kind: t.DataType) -> bool:
 
 
 def _cast_members(text: str, have: t.DataType, want: t.DataType, *, trying: bool) -> str:
-    """Write the SQL of an array, a map or a row whose members are cast one by one.
+    """Write the SQL of an array, a map or a row whose members are cast one by one; as it is if Spark has one type.
 
     Raises:
         NoCastError: The types have different members, or it is a TRY_CAST, which cannot be done member by member.
@@ -204,7 +207,7 @@ def _string_or_null(value: TypedSql) -> str:
 
 
 def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
-    """Write the SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n)."""
+    """Write the SQL of a string cut to VARCHAR(n), or cut and padded to CHAR(n); as it is if it fits by its type."""
     assert isinstance(want, t.Char | t.VarChar)
     length = want.length
     if length == t.MAX_LENGTH or (
@@ -216,7 +219,7 @@ def _fit_string(text: str, have: t.DataType, want: t.DataType) -> str:
 
 
 def _fit_bytes(text: str, want: t.DataType) -> str:
-    """Write the SQL of bytes cut to VARBINARY(n), or cut and padded with zeros to BINARY(n)."""
+    """Write the SQL of bytes cut to VARBINARY(n), or cut and padded with zeros to BINARY(n); BYTES stay as they are."""
     assert isinstance(want, t.Binary | t.VarBinary)
     if want.length == t.MAX_LENGTH:
         return text
@@ -225,7 +228,10 @@ def _fit_bytes(text: str, want: t.DataType) -> str:
 
 
 def _reduce_precision(text: str, have: t.DataType, want: t.DataType) -> str:
-    """Write the SQL of a timestamp without the fractional digits that the target type does not have."""
+    """Write the SQL of a timestamp without the fractional digits that the target type does not have, if there are any.
+
+    Spark has six of them.
+    """
     assert isinstance(have, t.Timestamp | t.TimestampLtz)
     assert isinstance(want, t.Timestamp | t.TimestampLtz)
     if want.precision >= min(have.precision, 6):

@@ -77,7 +77,7 @@ def _floor(call: Arguments) -> TypedSql:
     """Translate ``FLOOR``, ``CEIL`` and ``CEILING`` of a number, which keeps its kind of type, or of a time to a unit.
 
     Raises:
-        UntranslatableError: The argument is neither, or there are several.
+        UntranslatableError: The argument is neither, there are several, or the unit does not apply to the time.
     """
     call.require_count(1)
     if "UNIT" in call.node.words:
@@ -95,7 +95,7 @@ def _floor(call: Arguments) -> TypedSql:
 
 
 def _round(call: Arguments) -> TypedSql:
-    """Translate ``ROUND`` to a constant number of digits, by default 0; a DECIMAL gets that scale.
+    """Translate ``ROUND`` to a constant number of digits, by default 0; a DECIMAL with more digits gets that scale.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the number of digits is not a constant.
@@ -120,7 +120,7 @@ def _round(call: Arguments) -> TypedSql:
 
 
 def _truncate(call: Arguments) -> TypedSql:
-    """Translate ``TRUNCATE`` to a constant number of digits, by default 0; a DECIMAL gets that scale.
+    """Translate ``TRUNCATE`` to a constant number of digits, by default 0; a DECIMAL with more digits gets that scale.
 
     Raises:
         UntranslatableError: The arguments are wrong, the number is a FLOAT or DOUBLE, or the digits are not a constant

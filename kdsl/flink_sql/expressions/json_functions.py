@@ -46,8 +46,12 @@ def _variant_at(document: str, path: str) -> str:
 def _json_value(call: Arguments) -> TypedSql:
     """Translate ``JSON_VALUE``: a scalar as STRING, or as the type after RETURNING.
 
+    ``ON EMPTY`` decides about a missing value at a ``lax`` path, ``ON ERROR`` about one at any other path, and about an
+    object, an array, invalid JSON or another type; both are NULL by default. A JSON null is NULL.
+
     Raises:
-        UntranslatableError: The arguments are wrong, Spark cannot read the path, or cannot return the type.
+        UntranslatableError: The arguments are wrong, Spark cannot read the path or return the type, or ``ON EMPTY`` or
+            ``ON ERROR`` has another action than NULL, ERROR and DEFAULT.
     """
     call.require_count(2)
     call.require_kinds("text")
@@ -78,7 +82,7 @@ def _event_result(call: Arguments, event: str, kind: t.DataType) -> str:
     """Write the result of JSON_VALUE for an event, ``EMPTY`` or ``ERROR``: NULL, an error or a default.
 
     Raises:
-        UntranslatableError: Another action is declared.
+        UntranslatableError: Another action is declared, or the default cannot be translated or cast to ``kind``.
     """
     action: Any = call.node.words.get(event, "NULL")
     if isinstance(action, n.Node):

@@ -41,7 +41,7 @@ def _trim(call: Arguments) -> TypedSql:
 
 
 def _pad(call: Arguments) -> TypedSql:
-    """Translate ``LPAD`` and ``RPAD``, which are NULL for a negative length or an empty pad.
+    """Translate ``LPAD`` and ``RPAD``: NULL for a negative length, and for an empty pad unless the length is 0.
 
     Raises:
         UntranslatableError: There are not a string, an integer and a string.
@@ -178,7 +178,10 @@ def _concat(call: Arguments) -> TypedSql:
 
 
 def _concat_ws(call: Arguments) -> TypedSql:
-    """Translate ``CONCAT_WS``, NULL only for a NULL separator; raise UntranslatableError unless all are strings."""
+    """Translate ``CONCAT_WS``, NULL only for a NULL separator.
+
+    UntranslatableError if there are no arguments, or unless all are strings or NULL.
+    """
     call.require_count(1, 99)
     call.require_kinds("text")
     return call.result(f"concat_ws({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)

@@ -177,7 +177,7 @@ def _to_timestamp(call: Arguments, most: int = 2) -> TypedSql:
 def _to_timestamp_ltz(call: Arguments) -> TypedSql:
     """Translate ``TO_TIMESTAMP_LTZ`` of a string, or of a number since 1970, by default of milliseconds.
 
-    An instant outside the years 1 to 9999 becomes NULL.
+    A BIGINT that is not in the years 1 to 9999 becomes NULL; other numbers are not checked.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the precision is not a constant 0, 3, 6 or 9.
@@ -218,7 +218,7 @@ def _parse_instant(call: Arguments) -> TypedSql:
 
 
 def _from_unixtime(call: Arguments) -> TypedSql:
-    """Translate ``FROM_UNIXTIME`` of an integer, by default as ``yyyy-MM-dd HH:mm:ss``.
+    """Translate ``FROM_UNIXTIME`` of seconds as an integer to a string, by default as ``yyyy-MM-dd HH:mm:ss``.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the pattern cannot be translated.
@@ -230,7 +230,7 @@ def _from_unixtime(call: Arguments) -> TypedSql:
 
 
 def _unix_timestamp(call: Arguments) -> TypedSql:
-    """Translate ``UNIX_TIMESTAMP`` of the present, or of a string and perhaps a pattern.
+    """Translate ``UNIX_TIMESTAMP`` of the present, or of a string and perhaps a pattern, to seconds.
 
     Raises:
         UntranslatableError: The arguments are wrong, or the pattern cannot be translated.

@@ -131,13 +131,14 @@ class ExpressionTranslator:
         """Translate a column, and members of it.
 
         Raises:
-            UntranslatableError: There is no such column or member.
+            UntranslatableError: There is no such column or member, or the scope knows several such columns.
         """
         match = self.scope.column(parts)
         if match is None:
             names = list(self.scope.names())
             shown = ".".join(parts)
-            fix = f"use one of {', '.join(map(repr, names))}" if names else "there is no table with columns"
+            listed = ", ".join(map(repr, names))
+            fix = f"use one of {listed}" if names else "write a constant, or name a table after FROM"
             self.fail(node, parts[0], f"there is no column {shown!r}{nearest(shown, names)}", fix)
         value, rest = match
         for member in rest:
@@ -165,7 +166,7 @@ class ExpressionTranslator:
         """Translate a constant.
 
         Raises:
-            UntranslatableError: It is not a valid date, time or timestamp.
+            UntranslatableError: It is not a date, time or timestamp of the right form, or has more than 38 digits.
         """
         text = node.text
         match node.kind:
@@ -272,7 +273,7 @@ class ExpressionTranslator:
         """Translate ``AND``, ``OR``, comparison, ``||`` and arithmetic.
 
         Raises:
-            UntranslatableError: The values have types that the operator does not take.
+            UntranslatableError: The values have types that the operator does not take, or cannot be translated.
         """
         operator = node.operator
         left, right = self(node.left), self(node.right)
@@ -294,7 +295,8 @@ class ExpressionTranslator:
     def make_comparable(self, node: n.Node, left: TypedSql, right: TypedSql, what: str) -> tuple[str, str]:
         """Return the SQL of two values in types that can be compared by ``what``; numbers get their common type.
 
-        Constant strings become dates or times if the other value is one.
+        Constant strings become dates or times if the other value is one. NULL without a type can be compared with
+        anything.
 
         Raises:
             UntranslatableError: There are no such types.
@@ -327,7 +329,7 @@ class ExpressionTranslator:
         )
 
     def widen(self, value: TypedSql, kind: t.DataType) -> str:
-        """Write the SQL of a number in a wider type."""
+        """Write the SQL of a number in a wider type, without a cast if Spark's type is the same."""
         assert value.type is not None
         return value.text if same_in_spark(value.type, kind) else cast(value, kind).text
 
@@ -413,7 +415,11 @@ class ExpressionTranslator:
         return TypedSql(f"(NOT {text})" if node.negated else text, t.Boolean(nullable=nullable))
 
     def translate_in(self, node: n.In) -> TypedSql:
-        """Translate ``IN`` a list or a query; values that cannot be compared raise UntranslatableError."""
+        """Translate ``IN`` a list, or a query by `translate_in_query`.
+
+        Raises:
+            UntranslatableError: Values cannot be translated or compared, or as for `translate_in_query`.
+        """
         value = self(node.operand)
         if node.query is not None:
             return self.translate_in_query(node, value)
@@ -472,7 +478,7 @@ class ExpressionTranslator:
         """Translate ``IS [NOT] NULL``, ``TRUE``, ``FALSE``, ``UNKNOWN``, ``DISTINCT FROM`` and ``JSON``.
 
         Raises:
-            UntranslatableError: The values have types for which it is not defined.
+            UntranslatableError: The values have types for which it is not defined, or cannot be translated.
         """
         value = self(node.operand)
         negation = "NOT " if node.negated else ""
@@ -494,7 +500,8 @@ class ExpressionTranslator:
         """Translate ``CASE``.
 
         Raises:
-            UntranslatableError: A condition is not BOOLEAN or cannot be compared, or the values have no common type.
+            UntranslatableError: A condition is not BOOLEAN or cannot be compared, the values have no common type, or a
+                part cannot be translated.
         """
         operand = None if node.operand is None else self(node.operand)
         conditions, values = [], []
@@ -517,6 +524,7 @@ class ExpressionTranslator:
 
         Raises:
             UntranslatableError: There is no common type.
+            NoCastError: A value cannot be cast to it.
         """
         try:
             kind = common_type(v.type for v in values)
@@ -535,7 +543,8 @@ class ExpressionTranslator:
         """Translate ``x[i]``, which is NULL if an array or map has no such element.
 
         Raises:
-            UntranslatableError: The value has no elements, or the index is of a wrong type or a constant below 1.
+            UntranslatableError: The value has no elements, the index is of a wrong type or a constant below 1, or
+                either cannot be translated.
         """
         value, index = self(node.operand), self(node.index)
         match value.type:
@@ -554,7 +563,8 @@ class ExpressionTranslator:
         """Translate ``ARRAY[…]``, ``MAP[…]`` and ``ROW(…)``.
 
         Raises:
-            UntranslatableError: It is empty, has no common type of elements, or a ROW contains a NULL without a type.
+            UntranslatableError: It is empty (except a ROW), has no common type of elements or one that cannot be
+                translated, or a ROW contains a NULL without a type.
         """
         values = [self(item) for item in node.items]
         if node.kind == "ROW":
@@ -588,7 +598,8 @@ class ExpressionTranslator:
         """Translate a function call.
 
         Raises:
-            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments.
+            UntranslatableError: The function is unknown, an aggregate, or has wrong arguments; translators of queries
+                translate aggregates.
         """
         name = node.name.upper()
         if node.over is not None or node.filter is not None or node.star or node.distinct:
@@ -638,7 +649,8 @@ def translate_expression(text: str, columns: Mapping[str, t.DataType]) -> TypedS
         The Spark SQL, with the type that Flink gives the expression: the type of a computed column.
 
     Raises:
-        UntranslatableError: It is not an expression, uses unknown names, or has no equivalent in Spark.
+        UntranslatableError: It is not an expression, uses unknown names, has no equivalent in Spark, or is nested too
+            deeply.
     """
     node = read_expression(text)
     try:

@@ -172,7 +172,7 @@ def _common_of_two(one: t.DataType, other: t.DataType) -> t.DataType:
 
 
 def common_number_type(one: t.DataType, other: t.DataType) -> t.DataType:
-    """Find the type that can store numbers of two types."""
+    """Return the nullable type for numbers of two types; a DECIMAL may lose digits beyond 38 (`limit_decimal`)."""
     kinds = (type(one), type(other))
     if t.Double in kinds or (t.Float in kinds and t.Decimal in kinds):
         return t.Double()
@@ -194,7 +194,7 @@ def limit_decimal(precision: int, scale: int) -> t.Decimal:
 
 
 def arithmetic_type(operator: str, one: t.DataType, other: t.DataType) -> t.DataType:
-    """Find the type that Flink gives the result of ``+``, ``-``, ``*``, ``/`` or ``%`` of two numbers."""
+    """Return the nullable type that Flink gives the result of ``+``, ``-``, ``*``, ``/`` or ``%`` of two numbers."""
     if operator == "%" and isinstance(one, INTEGERS) and isinstance(other, INTEGERS):
         return other.as_nullable()
     if t.Decimal not in (type(one), type(other)) or {type(one), type(other)} & {t.Float, t.Double}:

@@ -38,7 +38,10 @@ def count_rows(added: str, values: Sequence[TypedSql] = (), suffix: str = "") ->
 
 
 def apply_sign(added: str, value: TypedSql) -> TypedSql:
-    """Write a number, with the opposite sign unless the condition ``added`` says that the row adds a row."""
+    """Write a number, with the opposite sign unless the condition ``added`` says that the row adds a row.
+
+    The SQL of an integer is a BIGINT; the type of the result is still that of the value.
+    """
     text = f"CAST({value.text} AS BIGINT)" if isinstance(value.type, INTEGERS) else value.text  # -(-128) fits there
     return TypedSql(f"CASE WHEN {added} THEN {text} ELSE -({text}) END", value.type)
 

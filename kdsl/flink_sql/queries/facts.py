@@ -26,16 +26,22 @@ class Note:
 
 @attrs.frozen
 class TimeWindow:
-    """A window of time: its kind, its position, the SQL of its time column, and its length in milliseconds.
+    """A window of time.
 
-    ``watermarked`` is true where the time column is the column of a watermark itself.
+    Attributes:
+        kind: ``TUMBLE``, ``HOP``, ``CUMULATE`` or ``SESSION``.
+        position: Its position in the query.
+        time: The SQL of its time column.
+        zoned: Whether that column is a TIMESTAMP_LTZ.
+        step: The milliseconds from the start of a window to the start of the next; for SESSION the gap.
+        watermarked: Whether the time column is the column of a watermark itself.
     """
 
     kind: str
     position: int
     time: str
     zoned: bool
-    size: int
+    step: int
     watermarked: bool = True
 
 
@@ -95,7 +101,7 @@ class QueryFacts:
         """Record something at a position that may be impossible in a stream; for the kinds, see `Note`."""
         self.notes.append(Note(kind, name, at))
 
-    def add_window(self, kind: str, at: int, time: TypedSql, size: int, *, watermarked: bool) -> None:
-        """Record a window of time: its kind, its position, its time column, and its length in milliseconds."""
+    def add_window(self, kind: str, at: int, time: TypedSql, step: int, *, watermarked: bool) -> None:
+        """Record a window of time; see `TimeWindow`."""
         zoned = isinstance(time.type, t.TimestampLtz)
-        self.windows.append(TimeWindow(kind, at, time.text, zoned, size, watermarked))
+        self.windows.append(TimeWindow(kind, at, time.text, zoned, step, watermarked))

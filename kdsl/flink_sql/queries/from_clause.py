@@ -43,7 +43,11 @@ class FromClause:
 
     @abstractmethod
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
-        """Translate a query that may use the tables of ``outer`` to SQL; also return its columns."""
+        """Translate a query that may use the tables of ``outer`` to SQL; also return its columns.
+
+        Raises:
+            UntranslatableError: It has a mistake, or no equivalent in Spark.
+        """
 
     def fail(self, node: n.Node, name: str, reason: str, fix: str) -> NoReturn:
         """Raise an UntranslatableError for a part of the query: its name, the reason, and the fix."""
@@ -81,7 +85,7 @@ class FromClause:
         """Note in ``by_instant`` which tables a join of streams reads with an instant as event time.
 
         They are those of joins whose sides are tables with at most one wall-clock event time each, and whose condition
-        bounds these times by each other.
+        bounds these times by each other. None are noted unless the query is a stream without windows.
         """
         if not isinstance(node, n.Join) or not self.facts.streaming or self.facts.has_windows:
             return
@@ -98,7 +102,7 @@ class FromClause:
     def find_plain_tables(self, node: n.Node) -> tuple[tuple[int, Relation], ...] | None:
         """List the tables of one side of a join with their positions in the query.
 
-        None if it contains a query, a window, or a table that does not exist.
+        None if it contains a query, a window, an UNNEST, or a table that does not exist.
         """
         match node:
             case n.Table(name=name, alias=alias) if name[-1] not in self.named and name[-1] in self.tables:
@@ -109,14 +113,17 @@ class FromClause:
         return None
 
     def join_condition(self, node: n.Join) -> n.Node | None:
-        """Return the condition of a join; for an inner join combined with the condition after WHERE."""
+        """Return the condition of a join (None if there is none); for an inner join with the one after WHERE."""
         return _join_conditions(node.on, self.where) if node.kind in ("INNER", "CROSS") else node.on
 
     def translate_tables(self, node: n.Node, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate the tables after FROM to SQL, and return them for the lookup of names.
 
+        The tables, hints, windows and joins are recorded in ``facts``.
+
         Raises:
-            UntranslatableError: A table does not exist, or cannot be used like this; or FROM begins with UNNEST.
+            UntranslatableError: A table does not exist, or cannot be used like this; a query or condition among them
+                cannot be translated; or FROM begins with UNNEST.
         """
         match node:
             case n.Table(name=name, alias=alias):
@@ -148,7 +155,7 @@ class FromClause:
         return f"{name}__{zlib.crc32(node.hint.encode()):08x}" if node.hint else name
 
     def table_columns(self, node: n.Table, name: tuple[str, ...]) -> t.Row:
-        """Look up the columns of a table or of a query of ``WITH``, and record that it is read.
+        """Look up the columns of a table or of a query of ``WITH``; record that a table is read, and its hint.
 
         Raises:
             UntranslatableError: There is no such table, or a query has a hint.
@@ -209,7 +216,8 @@ class FromClause:
             spans[2] %= spans[0] if node.kind == "CUMULATE" else spans[1]
         shown = attrs.evolve(time, text=f"{alias}.{node.time}")
         watermarked = node.time in base.event_times
-        self.facts.add_window(node.kind, node.at, shown, spans[0], watermarked=watermarked)
+        step = spans[1] if node.kind == "HOP" else spans[0]
+        self.facts.add_window(node.kind, node.at, shown, step, watermarked=watermarked)
         text, windows = window_table(node, self.view_name(node.table), base, time, spans)
         return text, (windows,)
 
@@ -219,7 +227,8 @@ class FromClause:
         The columns of ``USING`` and ``NATURAL`` become a first table without a name.
 
         Raises:
-            UntranslatableError: Tables have the same name, or Spark has no such join.
+            UntranslatableError: Tables have the same name, Spark has no such join, or a table or the condition cannot
+                be translated.
         """
         left_text, left = self.translate_tables(node.left, outer)
         if isinstance(node.right, n.Unnest):
@@ -288,13 +297,8 @@ class FromClause:
         return solvable
 
     def is_stream(self, node: n.Node) -> bool:
-        """Whether a part of FROM reads a table, perhaps in a nested query; constant queries of WITH do not."""
-        match node:
-            case n.Table(name=name):
-                return not (len(name) == 1 and name[0] in self.constant)
-            case n.Derived(query=inner):
-                return n.contains(inner, n.Table, n.Windowed)
-        return n.contains(node, n.Table, n.Windowed)
+        """Whether a part of FROM, or a query, reads a table. The name of a constant query of WITH is not a table."""
+        return _reads_table(node, frozenset(self.constant))
 
     def merge_columns(
         self, node: n.Join, left: tuple[Relation, ...], right: tuple[Relation, ...]
@@ -336,8 +340,8 @@ class FromClause:
         """Translate the join of a table (``text``, ``left``) with the elements of one of its columns.
 
         Raises:
-            UntranslatableError: It is another join than CROSS or LEFT JOIN … ON TRUE, the column is not an ARRAY or
-                MAP, or the number of names differs.
+            UntranslatableError: It is another join than CROSS or INNER JOIN, or LEFT JOIN, without a condition or ON
+                TRUE; the column is not an ARRAY or MAP, or the number of names differs.
         """
         constant = isinstance(node.on, n.Literal) and node.on.text == "TRUE"
         if node.kind not in ("CROSS", "INNER", "LEFT") or not (node.on is None or constant):
@@ -376,6 +380,18 @@ class FromClause:
             function = "posexplode"
         view = f"LATERAL VIEW {word}{function}({value.text}) {quote_name(alias)} AS {', '.join(map(quote_name, names))}"
         return f"{text} {view}", (*left, unnested)
+
+
+def _reads_table(node: object, constant: frozenset[str]) -> bool:
+    """Whether a part of a query reads a table; ``constant`` are the names of the queries around it that read none."""
+    match node:
+        case n.Table():
+            return bool(node.name[1:]) or node.name[-1] not in constant
+        case n.Finished():
+            for name, _, query in node.named:
+                constant = constant - {name} if _reads_table(query, constant) else constant | {name}
+            return _reads_table((node.body, node.order, node.limit, node.offset), constant)
+    return any(_reads_table(part, constant) for part in n.parts_of(node))
 
 
 def _only_relations(tables: tuple[tuple[int, Relation], ...]) -> tuple[Relation, ...]:

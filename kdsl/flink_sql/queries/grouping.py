@@ -81,10 +81,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return super().__call__(node)
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column.
+        """Translate a column, and members of it.
 
         Raises:
-            UntranslatableError: No table, or several tables, have a column of that name.
+            UntranslatableError: No table, or several tables, have a column of that name, or it has no such member.
         """
         try:
             return super().translate_name(node, parts)
@@ -94,6 +94,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
 
     def translate_aggregate(self, node: n.Call) -> TypedSql:
         """Translate an aggregate, an analytic function, or a part of a group window.
+
+        What a stream must know of it is added to the facts.
 
         Raises:
             UntranslatableError: It cannot be used there, or has no equivalent in Spark.
@@ -136,7 +138,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate the window of an analytic function to the SQL `` OVER (…)``.
 
         Raises:
-            UntranslatableError: It names a window that is not declared, or its frame does not end at the current row.
+            UntranslatableError: It names a window that is not declared, its frame does not end at the current row, or a
+                key of it cannot be translated.
         """
         if node.name:
             if node.name not in self.named_windows:
@@ -155,7 +158,10 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return f" OVER ({' '.join(filter(None, parts))})"
 
     def translate_order_key(self, node: n.Order) -> str:
-        """Translate a key of ORDER BY; NULL comes first in both engines."""
+        """Translate a key of ORDER BY, or raise UntranslatableError.
+
+        Without ``NULLS``, which is written as it is, NULL is the smallest value in both engines.
+        """
         nulls = f" NULLS {node.nulls}" if node.nulls else ""
         return f"{self(node.value).text}{' DESC' if node.descending else ''}{nulls}"
 
@@ -165,7 +171,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``.
 
         Raises:
-            UntranslatableError: An argument is missing, has a wrong type, or has no order.
+            UntranslatableError: An argument is missing, has a wrong type, or has no order; or it is AVG of more than 6
+                digits after the point, or GROUPING of something that is not a key.
         """
         word = "DISTINCT " if node.distinct else ""
         if name == "COUNT":
@@ -209,7 +216,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         ``added`` is the SQL condition that a row adds a row.
 
         Raises:
-            UntranslatableError: It is not COUNT, SUM or AVG of numbers, or has DISTINCT.
+            UntranslatableError: It is not COUNT, SUM or AVG of numbers, has DISTINCT, or is AVG of more than 6 digits
+                after the point.
         """
         if name not in RETRACTABLE or node.distinct:
             shown = f"{name}(DISTINCT …)" if node.distinct else name
@@ -239,7 +247,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         """Translate ``GROUPING`` and ``GROUPING_ID``: a bit for each key, set where a group lacks it.
 
         Raises:
-            UntranslatableError: It has arguments that are not keys of the groups.
+            UntranslatableError: It has arguments that are not keys of the groups, or GROUPING has several.
         """
         if len(values) != 1 and name == "GROUPING":
             self.fail(node, node.name, "GROUPING takes one column", "write GROUPING_ID(a, b)")
@@ -282,14 +290,14 @@ class QueryExpressionTranslator(ExpressionTranslator):
         self.windows[kind, node.arguments] = (text, time.type)
         named = node.arguments[0]
         watermarked = isinstance(named, n.Name) and self.relations.is_event_time(named.parts)
-        self.facts.add_window(kind, node.at, time, spans[-1], watermarked=watermarked)
+        self.facts.add_window(kind, node.at, time, spans[0], watermarked=watermarked)
         return TypedSql(text, t.row(start=t.Timestamp(3), end=t.Timestamp(3)))
 
     def translate_window_part(self, node: n.Call, kind: str, part: str) -> TypedSql:
         """Translate ``TUMBLE_START`` and the like.
 
         Raises:
-            UntranslatableError: GROUP BY has no such window.
+            UntranslatableError: GROUP BY has no such window, or the part is ``PROCTIME``.
         """
         window = self.windows.get((kind, node.arguments))
         if window is None:
@@ -316,7 +324,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
             node: The interval.
 
         Raises:
-            UntranslatableError: It is not an interval of fixed length, or not positive.
+            UntranslatableError: It is not an interval of fixed length in whole milliseconds, or not positive.
         """
         negated = isinstance(node, n.Unary) and node.operator == "-"
         span = node.operand if isinstance(node, n.Unary) and negated else node
@@ -333,11 +341,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
     # queries inside expressions
 
     def translate_in_query(self, node: n.In, value: TypedSql) -> TypedSql:
-        """Translate ``IN (SELECT …)``, whose left side is already translated as ``value``.
+        """Translate ``IN (SELECT …)``, whose left side is already translated as ``value``, and note it in the facts.
 
         Raises:
-            UntranslatableError: The numbers of columns differ, their types cannot be compared, or the query is a
-                changelog.
+            UntranslatableError: The numbers of columns differ, their types cannot be compared, or the query cannot be
+                translated, or is a changelog in a batch.
         """
         assert node.query is not None
         text, row = self._translate_rows(node, node.query, "IN")
@@ -355,10 +363,11 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({left} {'NOT ' if node.negated else ''}IN ({text}))", t.Boolean())
 
     def translate_nested_query(self, node: n.Nested) -> TypedSql:
-        """Translate ``EXISTS``, or a query that returns one value.
+        """Translate ``EXISTS``, or a query that returns one value, and note it in the facts.
 
         Raises:
-            UntranslatableError: The query of a value has several columns, or a batch query is a changelog.
+            UntranslatableError: The query of a value has several columns, or the query cannot be translated, or is a
+                changelog in a batch.
         """
         text, row = self._translate_rows(node, node.query, "EXISTS" if node.exists else "SELECT")
         self.facts.add_note("nested", "SELECT", node.at)
@@ -426,11 +435,9 @@ def has_time_windows(tree: n.Node) -> bool:
 
 def _function_calls(node: object) -> Iterator[n.Call]:
     """Yield all function calls in a syntax tree or a tuple of trees, except those in nested queries."""
-    if isinstance(node, tuple):
-        for one in node:
-            yield from _function_calls(one)
-    elif isinstance(node, n.Node) and not isinstance(node, n.Nested):
-        if isinstance(node, n.Call):
-            yield node
-        for a in attrs.fields(type(node)):
-            yield from _function_calls(getattr(node, a.name))
+    if isinstance(node, n.Nested):
+        return
+    if isinstance(node, n.Call):
+        yield node
+    for part in n.parts_of(node):
+        yield from _function_calls(part)

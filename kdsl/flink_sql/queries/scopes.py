@@ -176,7 +176,7 @@ class Relations:
         return len(within) == 1 and any(each.alias == name and within[0] in each.event_times for each in self.relations)
 
     def names(self) -> Iterable[str]:
-        """The names of all columns, for messages; with the table's name if there are several tables."""
+        """The names of the columns, for messages, without outer queries; with the table's name if there are several."""
         several = len(self.relations) > 1
         return [
             f"{each.alias}.{name}" if several and each.alias else name

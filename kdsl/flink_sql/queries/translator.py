@@ -78,7 +78,7 @@ def translate_query(
         names: The names in ``tables`` of paths that are written otherwise, as ``catalog.database.table``.
 
     Raises:
-        UntranslatableError: It is not a query, uses unknown names, or has no equivalent in Spark.
+        UntranslatableError: It is not a query, uses unknown names, has no equivalent in Spark, or is nested too deeply.
     """
     tree = read_query(text)
     facts = QueryFacts(streaming=streaming, windows=has_time_windows(tree))
@@ -107,7 +107,7 @@ class _QueryTranslator(FromClause):
             UntranslatableError: It uses unknown names, or has no equivalent in Spark.
         """
         assert isinstance(node, n.Finished)
-        before = dict(self.named)
+        before = dict(self.named), set(self.constant)
         named = []
         for name, columns, inner in node.named:
             text, row = self.translate_query(inner, Relations())
@@ -127,7 +127,7 @@ class _QueryTranslator(FromClause):
         if node.offset is not None:
             self.facts.add_note("offset", "OFFSET", node.offset.at)
             text += f" OFFSET {self.read_row_count(node.offset)}"
-        self.named = before
+        self.named, self.constant = before
         return (f"WITH {', '.join(named)} {text}" if named else text), row
 
     def read_row_count(self, node: n.Node) -> int:
@@ -165,7 +165,11 @@ class _QueryTranslator(FromClause):
         return text, row
 
     def translate_order_key(self, scope: QueryExpressionTranslator, key: n.Order, row: t.Row) -> str:
-        """Translate a key of ORDER BY: a column of the result by name or by number, or an expression."""
+        """Translate a key of ORDER BY: a column of the result by name or by number, or an expression.
+
+        Raises:
+            UntranslatableError: The expression cannot be translated.
+        """
         value, nulls = key.value, f" NULLS {key.nulls}" if key.nulls else ""
         suffix = f"{' DESC' if key.descending else ''}{nulls}"
         if isinstance(value, n.Literal) and value.text.isdigit() and 0 < int(value.text) <= len(row.fields):
@@ -298,8 +302,11 @@ class _QueryTranslator(FromClause):
     ) -> list[tuple[str, TypedSql]]:
         """Translate the columns of SELECT, with their names; ``*`` is expanded.
 
+        An expression without an alias, unless it is a column or a member, is called ``EXPR$`` and its index.
+
         Raises:
-            UntranslatableError: A ``*`` refers to no table, or is used in a grouped query.
+            UntranslatableError: A ``*`` refers to no table, or is used in a grouped query; or a column cannot be
+                translated.
         """
         columns: list[tuple[str, TypedSql]] = []
         for item in node.items:
@@ -330,8 +337,8 @@ class _QueryTranslator(FromClause):
         Sets of keys are added to ``expressions.optional`` and noted in the facts.
 
         Raises:
-            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys; or
-                its sessions are not grouped by exactly their keys.
+            UntranslatableError: A window table is not grouped by both ends of its windows, in front of sets of keys;
+                its sessions are not grouped by exactly their keys; or a key cannot be translated (`translate_key`).
         """
         keys: list[str] = []
         sets: list[str] = []
@@ -398,10 +405,11 @@ class _QueryTranslator(FromClause):
     # several queries as one
 
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
-        """Translate UNION, INTERSECT or EXCEPT; also return the columns, with the common types.
+        """Translate UNION, INTERSECT or EXCEPT; also return the columns: the names of the left side, the common types.
 
         Raises:
-            UntranslatableError: A side is a changelog, or the sides have different numbers or types of columns.
+            UntranslatableError: A side is a changelog or cannot be translated, or the sides have different numbers of
+                columns, or columns without a common type.
         """
         sides = [self.translate_body(side, outer) for side in (node.left, node.right)]
         (_, left), (_, right) = sides
@@ -450,7 +458,7 @@ class _QueryTranslator(FromClause):
         """Translate VALUES; also return the columns ``EXPR$0``, …, with the common types.
 
         Raises:
-            UntranslatableError: The rows have different lengths, or their values no common type.
+            UntranslatableError: The rows have different lengths, or their values no common type or no translation.
         """
         expressions = self.expression_translator(outer)
         rows = [[expressions(v) for v in row] for row in node.rows]

@@ -97,7 +97,7 @@ class ScriptCatalogs:
                 )
             return
         texts = {o.key: o.value for o in statement.options}
-        places = {o.key: o.where for o in statement.options}
+        locations = {o.key: o.where for o in statement.options}
         kind = texts.get("type")
         if kind != _KAFKA:
             reason = "does not say its type" if kind is None else f"has the type {kind!r}, which kdsl does not have"
@@ -107,27 +107,27 @@ class ScriptCatalogs:
                 "catalog-type",
                 message,
                 "set 'type' = 'kafka'; other systems are read with Spark",
-                places.get("type", where),
+                locations.get("type", where),
             )
         options = CatalogOptions.from_strings(
             {k: v for k, v in texts.items() if k != "type" and not cloud_api_problem(k)}
         )
-        self._add_option_problems(options, texts, places, where)
+        self._add_option_problems(options, texts, locations, where)
         kafka = None if kind != _KAFKA else self._connect(name, options, where)
         self.catalogs[name] = ScriptCatalog(statement, options, kafka)
 
     def _add_option_problems(
-        self, options: CatalogOptions, texts: Mapping[str, str], places: Mapping[str, Where], where: Where
+        self, options: CatalogOptions, texts: Mapping[str, str], locations: Mapping[str, Where], where: Where
     ) -> None:
         """Record what is wrong with a catalog's options, at the location of each option or else of the statement."""
         for key in texts:
             problem = cloud_api_problem(key)
             if problem is not None:
-                self.problems.append(problem.at(places[key]))
+                self.problems.append(problem.at(locations[key]))
         keys = {a.name: a.metadata["key"] for a in attrs.fields(CatalogOptions)}
         for problem in (*options.problems(lambda _name, key: repr(key)), *options.check()):
             key = keys.get(problem.option or "", problem.option or "")
-            self.problems.append(problem.at(places.get(key, where)))
+            self.problems.append(problem.at(locations.get(key, where)))
 
     def _connect(self, name: str, options: CatalogOptions, where: Where) -> KafkaCatalog | None:
         """Create the catalog object of a cluster, without asking the cluster.
@@ -235,7 +235,7 @@ class ScriptCatalogs:
         return catalog in OWN_CATALOGS
 
     def path(self, name: Name) -> tuple[str, str, str] | None:
-        """The catalog, database and table that a name means; None unless that is a catalog of ``CREATE CATALOG``.
+        """The catalog, database and table that a name means; None unless ``CREATE CATALOG`` made them.
 
         A name of one or two parts is completed with the current catalog and database. Whether the table exists is not
         checked.
@@ -260,6 +260,8 @@ class ScriptCatalogs:
     def find(self, name: Name) -> DeclaredTable | None:
         """The table that a name means in a Kafka catalog, with inferred columns; the result is cached by the full name.
 
+        What is inferred from the cluster or the registry is added to ``inference``.
+
         Returns:
             None if the name means a table of the script, the table does not exist (a problem only for names of three
             parts), or its columns are unknown: then the name is in ``unchecked``, with a problem if inference failed.
@@ -273,7 +275,10 @@ class ScriptCatalogs:
         return self._tables[key]
 
     def _infer(self, path: tuple[str, str, str], name: Name) -> DeclaredTable | None:
-        """Infer the table of a path; None, as described for `find`, if that fails or the cluster is not asked."""
+        """Infer the table of a path, or take it from ``inference``; None as described for `find`.
+
+        The inferred columns are added to ``inference``, and what fails to ``problems`` and ``unchecked``.
+        """
         catalog = self.catalogs[path[0]]
         if catalog.kafka is None or self.inference is None:
             self.unchecked.append(name)
@@ -302,12 +307,12 @@ class ScriptCatalogs:
             self.unchecked.append(name)
 
     def infer(self, table: DeclaredTable) -> DeclaredTable | None:
-        """A table with the columns that its declaration leaves out; the table itself if it leaves none out.
+        """A table with the columns that its declaration leaves out, which are inferred and added to ``inference``.
 
         Returns:
-            None if the columns are not known: the cluster is not asked, or the declaration or the inference has
-            problems, which are recorded. Except for mistakes in the declaration, the table's name is then in
-            ``unchecked``.
+            The table itself if it leaves none out, or could not be read completely. None if the columns are not known:
+            the cluster is not asked, or the declaration or the inference has problems, which are recorded. Except for
+            mistakes in the declaration, the table's name is then in ``unchecked``.
         """
         definition = table.definition()
         if not table.statement.complete or not leaves_columns_out(definition, table.options):

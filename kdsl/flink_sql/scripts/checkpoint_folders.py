@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import attrs
@@ -16,7 +18,7 @@ import attrs
 from kdsl.errors import CheckpointError, listing
 from kdsl.flink_sql.scripts.script_plan import Job
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import explain_failure, open_folder
+from kdsl.run.checkpoint.folder import open_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,8 +61,8 @@ class Insert:
 def assign_folders(inserts: Mapping[str, Insert], stored: Mapping[str, Insert], base: str) -> dict[str, str]:
     """Assign a folder to each INSERT: its folder of earlier runs, or a new one.
 
-    An INSERT keeps its folder if its digest is the same, or if it is the only changed one with this sink and these
-    topics.
+    An INSERT keeps its folder if its digest is the same. A changed one keeps the folder of its name, or else the only
+    folder left, if that is of the same sink and topics.
 
     Args:
         inserts: The INSERTs by the names of their jobs, which have their present numbers.
@@ -124,12 +126,88 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
         CheckpointError: A folder belongs to another INSERT, or the folder cannot be read and written.
     """
     folder = open_folder(spark, base)
-    with explain_failure(folder.path(_INDEX), "read"):
-        text = folder.read(_INDEX)
+    folders, stored = _choose_folders(folder.read, base, jobs)
+    document = {"version": 1, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
+    folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
+    return folders
+
+
+def jobs_by_base(jobs: Iterable[Job], checkpoint: str | None) -> dict[str, list[Job]]:
+    """Group the jobs that run as streams by the folder of their checkpoints; jobs without one are left out.
+
+    Args:
+        jobs: The jobs of a script.
+        checkpoint: The folder that is used in place of those that the script sets.
+    """
+    by_base: dict[str, list[Job]] = {}
+    for job in jobs:
+        base = checkpoint or job.settings.folder
+        if base is not None and job.streaming:
+            by_base.setdefault(base.rstrip("/"), []).append(job)
+    return by_base
+
+
+def predict_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[str, str]:
+    """Say which checkpoint folders `open_folders` will choose, without Spark and without storing anything.
+
+    Folders on this machine are read, to which a path without a scheme is taken to lead. On other file systems the
+    folder of a first run is named, with the remark that another one may be stored there.
+
+    Args:
+        jobs: The jobs of a script.
+        checkpoint: The folder that is used in place of those that the script sets.
+
+    Returns:
+        The folders, for display, by the names of the jobs; jobs that store no progress are left out.
+
+    Raises:
+        CheckpointError: A folder belongs to another INSERT, or a folder of this machine cannot be read.
+    """
+    expected: dict[str, str] = {}
+    for base, group in jobs_by_base(jobs, checkpoint).items():
+        local = base.removeprefix("file:")
+        if "://" in local or local.partition("/")[0].endswith(":"):
+            remark = f", if {base}/{_INDEX} names no other folder"
+            expected |= {job.name: f"{base}/{job.name}{remark}" for job in group}
+            continue
+        expected |= _choose_folders(partial(_read_local, Path(local)), base, group)[0]
+    return expected
+
+
+def _read_local(folder: Path, name: str) -> str | None:
+    """Read a file of this machine; None if it does not exist.
+
+    Raises:
+        CheckpointError: It cannot be read.
+    """
+    path = folder / name
+    try:
+        return path.read_text(encoding="utf-8") if path.exists() else None
+    except (OSError, UnicodeError) as e:
+        raise CheckpointError(f"{path} cannot be read: {e}; check the rights of its folder") from e
+
+
+def _choose_folders(
+    read: Callable[[str], str | None], base: str, jobs: Iterable[Job]
+) -> tuple[dict[str, str], dict[str, Insert]]:
+    """Choose the folders of jobs that run as streams, by what is stored in the folder of the checkpoints.
+
+    Args:
+        read: Reads a file in that folder by its name; None if it does not exist.
+        base: That folder.
+        jobs: The jobs; those that do not run as streams get no folder.
+
+    Returns:
+        The full paths of the folders by the names of the jobs; and all INSERTs by the names of their folders.
+
+    Raises:
+        CheckpointError: A folder belongs to another INSERT.
+    """
     inserts = {job.name: Insert.of(job) for job in jobs if job.streaming}
+    text = read(_INDEX)
     if text is None:
         stored: dict[str, Insert] = {}
-        _check_numbers(spark, base, list(inserts.items()))
+        _check_numbers(read, base, list(inserts.items()))
     else:
         documents = json.loads(text)["inserts"]
         stored = {
@@ -138,14 +216,13 @@ def open_folders(spark: SparkSession, base: str, jobs: Sequence[Job]) -> dict[st
         }
     folders = assign_folders(inserts, stored, base)
     stored |= {folders[job]: insert for job, insert in inserts.items()}
-    document = {"version": 1, "inserts": {name: attrs.asdict(insert) for name, insert in sorted(stored.items())}}
-    with explain_failure(folder.path(_INDEX), "written"):
-        folder.write(_INDEX, json.dumps(document, indent=2) + "\n")
-    return {job: f"{base}/{name}" for job, name in folders.items()}
+    return {job: f"{base}/{name}" for job, name in folders.items()}, stored
 
 
-def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
+def _check_numbers(read: Callable[[str], str | None], base: str, inserts: Sequence[tuple[str, Insert]]) -> None:
     """Check, where no choice of folders is stored, that no INSERT has a new number since its last checkpoint.
+
+    ``read`` reads a file in the folder ``base`` of the checkpoints, as for `_choose_folders`.
 
     Raises:
         CheckpointError: An INSERT has no checkpoint, but there is one of another number for its sink.
@@ -153,7 +230,7 @@ def _check_numbers(spark: SparkSession, base: str, inserts: Sequence[tuple[str, 
     names = dict(inserts)
 
     def is_used(name: str) -> bool:
-        return open_folder(spark, f"{base}/{name}").read("metadata") is not None
+        return read(f"{name}/metadata") is not None
 
     for name, insert in inserts:
         kind = name.partition("-")[0]

@@ -71,7 +71,8 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
         """Return the number at which the next batch ends: all rows if the table has an end, else those due at the rate.
 
-        For ``availableNow`` without an end, it is the rows of one second after the first call's start.
+        The rate counts from the first call. For ``availableNow`` without an end, it is the rows of one second after the
+        first call's start. The limit is ignored.
         """
         done = int(start["rows"])
         if self._rows is not None:
@@ -88,7 +89,7 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._at_once = True
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        """Divide the numbers of a batch into as many even ranges as there are tasks."""
+        """Divide the numbers of a batch into even ranges, at most as many as there are tasks; none if it is empty."""
         first, last = int(start["rows"]), int(end["rows"])
         each = max(1, -(-(last - first) // self._tasks))
         return [Range(at, min(at + each, last)) for at in range(first, last, each)]

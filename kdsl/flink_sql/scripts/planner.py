@@ -1,4 +1,7 @@
-"""Plans a script: translates every query, matches every column, reports every problem; without Spark or a broker."""
+"""Plans a script: translates every query, matches every column, reports every problem.
+
+It needs no Spark, and asks brokers and registries only to infer columns and to list the tables of catalogs.
+"""
 
 from __future__ import annotations
 
@@ -77,8 +80,8 @@ def plan_script(
         cluster: The Kafka cluster; not needed by tables that name their brokers.
         settings: The settings before the first ``SET``, under Flink's keys.
         checkpoint: The folder of the checkpoints instead of the script's; streams that end are then not read at once.
-        inference: Infers the columns that tables leave out, for which the cluster is asked; None leaves statements
-            unplanned that use such tables, with a warning.
+        inference: What was inferred before. The columns that tables leave out are inferred from the cluster and added
+            to it; None leaves statements unplanned that use such tables, with a warning.
 
     Raises:
         ResolveError: The script has problems; all of them are reported, each with its location.
@@ -96,7 +99,10 @@ def check_script(
     checkpoint: str | None = None,
     inference: Inference | None = None,
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
-    """Plan a script as far as it can be planned, and return the plan with all its problems; see `plan_script`."""
+    """Plan a script as far as it can be planned, and return the plan with all its problems, in the order of the file.
+
+    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them.
+    """
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
         planner.add_statement(statement)
@@ -159,7 +165,10 @@ class _Planner:
         self.problems.append(Problem(code, message, fix, where))
 
     def add_statement(self, statement: object) -> None:
-        """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded."""
+        """Apply a statement to the script: declare, drop, set, list, or plan a job; problems are recorded.
+
+        EXPLAIN is one.
+        """
         match statement:
             case CreateTable():
                 self.add_table(statement)
@@ -204,7 +213,7 @@ class _Planner:
     # names
 
     def find(self, name: Name) -> DeclaredTable | None:
-        """The table that a name means: one of the script or of a catalog, which is then planned; None if there is none.
+        """The table that a name means: one of the script, or of a catalog as by `find_in_catalogs`; None if none.
 
         Under ``USE CATALOG`` a name of one part means a table of the script that was declared under it, then one of the
         catalog, then any table of the script.
@@ -216,14 +225,19 @@ class _Planner:
         return self.find_in_catalogs(name) or own
 
     def may_be_own(self, name: Name, own: DeclaredTable) -> bool:
-        """Whether a name can mean a table of the script; three parts must name its catalog or be its full name."""
+        """Whether a name can mean a table of the script.
+
+        Three parts must begin with a catalog of the script itself or be the table's full name, unless the script has
+        created no catalog.
+        """
         parts, declared = name.parts, own.statement.name.parts
         return len(parts) < 3 or self.catalogs.is_own(parts[0]) or parts == declared or not self.catalogs.catalogs
 
     def find_in_catalogs(self, name: Name) -> DeclaredTable | None:
         """Find and plan the table that a name means in a Kafka catalog; None as for `ScriptCatalogs.find`.
 
-        Names whose columns are unknown are added to ``unread_names``.
+        Its columns may be inferred, which asks the cluster. Names whose columns are unknown are added to
+        ``unread_names``.
         """
         before = len(self.catalogs.unchecked)
         table = self.catalogs.find(name)
@@ -234,7 +248,7 @@ class _Planner:
         return table
 
     def table_of_key(self, key: str) -> DeclaredTable | None:
-        """The table of a name that queries have after their names were resolved (`resolve_names`)."""
+        """The table of a name that queries have after their names were resolved (`resolve_names`); None if missing."""
         return self.of_catalogs.get(key) or self.catalog.find(Name((key,)))
 
     def resolve_names(self, fragment: Fragment) -> dict[tuple[str, ...], str]:
@@ -279,7 +293,10 @@ class _Planner:
             self.listings.append(attrs.evolve(listing_, after=len(self.jobs)))
 
     def add_description(self, statement: Describe) -> None:
-        """Add what ``DESCRIBE`` shows of a table or a view; a name that does not exist is recorded as a problem."""
+        """Add what ``DESCRIBE`` shows of a table or a view; a name that does not exist is recorded as a problem.
+
+        Nothing is added for a name whose declaration could not be read.
+        """
         name = statement.table
         view = self.views.get(name.last)
         if view is not None and len(name.parts) == 1:
@@ -297,16 +314,20 @@ class _Planner:
     # tables and views
 
     def drop_table(self, statement: Drop) -> None:
-        """Drop a table of the script; to drop one of a catalog, which is a topic, is recorded as a problem."""
+        """Drop a table of the script; a missing one, or one of a catalog (a topic), is recorded as a problem."""
         path = self.catalogs.path(statement.name)
         if path is None or self.catalog.find(statement.name) is not None:
-            self.catalog.drop(statement)
+            self.catalog.drop_table(statement.name, if_exists=statement.if_exists)
             return
         message = f"{'.'.join(path)} is a topic, which a script does not delete"
         self.add_problem("catalog-drop", message, "remove the statement", statement.name.where)
 
     def add_table(self, statement: CreateTable) -> None:
-        """Declare and plan a table; a name that is taken, or differs in letter case only, is recorded as a problem."""
+        """Declare and plan a table.
+
+        A name that is taken, differs from another in letter case only, or is that of a catalog's topic, is recorded as
+        a problem, and the table is declared all the same.
+        """
         name = statement.name.last
         if len(statement.name.parts) == 3 and self.catalogs.path(statement.name) and not statement.temporary:
             message = f"the tables of the catalog {statement.name.parts[0]!r} are its topics, and are not declared"
@@ -328,7 +349,10 @@ class _Planner:
                 self.unread_names.add(name)
 
     def plan_table(self, declared: DeclaredTable) -> ScriptTable:
-        """Plan a declared table: a topic, or a connector of scripts, whose wrong options are recorded as problems."""
+        """Plan a declared table; if its connector is only for scripts, its problems are recorded.
+
+        Those of a topic's table are recorded where it is read or written (`check_topic`).
+        """
         connector = declared.connector
         if connector is None or connector.use != "script":
             return ScriptTable(declared, topic=Table(declared.definition()))
@@ -365,7 +389,8 @@ class _Planner:
     def add_view(self, statement: CreateView) -> None:
         """Declare a view, with its query translated for streams and for batches; problems are recorded.
 
-        A view that is wrong in the current mode is not declared, and its name added to ``unread_names``.
+        A view whose name is taken is not declared; that is a problem unless it has ``IF NOT EXISTS``. A view that is
+        wrong in the current mode is not declared, and its name added to ``unread_names``.
         """
         name = statement.name.last
         taken = name in self.views or self.catalog.find(statement.name) is not None
@@ -500,7 +525,7 @@ class _Planner:
         return True
 
     def with_options(self, declared: DeclaredTable, options: Sequence[Option]) -> ScriptTable:
-        """Plan a declared table with options added or replaced; problems are recorded."""
+        """Plan a declared table with options added or replaced; problems are recorded as by `plan_table`."""
         changed = {o.key for o in options}
         unchanged = [o for o in declared.statement.options if o.key not in changed]
         return self.plan_table(
@@ -592,7 +617,10 @@ class _Planner:
             self.add_problem("upsert-key-query", message, fix, where)
 
     def query_keys(self) -> dict[str, QueryKey]:
-        """Return the columns and the key of each table and view, by name; only changelogs and views have keys."""
+        """Return the columns and the key of tables and views, by name; only changelogs and views have keys.
+
+        Views whose query is too complex to find its key, such as a join, are left out.
+        """
         keys = {}
         own = {declared.name: declared for declared in self.catalog.tables}
         for name, declared in {**own, **self.of_catalogs}.items():
@@ -647,7 +675,7 @@ class _Planner:
                 self.add_problem("metadata-sink", message, fix, attrs.evolve(column.where, column=column.name))
 
     def check_loop(self, job: Job, where: Where) -> None:
-        """Record a warning if a stream writes to a topic that it reads: it would read its own records."""
+        """Record a warning if an endless stream writes to a topic that it reads: it would read its own records."""
         if not job.streaming or job.ends or job.sink is None or job.sink.topic is None:
             return
         written = job.sink.topic.definition

@@ -38,7 +38,7 @@ class QueryKey:
 
     @classmethod
     def table(cls, columns: Iterable[str], key: Sequence[str]) -> QueryKey:
-        """Describe a table: its columns, and its primary key if it has one."""
+        """Describe a table: its columns, and its primary key if it has one; unknown columns in it are ignored."""
         names = tuple(columns)
         plain: Kind = "column"
         return cls(names, tuple(names.index(c) for c in key if c in names) or None, tuple(plain for _ in names))
@@ -55,7 +55,8 @@ def find_query_key(
         names: The names in ``tables`` of paths that are written otherwise.
 
     Returns:
-        None if the query cannot be analyzed.
+        None if the query cannot be analyzed: it is a join, a combination such as UNION, ``DISTINCT`` or
+        ``GROUPING SETS``, or reads such a query.
     """
     tree = read_query(text)
     return _key_of_query(n.rename_tables(tree, names) if names else tree, dict(tables))

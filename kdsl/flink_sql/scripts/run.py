@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TextIO
+from zoneinfo import ZoneInfo
 
 import attrs
 
@@ -19,7 +21,7 @@ from kdsl.declare.start_and_end import Startup
 from kdsl.errors import KdslError
 from kdsl.flink_sql.queries.scopes import Columns
 from kdsl.flink_sql.queries.translator import TranslatedQuery as Translated
-from kdsl.flink_sql.scripts.checkpoint_folders import open_folders
+from kdsl.flink_sql.scripts.checkpoint_folders import jobs_by_base, open_folders
 from kdsl.flink_sql.scripts.datagen import NUMBER
 from kdsl.flink_sql.scripts.listings import Listing
 from kdsl.flink_sql.scripts.options import PrintOptions
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kdsl.flink_sql.scripts")
 _ZONE = "spark.sql.session.timeZone"
+_FIXED_ZONE = re.compile(r"(?:UTC|GMT|UT|Z)?(?:([+-])(\d{1,2})(?::(\d\d))?)?")
+"""Java's names of zones with a fixed offset, such as ``GMT+8`` and ``+05:30``."""
 
 
 class ScriptError(KdslError):
@@ -78,7 +82,9 @@ class RunOptions:
 def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None = None) -> None:
     """Run the jobs of a script in order. Streams run until they end, or until they are stopped.
 
-    The next job waits for a batch, and with ``once`` for a stream; otherwise streams run in parallel, as in Flink.
+    The next job waits for a batch; with ``once`` or ``SET 'table.dml-sync'`` the next statement also waits for streams.
+    Otherwise streams run in parallel, as in Flink. The tables and views that a job reads become temporary views of the
+    session, and replace others of these names. Without a folder for checkpoints, those of streams are temporary.
 
     Args:
         plan: The plan.
@@ -88,7 +94,9 @@ def run_script(plan: ScriptPlan, spark: SparkSession, options: RunOptions | None
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
         ScriptError: A job failed. The others are stopped.
-        KdslError: A table cannot be read or written, or the session is not in ANSI mode.
+        KdslError: A table cannot be read or written, the session is not in ANSI mode, windows would begin at other
+            times than in Flink (`_ScriptRun.check_windows`), or the script was planned for another checkpoint.
+        CheckpointError: A folder of checkpoints cannot be used, or belongs to another statement.
     """
     check_spark(spark)
     if (spark.conf.get("spark.sql.ansi.enabled") or "true").lower() != "true":
@@ -114,8 +122,12 @@ class _ScriptRun:
     def run(self) -> None:
         """Start all jobs and show all listings in order, and wait for the streams; those still running are stopped.
 
+        What was inferred, and the choice of checkpoint folders, is stored first. After ``stopping`` is set, no job
+        starts.
+
         Raises:
             ScriptError: A stream failed.
+            KdslError: As for `run_script`.
         """
         self.store_inferred()
         try:
@@ -134,7 +146,11 @@ class _ScriptRun:
             self.stop_streams()
 
     def store_inferred(self) -> None:
-        """Store what was inferred in each checkpoint folder that streams use."""
+        """Store what was inferred, if anything, in each checkpoint folder that streams use.
+
+        Raises:
+            CheckpointError: It cannot be stored.
+        """
         locations = {self.options.checkpoint or job.settings.folder for job in self.plan.jobs if job.streaming}
         for location in locations if self.plan.inferred else ():
             if location is not None:
@@ -146,7 +162,13 @@ class _ScriptRun:
             show_listing(one, self.options)
 
     def start_job(self, job: Job) -> None:
-        """Create the views of a job, and start its stream, or write its batch to the end."""
+        """Create the views of a job, and start its stream, or write its batch to the end; report either.
+
+        A stream is added to ``running``.
+
+        Raises:
+            KdslError: A table cannot be read or written, or as for `check_windows`.
+        """
         with self.apply_settings(job):
             self.create_views(job, streaming=job.streaming)
             df = self.job_rows(job)
@@ -160,7 +182,11 @@ class _ScriptRun:
 
     @contextmanager
     def apply_settings(self, job: Job) -> Iterator[None]:
-        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own."""
+        """Apply the settings of a job to the session while the job starts, and restore them; a stream keeps its own.
+
+        Raises:
+            KdslError: As for `check_windows`.
+        """
         settings = job.settings
         ours: dict[str, str] = {}
         if settings.zone:
@@ -184,30 +210,39 @@ class _ScriptRun:
         """Check that windows of instants begin in Spark, which counts from midnight UTC, where they begin in Flink.
 
         Raises:
-            KdslError: They do not: windows are longer than 15 minutes, and the session's time zone is not UTC.
+            KdslError: They do not: the session's time zone has or had an offset from UTC that is not a multiple of a
+                window's step (`TimeWindow`), or is a zone that Python does not know. Sessions are not checked.
         """
         zone = self.spark.conf.get(_ZONE) or "UTC"
-        zoned = [w for q in job.queries for w in q.windows if w.zoned and w.kind != "SESSION" and w.size > 900_000]
-        if zoned and zone not in ("UTC", "Etc/UTC", "GMT", "Z", "+00:00"):
+        queries = [*job.queries, *(view.query for view in job.views)]
+        zoned = [w for query in queries for w in query.windows if w.zoned and w.kind != "SESSION"]
+        offsets = _zone_offsets(zone) if zoned else None
+        moved = [w for w in zoned if offsets is None or any(offset % w.step for offset in offsets)]
+        if moved:
             raise KdslError(
-                f"{job.name}: {zoned[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
+                f"{job.name}: {moved[0].kind} over a TIMESTAMP_LTZ would begin at midnight in UTC and not in {zone}; "
                 "CAST the time to TIMESTAMP(3) in a computed column, or SET 'table.local-time-zone' = 'UTC'"
             )
 
     def assign_checkpoints(self) -> None:
-        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`."""
-        by_base: dict[str, list[Job]] = {}
-        for job in self.plan.jobs:
-            base = self.options.checkpoint or job.settings.folder
-            if base is not None and job.streaming:
-                by_base.setdefault(base.rstrip("/"), []).append(job)
-        for base, jobs in by_base.items():
+        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`.
+
+        Jobs without a folder for checkpoints get none here.
+
+        Raises:
+            CheckpointError: As for `open_folders`.
+        """
+        for base, jobs in jobs_by_base(self.plan.jobs, self.options.checkpoint).items():
             self.folders |= open_folders(self.spark, base, jobs)
 
     # reading
 
     def create_views(self, job: Job, *, streaming: bool) -> None:
-        """Create or replace Spark's temporary views of the tables and views that a job reads."""
+        """Create or replace Spark's temporary views of the tables and views that a job reads.
+
+        Raises:
+            KdslError: A table cannot be read.
+        """
         for name, table in job.tables.items():
             self.read_table(table, streaming=streaming).createOrReplaceTempView(quote_name(name))
         for view in job.views:
@@ -227,20 +262,27 @@ class _ScriptRun:
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 
     def create_instant_views(self, query: Translated) -> None:
-        """Create Spark's views that a query reads instead of tables with an instant as event time."""
+        """Create or replace the temporary views that a query reads instead of tables, with an instant as event time."""
         for view in query.instants:
             df = with_instants(self.spark.table(quote_name(view.source)), view.column)
             df.createOrReplaceTempView(quote_name(view.view))
 
     def read_table(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Read a topic, or generate the rows of a table."""
+        """Read a topic, from the position in ``options.starts`` if it has one, or generate the rows of a table.
+
+        Raises:
+            KdslError: The topic cannot be read.
+        """
         if table.topic is not None:
             read = table.topic.read_stream if streaming else table.topic.read
             return read(self.spark, self.options.cluster, start_at=self.options.starts.get(table.name))
         return self.generate_rows(table, streaming=streaming)
 
     def generate_rows(self, table: ScriptTable, *, streaming: bool) -> DataFrame:
-        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks."""
+        """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
+
+        For a stream, the source `counter_source` is registered with the session.
+        """
         rows = table.generated
         assert rows is not None
         tasks = rows.parallelism or available_cores(self.spark)
@@ -262,7 +304,10 @@ class _ScriptRun:
         return df.select(*(quote_name(c.name) for c in table.declared.columns))
 
     def job_rows(self, job: Job) -> DataFrame:
-        """Create the rows of a job with the columns of its sink, matched by position."""
+        """Create the rows of a job with the columns of its sink, matched by position and cast to their types.
+
+        Spark's views of instants that the query needs are created, too.
+        """
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
         if not job.query.changelog:
@@ -281,7 +326,11 @@ class _ScriptRun:
     # writing
 
     def write_batch(self, job: Job, df: DataFrame) -> None:
-        """Write the rows of a batch to its sink, or show them if it has none."""
+        """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
+
+        Raises:
+            KdslError: The topic cannot be written.
+        """
         sink = job.sink
         if sink is None:
             self.show_rows(df, job)
@@ -300,7 +349,11 @@ class _ScriptRun:
             _write_lines(changelog_lines(df), "", sys.stdout)
 
     def start_stream(self, job: Job, df: DataFrame) -> StreamingQuery:
-        """Start the stream of a job with its checkpoint and trigger, and return Spark's query."""
+        """Start the stream of a job with its checkpoint and trigger, and return Spark's query.
+
+        Raises:
+            KdslError: The topic cannot be written.
+        """
         sink = job.sink
         trigger = self.choose_trigger(job)
         folder = self.checkpoint_folder(job)
@@ -355,7 +408,7 @@ class _ScriptRun:
         """Wait until all running streams end, or until ``stopping`` is set; report each that ends.
 
         Raises:
-            ScriptError: A stream failed.
+            ScriptError: A stream failed. The others still run.
         """
         while self.running and not self.options.stopping.is_set():
             for job, query in list(self.running):
@@ -371,7 +424,7 @@ class _ScriptRun:
                 self.options.stopping.wait(0.1)
 
     def stop_streams(self) -> None:
-        """Stop the streams that still run, each after its current batch."""
+        """Stop the streams that still run, and report them; a batch that is being written is cancelled."""
         for job, query in self.running:
             if query.isActive:
                 query.stop()
@@ -406,6 +459,20 @@ def _write_lines(lines: Iterator[str], prefix: str, stream: TextIO) -> None:
     for line in lines:
         stream.write(f"{prefix}{line}\n")
     stream.flush()
+
+
+def _zone_offsets(zone: str) -> set[int] | None:
+    """Return the offsets from UTC, in milliseconds, that a zone has from 1970 to 2037; None for an unknown zone."""
+    fixed = _FIXED_ZONE.fullmatch(zone)
+    if fixed:
+        sign, hours, minutes = fixed.groups("0")
+        return {(-1 if sign == "-" else 1) * (int(hours) * 60 + int(minutes)) * 60_000}
+    try:
+        region = ZoneInfo(zone)
+    except (KeyError, ValueError, OSError):
+        return None
+    months = (datetime(1970 + i // 12, 1 + i % 12, 1, tzinfo=UTC) for i in range(68 * 12))
+    return {round((month.astimezone(region).utcoffset() or timedelta()).total_seconds() * 1000) for month in months}
 
 
 def _failure_reason(error: BaseException) -> str:

@@ -74,7 +74,7 @@ class Settings(Options):
 
     @property
     def folder(self) -> str | None:
-        """The folder of the checkpoints, under its new key or its old one."""
+        """The folder of the checkpoints, under its new key or else its old one; None if neither is set."""
         return self.checkpoints or self.checkpoints_before
 
 
@@ -105,7 +105,8 @@ class SessionSettings:
     def apply(self, statement: SetOption | ResetOption) -> None:
         """Apply a SET or RESET statement; an unknown key (a warning) or a wrong value is recorded as a problem.
 
-        ``RESET`` of a key restores Flink's default, ``RESET`` of all restores the initial settings.
+        A wrong value restores the default. ``RESET`` of a key restores the default, too; ``RESET`` of all restores the
+        initial settings. ``SET`` without a key does nothing.
         """
         key = statement.key
         if key is not None and not self._is_known(key, statement.where):

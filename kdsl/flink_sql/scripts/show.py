@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from kdsl.durations import duration_text
 from kdsl.flink_sql.scripts.script_plan import Job, ScriptPlan, ScriptTable
@@ -10,16 +10,21 @@ from kdsl.plan.show import lines_of_inference
 from kdsl.resolve.transport import transport_of
 
 
-def show_script(plan: ScriptPlan) -> str:
-    """Describe the plan of a script, one paragraph for each job and for each listing, in the order of the script."""
+def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> str:
+    """Describe the plan of a script, one paragraph for each job and for each listing, in the order of the script.
+
+    Args:
+        plan: The plan.
+        folders: The checkpoint folders of its jobs, by their names; see `checkpoint_folders.predict_folders`.
+    """
     paragraphs: list[str] = []
     for i in range(len(plan.jobs) + 1):
         paragraphs += ["\n".join(listing.lines()) for listing in plan.listings_after(i)]
-        paragraphs += ["\n".join(_job_lines(plan.jobs[i]))] if i < len(plan.jobs) else []
+        paragraphs += ["\n".join(_job_lines(plan.jobs[i], folders or {}))] if i < len(plan.jobs) else []
     return "\n\n".join(paragraphs)
 
 
-def _job_lines(job: Job) -> Iterator[str]:
+def _job_lines(job: Job, folders: Mapping[str, str]) -> Iterator[str]:
     """Yield the lines that describe a job: what it reads, its query, what it writes, interval and checkpoint."""
     yield f"{job.name} ({'streaming' if job.streaming else 'batch'})"
     for table in job.tables.values():
@@ -45,12 +50,15 @@ def _job_lines(job: Job) -> Iterator[str]:
     settings = job.settings
     if job.streaming and settings.interval is not None:
         yield f"  interval  {duration_text(settings.interval)}"
-    if job.streaming and settings.folder:
-        yield f"  progress  {settings.folder}/{job.name}"
+    if job.name in folders:
+        yield f"  progress  {folders[job.name]}"
 
 
 def _describe_table(table: ScriptTable) -> str:
-    """Describe a table in one line: its name, its connector, and its topics or the number of generated rows."""
+    """Describe a table in one line: its name, its connector, and its topics or the number of generated rows.
+
+    The transport is named if it is ``jvm``.
+    """
     if table.topic is None:
         rows = table.generated
         ends = "" if rows is None else f", {'no end' if rows.rows is None else f'{rows.rows} rows'}"

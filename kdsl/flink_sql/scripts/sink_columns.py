@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import attrs
@@ -42,17 +43,19 @@ def sink_columns(table: DeclaredTable) -> tuple[ColumnDef, ...]:
 def match_columns(
     table: DeclaredTable, query: TranslatedQuery, names: Sequence[str], constants: Mapping[str, TypedSql]
 ) -> tuple[tuple[SinkColumn, ...], list[Problem]]:
-    """Match each column of a sink with a column of the query.
+    """Match each column of a sink that can be written (`sink_columns`) with a column of the query or a constant.
 
     Args:
         table: The sink.
         query: The query whose rows are written.
-        names: The columns that the query writes, in its order; empty means all.
+        names: The columns that the query writes, in its order; empty means all that can be written and are not in
+            ``constants``.
         constants: The columns of ``PARTITION (name = value)``.
 
     Returns:
-        The columns of the sink in order, NULL for those that nothing is written to; empty if names are wrong or the
-        numbers of columns differ. And the problems, among them types that do not match.
+        The columns that can be written, in the order of the sink, NULL for those that nothing is written to; empty if
+        names are wrong or named twice, or the numbers of columns differ. And the problems: these, types that do not
+        match, and NOT NULL columns that nothing is written to.
     """
     sink = sink_columns(table)
     by_name = {c.name: c for c in sink}
@@ -62,7 +65,7 @@ def match_columns(
             hint = nearest(name, by_name)
             message = f"{table.name} has no column {name!r} that can be written{hint}"
             problems.append(_make_problem("insert-column", message, f"use {listing(by_name)}", name))
-    twice = {name for name in names if list(names).count(name) > 1}
+    twice = {name for name, count in Counter([*names, *constants]).items() if count > 1}
     problems += [_make_problem("insert-column", f"the column {n!r} is named twice", "name it once", n) for n in twice]
     wanted = [by_name[n] for n in names if n in by_name] if names else [c for c in sink if c.name not in constants]
     fields = query.columns.fields

@@ -71,7 +71,10 @@ def stream_problems(
     changes: bool,
     processing: Collection[str] = (),
 ) -> Iterator[Problem]:
-    """Report the parts of a streaming query that Spark cannot run.
+    """Yield a problem for each part of a streaming query that Spark cannot run.
+
+    Among them are windows whose time has no watermark. Groups without a window are not reported for a sink of
+    ``upsert-kafka`` or ``blackhole``, unless they are grouped again or joined.
 
     Args:
         notes: The parts of the query that may be impossible, with their locations.

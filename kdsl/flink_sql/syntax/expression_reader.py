@@ -35,6 +35,7 @@ _FIELDS = (
 _BARE = frozenset(
     ["CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP", "CURRENT_ROW_TIMESTAMP", "PI"]
 )
+_CORRECT = "correct the SQL at this position"
 _COMPARE = ("=", "<>", "!=", "<", "<=", ">", ">=")
 _JSON = ("JSON_VALUE", "JSON_QUERY", "JSON_EXISTS")
 
@@ -71,7 +72,7 @@ class ExpressionReader(Cursor):
         return tree
 
     def read_root(self) -> n.Node:
-        """Read the outermost part of the text: here an expression."""
+        """Read the outermost part of the text, here an expression; raise UntranslatableError as `read_expression`."""
         return self.read_expression()
 
     # tokens
@@ -83,14 +84,19 @@ class ExpressionReader(Cursor):
             UntranslatableError: It does not come next.
         """
         if not self.at(word):
-            self.fail(f"expected {word!r}")
+            self.fail_unexpected(repr(word))
         return self.take()
 
-    def fail(self, reason: str, token: Token | None = None, fix: str = "correct the SQL at this position") -> NoReturn:
+    def fail(self, reason: str, token: Token | None = None, fix: str = _CORRECT) -> NoReturn:
         """Raise an UntranslatableError for a token, by default the next one, that is not allowed here."""
         token = token or self.token
+        raise UntranslatableError(token.text, reason, fix, self.text, token.start)
+
+    def fail_unexpected(self, expected: str, token: Token | None = None, fix: str = _CORRECT) -> NoReturn:
+        """Raise an UntranslatableError for a token, by default the next one, in place of what is ``expected``."""
+        token = token or self.token
         actual = "the text ends" if token.kind == "end" else f"found {token.text!r}"
-        raise UntranslatableError(token.text, f"{reason}, {actual}", fix, self.text, token.start)
+        self.fail(f"expected {expected}, {actual}", token, fix)
 
     def expect_end(self) -> None:
         """Check that the text ends here.
@@ -99,7 +105,7 @@ class ExpressionReader(Cursor):
             UntranslatableError: It does not.
         """
         if self.token.kind != "end":
-            self.fail("the expression ends here")
+            self.fail_unexpected("the end of the expression")
 
     def read_name(self) -> str:
         """Read a name, in back-ticks or not.
@@ -113,10 +119,10 @@ class ExpressionReader(Cursor):
         if token.kind == "word" and token.upper not in RESERVED:
             return self.take().value
         fix = f"write `{token.text}` in back-ticks" if token.kind == "word" else "write a name"
-        return self.fail("expected a name", fix=fix)
+        return self.fail_unexpected("a name", fix=fix)
 
     def read_list(self, read: Callable[[], Any]) -> tuple[Any, ...]:
-        """Read one or more times what ``read`` reads, with commas between, and return the results."""
+        """Call ``read`` one or more times, with commas between, and return the results; raise what ``read`` raises."""
         items = [read()]
         while self.accept(","):
             items.append(read())
@@ -168,7 +174,7 @@ class ExpressionReader(Cursor):
         """Read what follows IS.
 
         Raises:
-            UntranslatableError: Something else does.
+            UntranslatableError: Something else does, or the value after DISTINCT FROM has a mistake.
         """
         at = self.take().start
         negated = self.accept("NOT")
@@ -177,7 +183,7 @@ class ExpressionReader(Cursor):
         for what in ("NULL", "TRUE", "FALSE", "UNKNOWN", "JSON"):
             if self.accept(what):
                 return n.Is(left, what, None, negated, at=at)
-        return self.fail("expected NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
+        return self.fail_unexpected("NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM after IS")
 
     def _read_match(self, left: n.Node) -> n.Node:
         """Read BETWEEN, IN, LIKE or SIMILAR TO after a value, perhaps negated; or raise UntranslatableError."""
@@ -252,7 +258,7 @@ class ExpressionReader(Cursor):
         """Read a number, a string, bytes, a word with what belongs to it, or an expression or query in brackets.
 
         Raises:
-            UntranslatableError: Something else comes next.
+            UntranslatableError: Something else comes next, or it has a mistake.
         """
         token = self.token
         at = token.start
@@ -280,7 +286,7 @@ class ExpressionReader(Cursor):
             return self._read_word()
         if token.text == "?":
             self.fail("parameters are not part of scripts", fix="write the value")
-        return self.fail("expected an expression")
+        return self.fail_unexpected("an expression")
 
     def _read_word(self) -> n.Node:
         """Read what begins with a word: a constant, CASE, EXISTS, a call or a column; or raise UntranslatableError."""
@@ -324,14 +330,15 @@ class ExpressionReader(Cursor):
         """Read an INTERVAL.
 
         Raises:
-            UntranslatableError: The value or the units are missing or wrong.
+            UntranslatableError: The value is not in quotes, or the units are missing or wrong. The value itself is not
+                checked.
         """
         at = self.take().start
         sign = "-" if self.accept("-") else ""
         if not sign:
             self.accept("+")
         if self.token.kind != "text":
-            self.fail("expected the value of the interval in quotes", fix="write INTERVAL '5' SECOND")
+            self.fail_unexpected("the value of the interval in quotes", fix="write INTERVAL '5' SECOND")
         text = self.take().value
         if sign:
             text = text[1:] if text.startswith("-") else f"-{text}"
@@ -349,14 +356,14 @@ class ExpressionReader(Cursor):
         """Read a unit of time, also in the plural and with a precision, which is ignored.
 
         Raises:
-            UntranslatableError: It is not one of the valid units.
+            UntranslatableError: It is not one of the valid units, or the precision has no end.
         """
         token = self.token
         word = token.upper
         if word not in valid and word.removesuffix("S") in valid:
             word = word.removesuffix("S")
         if word not in valid:
-            self.fail("expected a unit of time", fix=f"use one of {', '.join(valid)}")
+            self.fail_unexpected("a unit of time", fix=f"use one of {', '.join(valid)}")
         self.take()
         if self.accept("("):  # the precision limits the digits only
             self.take()
@@ -369,7 +376,7 @@ class ExpressionReader(Cursor):
         """Read a CASE expression.
 
         Raises:
-            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing.
+            UntranslatableError: ``WHEN``, ``THEN`` or ``END`` is missing, or an expression has a mistake.
         """
         at = self.take().start
         operand = None if self.at("WHEN") else self.read_expression()
@@ -379,7 +386,7 @@ class ExpressionReader(Cursor):
             self.expect("THEN")
             whens.append((condition, self.read_expression()))
         if not whens:
-            self.fail("expected WHEN")
+            self.fail_unexpected("WHEN")
         otherwise = self.read_expression() if self.accept("ELSE") else None
         self.expect("END")
         return n.Case(operand, tuple(whens), otherwise, at=at)
@@ -388,7 +395,7 @@ class ExpressionReader(Cursor):
         """Read ARRAY[…] or MAP[…].
 
         Raises:
-            UntranslatableError: A key of a map has no value.
+            UntranslatableError: A key of a map has no value, ``]`` is missing, or an expression has a mistake.
         """
         token = self.take()
         self.expect("[")
@@ -401,7 +408,9 @@ class ExpressionReader(Cursor):
     # calls
 
     def _read_call(self, name: str, at: int) -> n.Node:
-        """Read the call of a function after its name; some functions have arguments with words between them.
+        """Read the call of a function after its name, with FILTER and OVER if they follow.
+
+        Some functions have arguments with words between them. CAST and ROW become nodes of their own, not calls.
 
         Raises:
             UntranslatableError: The call has a mistake, or a clause that cannot be translated.
@@ -537,7 +546,7 @@ class ExpressionReader(Cursor):
             of a default), as far as they are written.
 
         Raises:
-            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument a mistake.
+            UntranslatableError: ``ON EMPTY`` or ``ON ERROR`` has another form, or an argument or the type a mistake.
         """
         arguments = self.read_list(self.read_expression)
         words: dict[str, Any] = {}
@@ -559,11 +568,11 @@ class ExpressionReader(Cursor):
             if not isinstance(action, n.Node) and action not in (
                 *("NULL", "ERROR", "TRUE", "FALSE", "UNKNOWN", "EMPTY ARRAY", "EMPTY OBJECT"),
             ):
-                self.fail("expected NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.previous)
+                self.fail_unexpected("NULL, ERROR or DEFAULT … ON EMPTY or ON ERROR", self.previous)
             self.expect("ON")
             event = self.take()
             if event.upper not in ("EMPTY", "ERROR"):
-                self.fail("expected ON EMPTY or ON ERROR", event)
+                self.fail_unexpected("ON EMPTY or ON ERROR", event)
             words[event.upper] = action
         return arguments, words
 
@@ -587,13 +596,21 @@ class ExpressionReader(Cursor):
         return n.Over(partition, order, self.text[start:stop], at=at)
 
     def read_order_key(self) -> n.Order:
-        """Read a key of ``ORDER BY``; raise UntranslatableError for a mistake."""
+        """Read a key of ``ORDER BY``.
+
+        Raises:
+            UntranslatableError: The key has a mistake, or neither FIRST nor LAST follows NULLS.
+        """
         at = self.token.start
         value = self.read_expression()
         descending = self.accept("DESC")
         if not descending:
             self.accept("ASC")
-        nulls = self.take().upper if self.accept("NULLS") else ""
+        nulls = ""
+        if self.accept("NULLS"):
+            if self.token.upper not in ("FIRST", "LAST"):
+                self.fail_unexpected("FIRST or LAST after NULLS")
+            nulls = self.take().upper
         return n.Order(value, descending, nulls, at=at)
 
     def read_query(self) -> n.Node:
@@ -605,6 +622,6 @@ def read_expression(text: str) -> n.Node:
     """Read a scalar expression into a syntax tree.
 
     Raises:
-        UntranslatableError: The text is not an expression.
+        UntranslatableError: The text is not an expression, or is nested too deeply.
     """
     return ExpressionReader(text).read_all()

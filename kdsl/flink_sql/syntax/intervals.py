@@ -21,7 +21,7 @@ LONGEST_IN_STEPS = 32 * MICROS["DAY"]
 
 
 def is_solvable(span: n.Span) -> bool:
-    """Whether Spark can use an interval, of fixed length up to 32 days, to bound the times of a join."""
+    """Whether Spark can use an interval to bound the times of a join: it has a fixed length of up to 32 days."""
     length = interval_microseconds(span)
     return length is not None and abs(length) <= LONGEST_IN_STEPS
 
@@ -30,7 +30,8 @@ def interval_microseconds(span: n.Span) -> int | None:
     """Compute the length of ``INTERVAL '5' SECOND`` or ``INTERVAL '1 02:30' DAY TO MINUTE``.
 
     Returns:
-        Microseconds; None if the string is not a length in these units, or for months, which vary in length.
+        Microseconds, smaller parts cut off; None if the string is not a length in these units, or for months, quarters
+        and years, which vary in length.
     """
     if span.unit not in MICROS:
         return None

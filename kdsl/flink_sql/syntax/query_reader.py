@@ -81,9 +81,7 @@ class QueryReader(ExpressionReader):
         left = self._read_intersection()
         while self.token.upper in ("UNION", "EXCEPT", "MINUS"):
             token = self.take()
-            every = self.accept("ALL")
-            if not every:
-                self.accept("DISTINCT")
+            every = self._read_all()
             operator = "EXCEPT" if token.upper == "MINUS" else token.upper
             left = n.Combined(operator, every, left, self._read_intersection(), at=token.start)
         return left
@@ -93,9 +91,16 @@ class QueryReader(ExpressionReader):
         left = self._read_term()
         while self.at("INTERSECT"):
             token = self.take()
-            every = self.accept("ALL")
+            every = self._read_all()
             left = n.Combined("INTERSECT", every, left, self._read_term(), at=token.start)
         return left
+
+    def _read_all(self) -> bool:
+        """Read ALL or DISTINCT, if one of them follows the word that combines queries; return whether it is ALL."""
+        every = self.accept("ALL")
+        if not every:
+            self.accept("DISTINCT")
+        return every
 
     def _read_term(self) -> n.Node:
         """Read a SELECT, VALUES, or a query in brackets; raise UntranslatableError if anything else comes next."""
@@ -118,7 +123,7 @@ class QueryReader(ExpressionReader):
         return values
 
     def _read_select(self) -> n.Node:
-        """Read a SELECT up to its last clause.
+        """Read a SELECT up to its last clause; a hint after the word SELECT is ignored.
 
         Raises:
             UntranslatableError: It has a mistake, or a clause that cannot be translated.
@@ -150,7 +155,11 @@ class QueryReader(ExpressionReader):
         return name, self.read_window(at)
 
     def _read_grouping_key(self) -> tuple[n.Node, ...]:
-        """Read and return a key of GROUP BY, several keys in brackets, or one node of several sets of keys."""
+        """Read and return a key of GROUP BY, several keys in brackets, or one node of several sets of keys.
+
+        Raises:
+            UntranslatableError: It has a mistake, or a grouping is inside another one.
+        """
         at = self.token.start
         kind = "GROUPING SETS" if self.at("GROUPING", "SETS", "(") else self.token.upper
         if kind not in ("ROLLUP", "CUBE", "GROUPING SETS") or (self.peek().upper != "(" and kind != "GROUPING SETS"):
@@ -239,7 +248,7 @@ class QueryReader(ExpressionReader):
             elif self.accept("USING"):
                 using = self._read_names()
             elif kind != "CROSS":
-                self.fail("expected ON or USING after the joined table")
+                self.fail_unexpected("ON or USING after the joined table")
             left = n.Join(kind, left, right, on, using, natural, at=at)
         return left
 
@@ -298,7 +307,11 @@ class QueryReader(ExpressionReader):
         return n.Table(tuple(name), None, hint.text, hint.start, at=at)
 
     def _read_table_alias(self) -> tuple[str | None, tuple[str, ...]]:
-        """Read the alias of a table (None if there is none), and the names of its columns, if there are any."""
+        """Read the alias of a table (None if there is none), and the names of its columns, if there are any.
+
+        Raises:
+            UntranslatableError: No name follows AS, or the names have a mistake.
+        """
         alias = self._read_alias()
         return alias, (self._read_names() if alias is not None and self.at("(") else ())
 
@@ -306,7 +319,7 @@ class QueryReader(ExpressionReader):
         """Read the alias of a table function, and return the function with it.
 
         Raises:
-            UntranslatableError: The columns of a window table are renamed.
+            UntranslatableError: The columns of a window table are renamed, or as in `_read_table_alias`.
         """
         alias, columns = self._read_table_alias()
         if isinstance(inner, n.Unnest):
@@ -389,7 +402,11 @@ class QueryReader(ExpressionReader):
         return name
 
     def _read_partition_keys(self) -> tuple[str, ...]:
-        """Read columns with commas between them, up to a comma before DESCRIPTOR or another argument."""
+        """Read columns with commas between them, up to a comma (not read) before DESCRIPTOR or another argument.
+
+        Raises:
+            UntranslatableError: No name comes next.
+        """
         names = [self.read_name()]
         while self.at(",") and self.peek().upper != "DESCRIPTOR" and self.peek(2).upper in (",", ")"):
             self.take()
@@ -401,7 +418,7 @@ def read_query(text: str) -> n.Node:
     """Read a query into a syntax tree, whose root is a `Finished`.
 
     Raises:
-        UntranslatableError: The text is not a query, or has anything but a semicolon after it.
+        UntranslatableError: The text is not a query, is nested too deeply, or has anything but a semicolon after it.
     """
     return QueryReader(text).read_all()
 

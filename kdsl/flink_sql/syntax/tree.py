@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal as Choice
 
 import attrs
@@ -23,26 +23,27 @@ def deepest_node(root: Node) -> Node:
     level: list[object] = [root]
     while level:
         deepest_node = next((one for one in level if isinstance(one, Node)), deepest_node)
-        below: list[object] = []
-        for one in level:
-            if isinstance(one, Node):
-                below += [getattr(one, a.name) for a in attrs.fields(type(one)) if a.name != "at"]
-            elif isinstance(one, tuple):
-                below += one
-        level = below
+        level = [part for one in level for part in parts_of(one)]
     return deepest_node
 
 
+def parts_of(node: object) -> Sequence[object]:
+    """Return the attributes of a node, the elements of a tuple, the values of a mapping; of anything else nothing."""
+    if isinstance(node, Node):
+        return [getattr(node, a.name) for a in attrs.fields(type(node)) if a.name != "at"]
+    if isinstance(node, Mapping):
+        return list(node.values())
+    return node if isinstance(node, tuple) else ()
+
+
 def walk(root: object) -> Iterator[Node]:
-    """Yield all nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
+    """Yield the nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
     waiting = [root]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Node):
             yield node
-            waiting += [getattr(node, a.name) for a in reversed(attrs.fields(type(node))) if a.name != "at"]
-        elif isinstance(node, tuple):
-            waiting += reversed(node)
+        waiting += reversed(parts_of(node))
 
 
 def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
@@ -58,9 +59,11 @@ def rename_tables(root: Node, names: Mapping[tuple[str, ...], str]) -> Node:
 
 
 def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any:
-    """Return a node, a tuple of nodes or any other attribute with its tables renamed; ``names`` is by path."""
+    """Return a node, several nodes or any other attribute with its tables renamed; ``names`` is by path."""
     if isinstance(node, tuple):
         return tuple(_with_renamed_tables(one, names) for one in node)
+    if isinstance(node, Mapping):
+        return {word: _with_renamed_tables(one, names) for word, one in node.items()}
     if isinstance(node, Table):
         new = names.get(node.name)
         return node if new is None else attrs.evolve(node, name=(new,), alias=node.alias or node.name[-1])
@@ -72,12 +75,12 @@ def _with_renamed_tables(node: Any, names: Mapping[tuple[str, ...], str]) -> Any
 
 
 def names(root: object) -> Iterator[Name]:
-    """Yield all column names in a node or a tuple of nodes."""
+    """Yield the column names in a node or a tuple of nodes, each time that they are used; see `walk`."""
     return (node for node in walk(root) if isinstance(node, Name))
 
 
 def contains(root: object, *kinds: type[Node]) -> bool:
-    """Whether a tree contains a node of one of some kinds."""
+    """Whether a tree, with its root, contains a node of one of some kinds; see `walk`."""
     return any(isinstance(node, kinds) for node in walk(root))
 
 

@@ -107,7 +107,7 @@ def find_topics(
     """Ask for topics until all of them exist or the time is over, and return those that exist.
 
     Args:
-        describe: Asks for topics by name; returns those that the broker knows.
+        describe: Asks for topics by name; returns those that the broker knows. Its errors are passed on.
         names: The names.
         timeout: For how many seconds; 0 asks once.
     """
@@ -115,6 +115,7 @@ def find_topics(
     topics: dict[str, Topic] = {}
 
     def ask(_: float) -> list[str]:
+        """Ask once for the topics that are still unknown, and return those that stay unknown."""
         topics.update(describe(unknown))
         unknown[:] = [name for name in unknown if name not in topics]
         return unknown

@@ -6,10 +6,14 @@ Tasks and Spark's planning run in other processes, so users see these messages i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
 
 from confluent_kafka import KafkaError, KafkaException
 
 from kdsl.errors import KafkaReadError, TopicMissingError, TopicRecreatedError, UnreachableError
+
+Action = Literal["read", "commit"]
+"""What a client asks for: to read something, or to commit offsets."""
 
 
 class NotAllowedError(KafkaReadError):
@@ -125,12 +129,30 @@ def login_refused(table: str, servers: str, reason: str) -> UnreachableError:
     )
 
 
-def not_allowed(table: str, what: str, error: KafkaError) -> NotAllowedError:
-    """Create the error: this user may not read something."""
-    kind = _NOT_ALLOWED.get(error.code(), "it")
+def not_allowed(table: str, what: str, error: KafkaError, action: Action = "read") -> NotAllowedError:
+    """Create the error: this user may not read or commit something, as the brokers say."""
+    return no_permission(table, what, error.str(), _NOT_ALLOWED.get(error.code(), "it"), action)
+
+
+def no_permission(table: str, what: str, reason: str, kind: str, action: Action = "read") -> NotAllowedError:
+    """Create the error: this user may not read or commit something.
+
+    Args:
+        table: The table's name.
+        what: What was requested.
+        reason: The brokers' error.
+        kind: On what rights must be granted.
+        action: What was to be done.
+    """
     return NotAllowedError(
-        f"{table}: this user may not read {what} ({error.str()}); grant READ and DESCRIBE on {kind} to it"
+        f"{table}: this user may not {action} {what} ({reason}); grant READ and DESCRIBE on {kind} to it"
     )
+
+
+def not_possible(table: str, what: str, servers: str, reason: str, action: Action = "read") -> KafkaReadError:
+    """Create the error: the brokers refuse for another reason; arguments as for `no_permission`."""
+    done = "read from" if action == "read" else "committed to"
+    return KafkaReadError(f"{table}: {what} cannot be {done} {servers}: {reason}")
 
 
 def topic_recreated(
@@ -151,18 +173,26 @@ def topic_recreated(
     )
 
 
-def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str], hint: str = "") -> TopicMissingError:
-    """Create the error: topics that a table names do not exist on the cluster."""
+def missing_topics(table: str, missing: Iterable[str], existing: Iterable[str]) -> TopicMissingError:
+    """Create the error: topics that a table names do not exist on the cluster.
+
+    Args:
+        table: The table's name.
+        missing: The topics that do not exist; at least one.
+        existing: The topics that exist, among which the error suggests one if a single one is missing.
+    """
     from kdsl.errors import listing, nearest
 
     names = sorted(missing)
-    hints = nearest(names[0], existing) if len(names) == 1 else hint
-    those = f"topic {names[0]!r}" if len(names) == 1 else f"topics {listing(names)}"
-    return TopicMissingError(f"{table}: the cluster has no {those}{hints}; create it, or correct the table's topic")
+    if len(names) == 1:
+        those, it = f"topic {names[0]!r}{nearest(names[0], existing)}", "it"
+    else:
+        those, it = f"topics {listing(names)}", "them"
+    return TopicMissingError(f"{table}: the cluster has no {those}; create {it}, or correct the table's topic")
 
 
 def join_some(items: Iterable[str], limit: int = 5) -> str:
-    """Join the first items of a list for a sentence, and say how many more there are."""
+    """Join the first items of a list for a sentence, and say how many more there are; empty without items."""
     every = list(items)
     more = f" and {len(every) - limit} more" if len(every) > limit else ""
     return "; ".join(every[:limit]) + more

@@ -66,7 +66,7 @@ class GroupOffsets:
         return code, [(offset, text) for _, offset, text in offsets]
 
     def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
-        """Read all offsets of a group by topic partition; otherwise as `read`.
+        """Read all offsets of a group by topic partition, without their metadata; otherwise as `read`.
 
         For an offset within an open transaction, the previous one is returned.
         """
@@ -74,7 +74,10 @@ class GroupOffsets:
         return code, {partition: offset for partition, offset, _ in offsets}
 
     def _read(self, group: str, timeout: float, *, stable: bool) -> tuple[int, list[CommittedOffset]]:
-        """Return the error code and the group's offsets; after an error of a former coordinator, drop the client."""
+        """Request the group's offsets with a client that is created at the first use; return as `_request` does.
+
+        After an error of a former coordinator the client is dropped, and the next request creates another one.
+        """
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
         code, offsets = self._request(handle.pointer, group, timeout, stable=stable)
@@ -107,7 +110,10 @@ class GroupOffsets:
             lib.rd_kafka_queue_destroy(queue)
 
     def _parse(self, event: int) -> tuple[int, list[CommittedOffset]]:
-        """Parse the answer; return the error code, and the offsets if it is 0."""
+        """Parse the answer; return the error code of the request, the group or a partition, and the offsets if it is 0.
+
+        Partitions without an offset are left out.
+        """
         lib, count = self._lib, ctypes.c_size_t()
         code = lib.rd_kafka_event_error(event)
         if code:

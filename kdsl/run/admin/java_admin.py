@@ -17,7 +17,6 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, KdslError, TopicMissingError
 from kdsl.run.admin import errors
 from kdsl.run.admin.cluster_admin import FIRST_ANSWER, SETTLING, ClusterAdmin, Topic, find_topics, topic_id
-from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.java_clients.jars import attach_connector
 from kdsl.run.java_clients.options import kafka_options
@@ -29,6 +28,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ERRORS = "org.apache.kafka.common.errors."
+_REFUSED = {
+    "TopicAuthorizationException": "the topic",
+    "GroupAuthorizationException": "the consumer group",
+    "ClusterAuthorizationException": "the cluster",
+}
+"""On what rights must be granted, by the name of the exception without its package."""
 
 
 class GroupMissingError(KafkaReadError):
@@ -39,7 +44,8 @@ def open_admin(spark: SparkSession, cluster: Cluster, table: str) -> ClusterAdmi
     """Create the admin client for a cluster: librdkafka's where it can log in, else Java's.
 
     Raises:
-        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM.
+        KdslError: librdkafka cannot log in, and the session is one of Spark Connect, which has no JVM; or as for
+            `JavaAdmin`.
     """
     refused = [p for p in admin_settings(cluster.settings()).problems if p.severity == "error"]
     if not refused:
@@ -128,10 +134,7 @@ class JavaAdmin:
             return {}
         options = self._clients.admin.ListConsumerGroupOffsetsOptions()
         options = options.topicPartitions(self.java_list([self._java_partition(p) for p in wanted]))
-        future = self.client.listConsumerGroupOffsets(group, options).partitionsToOffsetAndMetadata()
-        offsets = self.result(future, f"the offsets of the group {group!r}")
-        by_partition = {partition: offsets.get(self._java_partition(partition)) for partition in wanted}
-        return {partition: int(one.offset()) for partition, one in by_partition.items() if one is not None}
+        return self._group_offsets(group, options)
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see."""
@@ -140,7 +143,19 @@ class JavaAdmin:
 
     def group_offsets(self, group: str) -> dict[TopicPartition, int]:
         """All offsets that a consumer group has committed; empty if there is no such group."""
-        future = self.client.listConsumerGroupOffsets(group).partitionsToOffsetAndMetadata()
+        return self._group_offsets(group)
+
+    def _group_offsets(self, group: str, *options: Any) -> dict[TopicPartition, int]:
+        """Ask the brokers for the offsets of a group; empty if there is no such group.
+
+        Args:
+            group: The group.
+            options: Java's options, which choose partitions; nothing for all of them.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
+        future = self.client.listConsumerGroupOffsets(group, *options).partitionsToOffsetAndMetadata()
         try:
             offsets = self.result(future, f"the offsets of the group {group!r}")
         except GroupMissingError:
@@ -157,7 +172,7 @@ class JavaAdmin:
         for partition, offset in positions.items():
             offsets.put(self._java_partition(partition), self._clients.consumer.OffsetAndMetadata(offset))
         future = self.client.alterConsumerGroupOffsets(group, offsets).all()
-        self.result(future, f"the offsets of the group {group!r}", "committed to")
+        self.result(future, f"the offsets of the group {group!r}", "commit")
 
     def _offsets(
         self, partitions: Iterable[TopicPartition], spec: Any, *, committed: bool = False
@@ -196,13 +211,13 @@ class JavaAdmin:
             java.add(value)
         return java
 
-    def result(self, future: Any, what: str, action: str = "read from") -> Any:
+    def result(self, future: Any, what: str, action: errors.Action = "read") -> Any:
         """Wait for the result of a ``KafkaFuture``, and return it (a Java object).
 
         Args:
             future: The future.
             what: What was requested, for messages.
-            action: What was to be done with it: a participle and its preposition.
+            action: What was to be done with it.
 
         Raises:
             KafkaReadError: The brokers refuse, or do not answer in time; `_read_error` has its classes.
@@ -213,24 +228,24 @@ class JavaAdmin:
         self._answered = True
         return result
 
-    def _call_java(self, call: Callable[[], Any], what: str, action: str = "read from", seconds: float = 0) -> Any:
+    def _call_java(self, call: Callable[[], Any], what: str, action: errors.Action = "read", seconds: float = 0) -> Any:
         """Call a function of Java's client and return its result.
 
         Raises:
-            KafkaReadError: It fails (`_read_error`).
+            KafkaReadError: It raises an exception of Java (`_read_error`).
         """
         try:
             return call()
         except JavaError as e:
             raise self._read_error(root_cause(e), what, action, seconds) from None
 
-    def _read_error(self, error: Any, what: str, action: str, seconds: float) -> KafkaReadError:
+    def _read_error(self, error: Any, what: str, action: errors.Action, seconds: float) -> KafkaReadError:
         """Create kdsl's error for an exception of Java's client.
 
         Args:
             error: The Java exception.
             what: What was requested, for the message.
-            action: What was to be done with it: a participle and its preposition.
+            action: What was to be done with it.
             seconds: How long the request could take; 0 if there was none, which leaves out Java's message.
 
         Returns:
@@ -249,13 +264,11 @@ class JavaAdmin:
         if "Timeout" in kind:
             return errors.unreachable(self._table, self.servers, seconds, None)
         if kind.endswith("AuthorizationException"):
-            return NotAllowedError(
-                f"{self._table}: this user may not read {what} ({text}); grant READ and DESCRIBE on it"
-            )
-        return KafkaReadError(f"{self._table}: {what} cannot be {action} {self.servers}: {text} ({kind})")
+            return errors.no_permission(self._table, what, text, _REFUSED.get(kind, "it"), action)
+        return errors.not_possible(self._table, what, self.servers, f"{text} ({kind})", action)
 
 
 def _close(client: Any, jvm: Any) -> None:
-    """Close Java's client within a second, whatever errors it has."""
+    """Close Java's client within a second; errors are ignored."""
     with suppress(Exception):  # the JVM may be gone
         client.close(jvm.java.time.Duration.ofSeconds(1))

@@ -42,7 +42,7 @@ log = logging.getLogger("kdsl.brokers")
 K = TypeVar("K")
 V = TypeVar("V")
 
-_FIRST_ATTEMPT = 3.0
+FIRST_ATTEMPT = 3.0
 _FRESH = 30.0
 """For how many seconds the client's view of leaders and connections is trusted.
 
@@ -206,7 +206,7 @@ class LibrdkafkaAdmin:
         result = self._retry(commit_once, _retriable_commit_error)
         failed = [result] if isinstance(result, KafkaError) else [p.error for p in result if p.error]
         if failed:
-            raise self._read_error(failed[0], f"the offsets of the group {group!r}", "committed to")
+            raise self._read_error(failed[0], f"the offsets of the group {group!r}", "commit")
 
     def groups(self) -> list[str]:
         """The ids of all consumer groups that this user may see; a broker that stays silent for long is only logged."""
@@ -293,6 +293,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(timeout: float) -> tuple[KafkaError | None, dict[TopicPartition, int]]:
+            """Request the offsets once; return the error, None without one, and the offsets."""
             stale = self._refresh_view(names, timeout)
             if stale is not None:
                 return stale, {}
@@ -320,6 +321,7 @@ class LibrdkafkaAdmin:
         names = {topic for topic, _ in wanted}
 
         def ask(_: float) -> dict[ClientPartition, Any]:
+            """Request the offsets, and return the result of each partition, or its KafkaError."""
             return self._ask(
                 lambda timeout: self._admin.list_offsets(specs, isolation_level=level, request_timeout=timeout),
                 names,
@@ -327,6 +329,7 @@ class LibrdkafkaAdmin:
             )
 
         def is_final(results: Mapping[ClientPartition, Any]) -> bool:
+            """Return whether no leader denies a partition that the cluster has."""
             unknown = [p for p, r in results.items() if isinstance(r, KafkaError) and errors.is_unknown_topic(r)]
             return not unknown or not self._do_exist(unknown)
 
@@ -367,6 +370,7 @@ class LibrdkafkaAdmin:
         names = TopicCollection(sorted(set(topics)))
 
         def ask(seconds: float) -> dict[K, Any]:
+            """Refresh the view of the topics, and send the request once; return its results, or one retriable error."""
             stale = self._refresh_view(names, seconds)
             if stale is not None:
                 return {"": stale}  # type: ignore[dict-item]  # a retriable error
@@ -394,7 +398,13 @@ class LibrdkafkaAdmin:
             self._view.note_refresh()
 
     def _refresh_view(self, names: TopicCollection, timeout: float) -> KafkaError | None:
-        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None."""
+        """Describe topics again if the view of them is stale; return a retriable error if that failed, else None.
+
+        The brokers are listed before if an error requires it. Any answer of a broker counts as the first answer.
+
+        Raises:
+            KafkaReadError: As for `_results`.
+        """
         self._refresh_brokers(timeout)
         if names.topic_names and self._view.is_stale:
             results = self._results(self._admin.describe_topics(names, request_timeout=timeout), timeout)
@@ -417,14 +427,14 @@ class LibrdkafkaAdmin:
         An error takes the place of a result.
 
         Raises:
-            KafkaReadError: There is no hope for an answer, such as after a refused login.
+            KafkaReadError: The client reported an error after which waiting does not help, such as a refused login.
         """
         deadline = Deadline(timeout + 1)
         pending = set(futures.values())
         while pending and not deadline.has_passed:
             pending = wait(pending, timeout=0.2).not_done
             if pending:
-                self._raise_if_hopeless()
+                self._raise_final_error()
         return {key: _result(future) for key, future in futures.items()}
 
     def _retry(
@@ -433,15 +443,16 @@ class LibrdkafkaAdmin:
         retriable_error: Callable[[V], KafkaError | None] = lambda _: None,
         timeout: float | None = None,
     ) -> V:
-        """Repeat a request, with longer and longer timeouts, as long as its error is retriable.
+        """Repeat a request, with longer and longer timeouts, as long as its error is retriable, and return its result.
 
         Args:
             ask: Sends the request; its argument is the seconds that it may take.
             retriable_error: The retriable error in a result.
-            timeout: For how many seconds; ``default.api.timeout.ms`` if None.
+            timeout: For how many seconds; ``default.api.timeout.ms`` if None. Until the cluster has answered once,
+                `FIRST_ANSWER` seconds at most.
 
         Raises:
-            UnreachableError: No final answer came in time.
+            UnreachableError: No final answer came in time, or the brokers refuse the login or the connection.
             KafkaReadError: The brokers refuse.
         """
         most = self._timeout if timeout is None else timeout
@@ -467,7 +478,7 @@ class LibrdkafkaAdmin:
             deadline.timeout = most if self._answered else min(FIRST_ANSWER, most)
             return _Outcome(error=error)
 
-        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=_FIRST_ATTEMPT)
+        outcome = retry(attempt, lambda result: result.error is None, deadline, first_timeout=FIRST_ATTEMPT)
         if outcome.error is not None:
             raise self._timeout_error(outcome.error, deadline.timeout)
         return outcome.value  # type: ignore[return-value]  # a value that may be None itself
@@ -476,7 +487,7 @@ class LibrdkafkaAdmin:
         """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
 
         Raises:
-            KafkaReadError: There is no hope for an answer.
+            KafkaReadError: The client reported an error after which waiting does not help.
         """
         self._view.note_error()
         self._view.expire()
@@ -485,7 +496,7 @@ class LibrdkafkaAdmin:
         self._answered |= _is_from_broker(error)
         if self._last_error is None:
             self._last_error = error
-        self._raise_if_hopeless()
+        self._raise_final_error()
         self._examine_port()
 
     def _timeout_error(self, error: KafkaError, seconds: float) -> UnreachableError:
@@ -497,14 +508,19 @@ class LibrdkafkaAdmin:
         return errors.no_answer(self._table, self.servers, seconds, last.str() if last else None)
 
     def _on_error(self, error: KafkaError) -> None:
-        """Remember an error that the client reports beside answers."""
+        """Store an error that the client reports beside answers as the last one; an error of the login as such, too.
+
+        That all brokers are down is ignored: other errors say why.
+        """
         if errors.is_login_error(error):
             self._login_error = error
         if error.code() != KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._last_error = error
 
-    def _raise_if_hopeless(self) -> None:
-        """Raise an error if the client has reported one after which waiting does not help.
+    def _raise_final_error(self) -> None:
+        """Raise an error if the client has reported one after which waiting does not help; do nothing after an answer.
+
+        The client's events are handled before.
 
         Raises:
             UnreachableError: The brokers refuse the login or the connection.
@@ -533,21 +549,19 @@ class LibrdkafkaAdmin:
         if reason is not None:
             raise errors.not_accepted(self._table, self.servers, reason)
 
-    def _read_error(self, error: KafkaError, what: str, action: str = "read from") -> KafkaReadError:
+    def _read_error(self, error: KafkaError, what: str, action: errors.Action = "read") -> KafkaReadError:
         """Create the exception for an error that is not retriable.
 
         Args:
             error: The error.
             what: What was requested.
-            action: What was to be done with it: a participle and its preposition.
+            action: What was to be done with it.
         """
         if errors.is_not_allowed(error):
-            return errors.not_allowed(self._table, what, error)
+            return errors.not_allowed(self._table, what, error, action)
         if errors.is_login_error(error):
             return errors.login_refused(self._table, self.servers, error.str())
-        return KafkaReadError(
-            f"{self._table}: {what} cannot be {action} {self.servers}: {error.str()} ({error.name()})"
-        )
+        return errors.not_possible(self._table, what, self.servers, f"{error.str()} ({error.name()})", action)
 
 
 def _retriable_error(results: Mapping[Any, Any]) -> KafkaError | None:

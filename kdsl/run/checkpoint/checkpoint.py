@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kdsl.errors import CheckpointError
 from kdsl.plan.changes import AllowedChanges
 from kdsl.plan.model import WritePlan
-from kdsl.run.checkpoint.folder import Folder, explain_failure, open_folder
+from kdsl.run.checkpoint.folder import Folder, open_folder
 from kdsl.run.checkpoint.manifest import Manifest, read_manifest
 from kdsl.run.offsets.stored import VERSION, Offsets, offset_document
 
@@ -26,7 +26,7 @@ class Checkpoint:
     """The checkpoint of a streaming query.
 
     Attributes:
-        folder: Its folder.
+        folder: Its folder; that of `open` raises a CheckpointError if its file system fails.
         manifest: What kdsl has stored about the query; None before its first start. It is read when the checkpoint is
             checked.
     """
@@ -74,10 +74,8 @@ class Checkpoint:
         Raises:
             CheckpointError: It cannot be read.
         """
-        location = self.folder.path(MANIFEST)
-        with explain_failure(location, "read"):
-            text = self.folder.read(MANIFEST)
-        return None if text is None else read_manifest(text, location)
+        text = self.folder.read(MANIFEST)
+        return None if text is None else read_manifest(text, self.folder.path(MANIFEST))
 
     def store(self, manifest: Manifest) -> None:
         """Write a manifest into the checkpoint, in place of an earlier one, and set `manifest`.
@@ -85,8 +83,7 @@ class Checkpoint:
         Raises:
             CheckpointError: It cannot be written.
         """
-        with explain_failure(self.folder.path(MANIFEST), "written"):
-            self.folder.write(MANIFEST, manifest.text())
+        self.folder.write(MANIFEST, manifest.text())
         self.manifest = manifest
 
     def last_batches(self) -> tuple[int, int]:
@@ -95,17 +92,25 @@ class Checkpoint:
         Raises:
             CheckpointError: The checkpoint cannot be read.
         """
-        with explain_failure(self.location, "read"):
-            planned, done = (_last_number(self.folder.names(name)) for name in ("offsets", "commits"))
+        planned, done = (_last_number(self.folder.names(name)) for name in ("offsets", "commits"))
         return planned, done
 
     def batch_digest(self, batch: int) -> str:
-        """Read a batch's entry in the offset log, and return its shortened SHA-256; empty if there is no entry."""
+        """Read a batch's entry in the offset log, and return 32 digits of its SHA-256; empty if there is no entry.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+        """
         text = self.folder.read(f"offsets/{batch}")
         return "" if text is None else hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def batch_offsets(self, batch: int) -> list[Offsets]:
-        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry."""
+        """Read where a batch ends in each source of kdsl from the offset log; empty if there is no such entry.
+
+        Raises:
+            CheckpointError: The checkpoint cannot be read.
+            OffsetFormatError: The offsets were written by a newer kdsl.
+        """
         documents = source_offsets(self.folder.read(f"offsets/{batch}") or "")
         return [Offsets.from_json(document) for document in documents if {"version", "topics"} <= document.keys()]
 
@@ -146,7 +151,8 @@ def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
     """Parse the offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
 
     Args:
-        entry: The text of the entry. Lines that are not JSON documents, of sources other than Kafka, are left out.
+        entry: The text of the entry. Lines that are not JSON objects are left out; documents of sources other than
+            Kafka are not.
     """
     for line in entry.splitlines()[2:]:
         document = offset_document(line)

@@ -34,7 +34,7 @@ class Folder(Protocol):
         ...
 
     def write(self, name: str, text: str) -> None:
-        """Replace the text of a file, completely or not at all."""
+        """Replace the text of a file, completely or not at all; create the file, and its folder, if it is missing."""
         ...
 
     def names(self, name: str) -> list[str]:
@@ -42,7 +42,7 @@ class Folder(Protocol):
         ...
 
     def remove(self, name: str) -> None:
-        """Remove a file, or a folder with everything in it."""
+        """Remove a file, or a folder with everything in it; do nothing if it does not exist."""
         ...
 
     def path(self, name: str) -> str:
@@ -53,17 +53,54 @@ class Folder(Protocol):
 def open_folder(spark: SparkSession, location: str) -> Folder:
     """Open a folder through Hadoop, or, for Spark Connect, through Spark's own reads and writes.
 
+    The methods of the folder raise a CheckpointError if its file system fails.
+
     Raises:
         CheckpointError: The file system cannot be reached.
     """
     if is_connect(spark):
-        return ConnectFolder(spark, location)
-    with explain_failure(location, "reached"):
-        return HadoopFolder(spark, location)
+        return _ExplainedFolder(ConnectFolder(spark, location))
+    with _explain_failure(location, "reached"):
+        return _ExplainedFolder(HadoopFolder(spark, location))
+
+
+class _ExplainedFolder:
+    """A folder whose methods convert the exceptions of another folder's file system to a `CheckpointError`.
+
+    Attributes:
+        location: Where it is.
+    """
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder, self.location = folder, folder.location
+
+    def path(self, name: str) -> str:
+        """The location of a file or folder inside."""
+        return self._folder.path(name)
+
+    def read(self, name: str) -> str | None:
+        """Read the text of a file; None if it does not exist."""
+        with _explain_failure(self.path(name), "read"):
+            return self._folder.read(name)
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the text of a file."""
+        with _explain_failure(self.path(name), "written"):
+            self._folder.write(name, text)
+
+    def names(self, name: str) -> list[str]:
+        """List the names in a folder."""
+        with _explain_failure(self.path(name), "read"):
+            return self._folder.names(name)
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder."""
+        with _explain_failure(self.path(name), "removed"):
+            self._folder.remove(name)
 
 
 @contextmanager
-def explain_failure(location: str, action: str) -> Iterator[None]:
+def _explain_failure(location: str, action: str) -> Iterator[None]:
     """Convert the exceptions of a file system, raised in the body, to a `CheckpointError`.
 
     Args:
@@ -79,7 +116,7 @@ def explain_failure(location: str, action: str) -> Iterator[None]:
         raise
     except Exception as e:
         java = java_exception(e)
-        reason = (str(e) if java is None else str(java.toString())).splitlines()[0]
+        reason = (str(e) or repr(e) if java is None else str(java.toString())).splitlines()[0]
         raise CheckpointError(
             f"{location} cannot be {action}: {reason}; kdsl stores data for restarts there, so the folder of the "
             "checkpoint must be readable and writable"
@@ -153,7 +190,7 @@ class ConnectFolder:
         return versions[max(versions)] if versions else None
 
     def write(self, name: str, text: str) -> None:
-        """Replace a document, which is a folder with a folder for each version; the last version counts.
+        """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
         Therefore a complete version exists at any time. An equal text is not written.
         """
@@ -169,7 +206,7 @@ class ConnectFolder:
                 self.remove(f"{name}/{version}")
 
     def _versions(self, name: str) -> dict[int, str]:
-        """The content of a document by version; -1 for the single one that an earlier kdsl wrote."""
+        """Read the content of a document by version; -1 for the single one that an earlier kdsl wrote."""
         texts: dict[int, str] = {}
         for path, content in sorted(self._files(name, "content")):
             version, _, file = path.rpartition(f"/{name}/")[2].rpartition("/")
@@ -178,7 +215,7 @@ class ConnectFolder:
         return texts
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder; empty if the folder does not exist."""
+        """List the names in a folder, without empty files and folders, sorted; empty if the folder does not exist."""
         inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
         return sorted({path.partition("/")[0] for path in inside})
 

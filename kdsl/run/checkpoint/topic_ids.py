@@ -34,8 +34,9 @@ def check_topic_ids(df: DataFrame, checkpoint: Checkpoint) -> None:
 
     Raises:
         TopicRecreatedError: A topic was deleted and created again since the last run of the query.
-        CheckpointError: The stored ids cannot be read.
+        CheckpointError: The stored ids cannot be read or written, or were written by a newer kdsl.
         KafkaReadError: A topic does not exist, or the brokers do not answer.
+        KdslError: As for `open_admin`.
     """
     reads = {} if is_connect(df.sparkSession) else {read.id: read for read in _reads_of(df)}
     if not reads:

@@ -21,7 +21,7 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
 
     Args:
         table: The table, whose key is its primary key, or else its message key; None if ``keys`` are given.
-        keys: The columns, instead of the declared ones.
+        keys: The columns, or the name of one, instead of the declared ones; they are not checked.
 
     Raises:
         KdslError: Neither the arguments nor the table name a column.
@@ -39,6 +39,8 @@ def choose_key(table: TableDef | None, keys: Iterable[str] | None = None) -> tup
 
 def last_changes(df: DataFrame, keys: Sequence[str], order_by: Sequence[str] = ()) -> DataFrame:
     """Compute the last change of each key: ``+U`` with the row that it has now, or ``-D``.
+
+    A last ``+I`` becomes ``+U``, and a last ``-U`` becomes ``-D``. Another row kind fails the job.
 
     Args:
         df: A changelog, not a stream; without the column of the row kind each row is the present row of its key.

@@ -34,8 +34,9 @@ def match_columns(df: DataFrame, plan: WritePlan) -> tuple[DataFrame, WritePlan]
 
     Columns are matched by name, in any letter case unless Spark is case sensitive. A missing column gets its default.
     A column has the plan's type, or one that can be cast to it without loss (INT to BIGINT, DECIMAL(8, 2) to
-    DECIMAL(10, 2), a column of NULLs to any). Metadata ``timestamp`` of a type other than TIMESTAMP_LTZ is cast to
-    that, in the session's time zone; the returned plan says so.
+    DECIMAL(10, 2), a column of the type VOID to any nullable one). Metadata ``timestamp`` of a type other than
+    TIMESTAMP_LTZ is cast to that, in the session's time zone; the returned plan says so. If a DataFrame for an upsert
+    table has no row kind, all its rows are upserts, and the returned plan has no row kind either.
 
     Args:
         df: Any DataFrame, streaming or not.
@@ -78,8 +79,9 @@ def _choose_columns(
     """Choose the DataFrame's field for each column of the plan.
 
     Returns:
-        The fields by column, without those that are missing; and a problem for each missing, ambiguous or superfluous
-        column.
+        The fields by column, without those that are missing, and the first one of several with its name. And the
+        problems: one for each missing or ambiguous column, one for all superfluous columns, and one for a row kind that
+        the table does not take.
     """
     fold = str.lower if ignore_case else str
     by_name: dict[str, list[s.StructField]] = {}
@@ -128,7 +130,13 @@ def _problem(code: str, message: str, fix: str, plan: WritePlan, column: str | N
 
 
 def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) -> Iterator[Problem]:
-    """Yield a problem if a column's type cannot be cast safely, or if it has only NULLs although it is NOT NULL."""
+    """Yield a problem if a type cannot be cast safely to that of a column, or is VOID although the column is NOT NULL.
+
+    Args:
+        source: The field of the DataFrame.
+        field: The column of the table.
+        ignore_case: Whether members of structs match in any letter case.
+    """
     wanted = spark_type(field.type)
     name = source.name
     if isinstance(source.dataType, s.NullType):
@@ -150,7 +158,7 @@ def _type_problems(source: s.StructField, field: t.Field, *, ignore_case: bool) 
 
 
 def _mismatches(got: s.DataType, want: s.DataType, path: str, *, ignore_case: bool) -> Iterator[str]:
-    """Yield the paths at which a type cannot be cast to another without loss."""
+    """Yield the paths at which a type cannot be cast to another without loss; ``path`` itself is that of the type."""
     match got, want:
         case s.StructType(), s.StructType():
             theirs = _members(got, ignore_case=ignore_case)
@@ -198,7 +206,7 @@ def _widens(got: s.DataType, want: s.DataType) -> bool:
 
 
 def _convert(column: Column, got: s.DataType, want: s.DataType, *, ignore_case: bool) -> Column:
-    """Convert a column to a type; members of structs are matched by name."""
+    """Convert a column to a type; members of structs are matched by name. A TIME column is returned as it is."""
     if got.simpleString() == want.simpleString() or isinstance(got, s.TimeType):  # formats cut seconds off themselves
         return column
     if not _is_reordered(got, want, ignore_case=ignore_case):

@@ -62,7 +62,7 @@ def create_dataframe(cls: type, rows: Iterable[Any], spark: SparkSession | None)
 
 
 def _check_time(cls: type, columns: Iterable[ClassColumn], session: SparkSession) -> None:
-    """Check that the session has Spark's TIME type, if a column needs it.
+    """Check that Spark's TIME type is enabled in the session, if a column needs it.
 
     Raises:
         RowError: It is not enabled.
@@ -111,10 +111,13 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
 
 
 def collect(cls: type[R], df: DataFrame) -> list[R]:
-    """Collect the rows of a DataFrame as rows of a table class.
+    """Collect the rows of a DataFrame on the driver as rows of a table class, with row kinds if it is a changelog.
+
+    A missing column has its default; a missing computed or virtual column is not set. Values are not checked.
 
     Raises:
-        RowError: Columns are missing, left over, or of other types.
+        RowError: Columns that need a value are missing, or columns are left over, of other types, or have the same
+            name; names all differences.
     """
     class_columns, _ = read_columns(cls)
     by_column = {a.column.name: a for a in class_columns.values()}
@@ -141,7 +144,9 @@ def collect(cls: type[R], df: DataFrame) -> list[R]:
 
 
 def _check_columns(cls: type, df: DataFrame, by_column: Mapping[str, ClassColumn]) -> None:
-    """Check that a DataFrame has the columns of a class, with their types.
+    """Check that a DataFrame has the columns of a class, with their types and no others.
+
+    Columns with a default, computed and virtual ones may be missing. Nullability is not compared.
 
     Raises:
         RowError: It does not; all differences are named.

@@ -10,7 +10,10 @@ from kdsl.resolve.dead_letters import remove_delivery_settings
 
 
 def letter_cluster(plan: ReadPlan, cluster: Cluster) -> Cluster | None:
-    """The cluster to which a plan's dead letters go; None if it has none.
+    """The cluster to which a plan's dead letters go, without a registry; None if the plan has none.
+
+    If the letters name their own servers, only their own properties apply. Otherwise it is the cluster that is read,
+    with its properties except those of delivery, which those of the letters replace.
 
     Args:
         plan: The plan.

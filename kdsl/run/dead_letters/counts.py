@@ -75,10 +75,12 @@ class _Letters:
 
     @property
     def count(self) -> int:
+        """How many letters all tasks have written."""
         return sum(count for count, _ in self.tasks.values())
 
     @property
     def reasons(self) -> tuple[str, ...]:
+        """The first reasons, at most `FEW`, task by task."""
         return tuple(reason for _, reasons in self.tasks.values() for reason in reasons)[:FEW]
 
 
@@ -105,7 +107,7 @@ class _QueryCounts:
     letters: dict[str, dict[int, _Letters]] = attrs.field(factory=dict)
 
     def counts(self, read: str) -> dict[int, int]:
-        """The letters of a read by batch."""
+        """The letters of a read by batch: those of this run in place of stored ones, `_EARLIER` among the batches."""
         present = {number: letters.count for number, letters in self.letters.get(read, {}).items()}
         return {**self.stored.get(read, {}), **present}
 
@@ -116,7 +118,7 @@ class _QueryCounts:
         return present or self.stored_reasons.get(read, ())
 
     def document(self, number: int) -> dict[str, Any]:
-        """Return the document of a batch's file: the letters of the batch and of those before it, by read."""
+        """Return the document of a batch's file: by read, its letters and reasons, and the letters of those before."""
         reads = sorted({*self.stored, *self.letters})
         all_counts = {read: self.counts(read) for read in reads}
         return {
@@ -131,7 +133,7 @@ class _QueryCounts:
         }
 
     def forget_before(self, number: int) -> list[int]:
-        """Add up the letters of the batches before a batch, and return the numbers of those batches."""
+        """Replace the letters of the batches before a batch by their sum; return the numbers of those batches."""
         gone: set[int] = set()
         for read in {*self.stored, *self.letters}:
             counts = self.counts(read)
@@ -162,7 +164,8 @@ class LetterCounts:
         """Read the letters in a query's checkpoint, take back its refusals, and tell its tasks; not on Spark Connect.
 
         Raises:
-            DeadLetterError: A stored file cannot be read (the listener logs it).
+            CheckpointError: The checkpoint cannot be read (the listener logs it, and the next error).
+            DeadLetterError: A stored file is damaged, or was written by a newer kdsl.
         """
         if query.session is None or is_connect(query.session):
             return
@@ -177,7 +180,7 @@ class LetterCounts:
             self._tell_tasks(counts, read, UNKNOWN)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Wait until the letters of the batch are stored."""
+        """Wait until the letters of the batch are stored; raise the error if they could not be."""
         del reads
         self._wait(progress.query.id)
 
@@ -185,12 +188,17 @@ class LetterCounts:
         """Do nothing."""
 
     def on_end(self, query: Query) -> None:
-        """Forget a query, unless it runs again already: Spark reports ends late."""
-        self._wait(query.id)
-        with self._lock:
-            counts = self._queries.get(query.id)
-            if counts is not None and counts.run == query.run_id:
-                del self._queries[query.id]
+        """Forget a query once its letters are stored, unless it runs again already: Spark reports ends late.
+
+        If the letters could not be stored, that error is raised afterwards.
+        """
+        try:
+            self._wait(query.id)
+        finally:
+            with self._lock:
+                counts = self._queries.get(query.id)
+                if counts is not None and counts.run == query.run_id:
+                    del self._queries[query.id]
 
     def receive(self, reports: Sequence[LetterReport]) -> None:
         """Count the letters of tasks that have succeeded, on the thread on which Spark waits for accumulators.
@@ -206,7 +214,9 @@ class LetterCounts:
     def _add(self, report: LetterReport) -> None:
         """Count the letters of a task; those of a query are stored and sent to its next tasks; too many are refused.
 
-        An action with too many letters is refused, logged and cancelled.
+        A refusal of the query's batch is taken back if there are not too many. An action with too many letters is
+        refused, logged and cancelled. A report of a query that is not known (not started here, or ended) is ignored.
+        Of actions only the last `_MAX_ACTIONS` are counted.
         """
         number = report.batch.number
         if not report.batch.query:
@@ -239,7 +249,8 @@ class LetterCounts:
     def _tell_tasks(self, counts: _QueryCounts, read: str, limit: int) -> None:
         """Tell the tasks of the next batches how many letters a read has, by a setting of the query's session.
 
-        The first reasons are added if there are more than ``limit``, or if that is `UNKNOWN`.
+        Nothing happens if the query has ended. The first reasons are added if there are more letters than ``limit``, or
+        if that is `UNKNOWN`.
         """
         batches = sorted(counts.counts(read).items())
         earlier, last = batches[:-_LAST_BATCHES], batches[-_LAST_BATCHES:]
@@ -267,7 +278,7 @@ class LetterCounts:
                 try:
                     folder.write(name, orjson.dumps(document, option=orjson.OPT_SORT_KEYS).decode() + "\n")
                 except BaseException as e:
-                    refuse(batch, f"{folder.path(name)}: the number of dead letters cannot be stored: {e}")
+                    refuse(batch, f"the number of dead letters cannot be stored: {e}")
                     raise
             for one in old:
                 folder.remove(f"{COUNTS}/{one}.json")
@@ -275,7 +286,7 @@ class LetterCounts:
         self._writes[counts.query] = self._writing.submit(write)
 
     def _wait(self, query: str) -> None:
-        """Wait until the last letters of a query are stored, and raise the error if they could not be."""
+        """Wait until the last letters of a query are stored, and raise the error if they could not be, once."""
         write = self._writes.pop(query, None)
         if write is not None:
             write.result()
@@ -294,10 +305,10 @@ def watch_letters() -> None:
 def check_letters(batch: DataFrame) -> None:
     """Fail if a batch has too many letters; for a sink of kdsl in ``foreachBatch``, once the rows are computed.
 
-    Outside of a query, and on Spark Connect, nothing is checked.
+    It waits until the letters of the batch are stored. Outside of a query, and on Spark Connect, nothing is checked.
 
     Raises:
-        DeadLetterError: There are too many; the message has the first reasons.
+        DeadLetterError: There are too many (the message has the first reasons), or their number cannot be stored.
     """
     session = batch.sparkSession
     if is_connect(session):
@@ -309,14 +320,15 @@ def check_letters(batch: DataFrame) -> None:
 
 
 def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], dict[str, tuple[str, ...]]]:
-    """The stored letters by read and batch, and the last reasons by read.
+    """The stored letters by read and batch (`_EARLIER` for those without a file), and the last batch's reasons by read.
 
     Args:
         folder: The checkpoint.
         done: The last batch that Spark has committed. Files of later batches are ignored: these run again.
 
     Raises:
-        DeadLetterError: A file cannot be read.
+        CheckpointError: The checkpoint cannot be read.
+        DeadLetterError: A file is damaged, or was written by a newer kdsl.
     """
     documents: dict[int, Mapping[str, Any]] = {}
     for name in folder.names(COUNTS):
@@ -331,7 +343,9 @@ def _read_counts(folder: Folder, done: int) -> tuple[dict[str, dict[int, int]], 
         except (ValueError, KeyError, TypeError) as e:
             raise DeadLetterError(f"{path} cannot be read: {e}; remove or restore it") from e
         if version != VERSION:
-            raise DeadLetterError(f"{path} has version {version}, and this kdsl reads version {VERSION}")
+            raise DeadLetterError(
+                f"{path} has version {version}, and this kdsl reads version {VERSION}; use the kdsl that wrote it"
+            )
     stored: dict[str, dict[int, int]] = {}
     for batch in sorted(documents):
         for read, count in documents[batch]["counts"].items():

@@ -76,7 +76,7 @@ def build_headers(
     """Build the headers of a letter: those of the record, and why it was rejected.
 
     Args:
-        own: The headers of the record; those of an earlier letter are left out.
+        own: The headers of the record; those of an earlier letter are left out, but their count of attempts goes on.
         origin: Where the record was.
         rejection: Why it was rejected.
         table: The table.
@@ -84,7 +84,7 @@ def build_headers(
         reason: The reason as the letter says it.
         column: The column that is at fault, if it is known.
         at: When it was rejected, in UTC.
-        more: Further headers.
+        more: Further headers, which replace those of the same name.
     """
     added = {
         TOPIC: origin.topic,
@@ -106,17 +106,17 @@ def build_headers(
 
 
 def original_headers(headers: Iterable[tuple[str, bytes | None]]) -> list[tuple[str, bytes | None]]:
-    """The headers of a record without those that a letter adds."""
+    """The headers of a record without all whose names begin like those that a letter adds (`CONNECT`, `OWN`)."""
     return [(name, value) for name, value in headers if not name.startswith((CONNECT, OWN))]
 
 
 def attempts_of(headers: Iterable[tuple[str, Any]]) -> int:
-    """How often a record has been rejected before; 0 if its headers do not say it."""
+    """How often a record has been rejected before; 0 if its headers do not say it as a number of up to 9 digits."""
     text = header_text(headers, ATTEMPTS)
     return int(text) if text is not None and text.isdecimal() and len(text) < 10 else 0
 
 
 def header_text(headers: Iterable[tuple[str, bytes | None]], name: str) -> str | None:
-    """The last value of a header as a string; None if there is none."""
+    """The last value of a header as a string, with invalid UTF-8 replaced; None if there is none, or it is null."""
     values = [value for header, value in headers if header == name]
     return None if not values or values[-1] is None else values[-1].decode("utf-8", "replace")

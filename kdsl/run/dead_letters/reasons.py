@@ -18,7 +18,7 @@ HIDDEN = "…"
 """What stands in place of a value."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
-_STEP = re.compile(r"[.\[\]'\"\d]+")
+_STEP = re.compile(r"\[\d+\]|[.\[\]'\"]+")
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d[\d_,.]*(?:[eE][-+]?\d+)?")
 _PATH = re.compile(r"\b(?:field|column|member) ['\"]([^'\".\[]+)")
 _SHORTEST_NUMBER = 3
@@ -52,7 +52,10 @@ class ReasonWriter:
         self._names = names | _WORDS
 
     def write(self, reason: str, data: bytes) -> str:
-        """Return a reason in which quoted values and long numbers of the record are hidden, cut to `MAX_BYTES`.
+        """Return a decoder's message without quoted values and without long numbers of the record, cut to `MAX_BYTES`.
+
+        `HIDDEN` replaces each. What is quoted stays if it is a name of the table's columns or members, a path of such
+        names, or a word of formats.
 
         Args:
             reason: The message of a decoder.
@@ -68,7 +71,7 @@ class ReasonWriter:
         return cut("".join(parts), MAX_BYTES)
 
     def find_column(self, reason: str) -> str | None:
-        """The table's column that a decoder's message is about; None if it names none, or an unknown one."""
+        """The table's column that a decoder's message names first; None if it names none, or an unknown one."""
         match = _PATH.search(reason)
         if match is None:
             return None
@@ -77,7 +80,7 @@ class ReasonWriter:
 
 
 def cut(text: str, size: int) -> str:
-    """A string, cut to some bytes of UTF-8, with an ellipsis if it is longer."""
+    """A string, cut between characters to at most ``size`` bytes of UTF-8, with an ellipsis if it is longer."""
     data = text.encode("utf-8", "replace")
     if len(data) <= size:
         return data.decode()
@@ -85,12 +88,13 @@ def cut(text: str, size: int) -> str:
 
 
 def _is_known(text: str, names: Collection[str]) -> bool:
-    """Whether a quoted text is a name, or a path of names and indices."""
-    return text in names or all(step in names for step in _STEP.split(text) if step)
+    """Whether a quoted string is a name, a path of names and indices in brackets, or only punctuation of paths."""
+    steps = [step for step in _STEP.split(text) if step]
+    return text in names or (all(step in names for step in steps) and (bool(steps) or not re.search(r"\d", text)))
 
 
 def _hide_numbers(text: str, data: bytes) -> str:
-    """Replace the numbers that stand in ``data``, except those of one or two characters: positions or sizes."""
+    """Hide the numbers of a string that stand in ``data``, except those of one or two characters: positions, sizes."""
 
     def replace(match: re.Match[str]) -> str:
         """Return `HIDDEN` for a long number that the data contain, otherwise the number itself."""

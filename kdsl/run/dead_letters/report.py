@@ -60,7 +60,7 @@ class BatchId:
 
 
 def current_batch() -> BatchId | None:
-    """The batch, or the action, of the task or thread that runs; None outside of Spark."""
+    """The batch, or the action, of the task that runs; None outside of a task, or if Spark does not say it."""
     task = TaskContext.get()
     if task is None:
         return None
@@ -82,7 +82,7 @@ class LetterReport:
         limit: The most letters of the read; -1 for any number.
         task: What the task read; the same in every run of the task.
         count: How many letters it has written.
-        reasons: The first of their reasons, with the places of the records.
+        reasons: The first of their reasons, each with the topic, partition and offset of its record.
         stage: Spark's stage.
     """
 
@@ -154,12 +154,12 @@ class Committed:
         return self.earlier + sum(count for number, count in self.batches if number < batch)
 
     def to_text(self) -> str:
-        """As text for a setting."""
+        """Return them as JSON, for a setting."""
         return orjson.dumps([self.earlier, self.batches, self.reasons]).decode()
 
     @classmethod
     def from_text(cls, text: str) -> Committed:
-        """From the result of `to_text`."""
+        """Create them from the result of `to_text`."""
         earlier, batches, reasons = orjson.loads(text)
         return cls(earlier, tuple((number, count) for number, count in batches), tuple(reasons))
 
@@ -213,7 +213,7 @@ def allow(batch: BatchId) -> None:
 
 
 def allow_all(query: str) -> None:
-    """Take back the refusals of a query that starts again."""
+    """Take back the refusals of a query that starts again, and its marks that letters are being stored."""
     for path in refusals().glob(f"{query}-*"):
         path.unlink(missing_ok=True)
 
@@ -233,14 +233,14 @@ def storing(batch: BatchId) -> Iterator[None]:
 
 
 def check_refusal(folder: str | os.PathLike[str] | None, batch: BatchId | None) -> None:
-    """Fail if the driver has refused a batch; wait until its letters are stored.
+    """Wait until the letters of a batch are stored, without limit; then fail if the driver has refused the batch.
 
     Args:
-        folder: The folder of the refusals, the option `REFUSALS`; None if the sink has none.
-        batch: The batch; None if it is not known.
+        folder: The folder of the refusals, the option `REFUSALS`; None if the sink has none: nothing is checked.
+        batch: The batch; None if it is not known: nothing is checked.
 
     Raises:
-        DeadLetterError: It has; the message is the driver's.
+        DeadLetterError: The driver has refused it; the message is the driver's.
     """
     if folder is None or batch is None:
         return

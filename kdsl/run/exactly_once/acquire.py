@@ -86,7 +86,8 @@ def acquire_ids(
     """Acquire the ids of a write, check their tokens, and give each the token that its tasks continue from.
 
     Every id that the query has or had gets a token of this run, including those beyond the present number of writers
-    and under another prefix. Late tasks of an earlier run are then refused whatever id they use.
+    and under another prefix. Late tasks of an earlier run are then refused whatever id they use. Open transactions of
+    these ids are aborted. The producers are closed again.
 
     Args:
         spec: The write.
@@ -103,6 +104,7 @@ def acquire_ids(
     Raises:
         ExactlyOnceError: The tokens do not allow it (HalfWrittenError if rows would go to other writers than in a batch
             that is half written), or an id cannot be acquired.
+        KafkaReadError: A token cannot be read.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     previous = list(before)
@@ -246,10 +248,11 @@ class TokenRefresh:
 
 
 def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
-    """Write the record that a write without rows is done, in a transaction; the token says already that it is.
+    """Write the record that a write is done in a transaction of its own, after its rows; its token is not changed.
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, or the transaction failed.
+        KafkaReadError: The token of the id cannot be read.
     """
     settings = add_transaction_settings(cluster.producer(), spec.id_of(0), spec.timeout_ms)
     producer, _ = take_id(spec, cluster, settings)
@@ -266,7 +269,7 @@ def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
 def abort_transactions(spec: TransactionSpec, cluster: Cluster) -> None:
     """Acquire each id once more, which aborts its open transaction: that would hold up the readers of the topic.
 
-    An id that cannot be acquired is left to the transaction timeout.
+    It fences off the id's writer, too. An id that cannot be acquired is left to the transaction timeout.
     """
     settings = cluster.producer()
     for id_ in spec.ids:

@@ -55,7 +55,7 @@ _LOOK = 1.0
 
 
 @attrs.frozen
-class _LastWrite:
+class LastWrite:
     """The last write of a ``foreachBatch`` under a write id.
 
     Attributes:
@@ -71,7 +71,7 @@ class _LastWrite:
     spec: TransactionSpec | None = None
 
 
-_last_writes: dict[tuple[str, ...], _LastWrite] = {}  # by brokers, prefix, query and write id
+_last_writes: dict[tuple[str, ...], LastWrite] = {}  # by brokers, prefix, query and write id
 
 
 def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id: str | None, adopt: bool) -> None:
@@ -89,9 +89,10 @@ def write_batch(rows: DataFrame, plan: WritePlan, cluster: Cluster, *, write_id:
     Raises:
         ResolveError: The transactions' timeout is above the brokers' maximum.
         ExactlyOnceError: The prefix is held by another query, the tokens do not allow it, or the ``write_id`` was used
-            for other rows.
-        KdslError: `_check_batch` refuses it, or within ``foreachBatch`` it has no write id or runs in a thread without
-            the properties of the query.
+            for other rows or its topic was deleted since.
+        KdslError: `_check_batch` refuses it, no topic matches the plan's pattern, or within ``foreachBatch`` it has no
+            write id or runs in a thread without the properties of the query.
+        Exception: That of the Spark job, after which open transactions are aborted.
     """
     assert plan.transactions is not None
     _check_batch(rows, plan, write_id)
@@ -128,7 +129,8 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 
     Done writes are recorded in a topic, which is created if it is missing, and are known by the last token, too.
 
-    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it.
+    The last named write under the prefix is recorded first, if an earlier version of kdsl did not record it. ``adopt``
+    accepts a recorded write as done without a check.
 
     Raises:
         ExactlyOnceError: The id was used for other records, a topic of a done write was deleted, or an id cannot be
@@ -155,9 +157,10 @@ def _write_once(rows: DataFrame, plan: WritePlan, cluster: Cluster, write_id: st
 
 
 def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
-    """Return the token of the last write with a ``write_id``, if that is the last write under the prefix and is done.
+    """Return the token of the last write under the prefix if that has a ``write_id`` and is done; None otherwise.
 
-    What a killed writer has left open is aborted, which lets the topic of done writes be read up to its end.
+    If the last token has a ``write_id``, its transactional id is acquired. This aborts what a killed writer has left
+    open, so the topic of done writes can be read up to its end. Errors are those of `take_id`.
     """
     id_ = spec.id_of(0)  # a write with a write_id has one writer
     if not _is_named(token_admin_of(cluster, spec.writer.table).token(id_, stable=False)):
@@ -168,7 +171,7 @@ def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
-    """Ask the brokers for the ids of the topics that a plan writes to, or could write to, by name."""
+    """Ask the brokers for the ids of the existing topics that a plan writes to, or could write to, by name."""
     admin = token_admin_of(cluster, plan.table)
     names = plan.topics.names or [name for name in admin.names() if plan.topics.contains(name)]
     return {name: topic.id for name, topic in admin.topics(names).items()}
@@ -202,7 +205,7 @@ def _record_last(
 ) -> None:
     """Record the last write as done, if it is not recorded, before its token is replaced; log a warning about that.
 
-    An earlier version of kdsl stored nothing but the token.
+    An earlier version of kdsl stored nothing but the token. Errors are those of `record_done`.
     """
     write_id = last.writer.sink
     if write_id in done_writes:
@@ -218,7 +221,10 @@ def _record_last(
 def _acquire_batch_ids(
     spec: TransactionSpec, cluster: Cluster, progress: LogProgress, *, adopt: bool, strict: bool
 ) -> dict[str, int]:
-    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written."""
+    """Acquire the ids of a batch write, each as its own successor; return the batch up to which each has written.
+
+    Effects and errors are those of `acquire_ids`.
+    """
     same = {id_: id_ for id_ in spec.ids}
     return acquire_ids(spec, cluster, progress, before=spec.ids, successors=same, adopt=adopt, strict=strict)
 
@@ -228,23 +234,27 @@ def _write_within_query(
 ) -> None:
     """Write a batch within ``foreachBatch``; it has its own ids, because each write of the function has a token.
 
-    The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends.
+    The ids are acquired in the first batch of a run, or after a failure. The prefix is held until the query ends. What
+    is already written is skipped by the tasks.
 
     Raises:
         ExactlyOnceError: Two writes have the same ``write_id``, the prefix is held, or the tokens do not allow it.
+        ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: No topic matches the plan's pattern.
+        Exception: That of the Spark job.
     """
     assert plan.transactions is not None
     prefix = f"{plan.transactions.prefix}-{writer.sink}"
     key = (cluster.bootstrap_servers, plan.transactions.prefix, writer.query, writer.sink)
     query = RunningQuery(rows.sparkSession, writer.query)
-    now = _LastWrite(query.run_id, batch, rows.semanticHash())
+    now = LastWrite(query.run_id, batch, rows.semanticHash())
     with _lock:
         before = _last_writes.get(key)
         _check_write_id(before, now, writer, plan.table)
         _last_writes[key] = now
     try:
         _hold_prefix(query, plan, cluster)
-        spec = _ids_of_previous_batch(before, now)
+        spec = ids_of_previous_batch(before, now)
         offsets = Checkpoint.open(rows.sparkSession, query.checkpoint).batch_digest(batch)
         if spec is None:
             spec = attrs.evolve(_create_batch_spec(plan, cluster, writer, prefix, 1, batch), offsets=offsets)
@@ -261,7 +271,7 @@ def _write_within_query(
         _last_writes[key] = attrs.evolve(now, spec=spec)
 
 
-def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, table: str) -> None:
+def _check_write_id(before: LastWrite | None, now: LastWrite, writer: Writer, table: str) -> None:
     """Check that two writes of a function have different write ids; otherwise the second would be taken for the first.
 
     Raises:
@@ -274,8 +284,11 @@ def _check_write_id(before: _LastWrite | None, now: _LastWrite, writer: Writer, 
         )
 
 
-def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> TransactionSpec | None:
-    """Return the write of the previous batch, whose ids are still acquired; None if they must be acquired."""
+def ids_of_previous_batch(before: LastWrite | None, now: LastWrite) -> TransactionSpec | None:
+    """Return the spec of the previous batch's write in this run, whose ids are still acquired.
+
+    None if they must be acquired: without such a write, or if it failed.
+    """
     goes_on = before is not None and (before.run, before.batch) == (now.run, now.batch - 1)
     return before.spec if before is not None and goes_on else None
 
@@ -283,10 +296,12 @@ def _ids_of_previous_batch(before: _LastWrite | None, now: _LastWrite) -> Transa
 def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None:
     """Acquire the lease of a plan's prefix, if this process does not hold it, and hold it until a query has ended.
 
-    Meanwhile a thread refreshes the tokens of the query's writes.
+    Before, it waits for a query with the prefix that has just ended. Afterwards a thread refreshes the tokens of the
+    query's writes.
 
     Raises:
         ExactlyOnceError: Another process or query holds it.
+        ResolveError: The transactions' timeout is above the brokers' maximum.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -374,7 +389,12 @@ def _check_batch(rows: DataFrame, plan: WritePlan, write_id: str | None) -> None
 def _create_batch_spec(
     plan: WritePlan, cluster: Cluster, writer: Writer, prefix: str, count: int, batch: int
 ) -> TransactionSpec:
-    """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics."""
+    """Create the transaction spec of a batch write with ``count`` ids; the brokers are asked for limits and topics.
+
+    Raises:
+        ResolveError: The transactions' timeout is above the brokers' maximum, or shorter than the client accepts.
+        KdslError: No topic matches the plan's pattern.
+    """
     admin = token_admin_of(cluster, plan.table)
     timeout_ms, _ = read_limits(admin, cluster.kdsl_settings.transaction_timeout_ms, plan.table)
     return TransactionSpec(

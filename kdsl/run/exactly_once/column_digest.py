@@ -34,6 +34,8 @@ _SAME_COLUMNS = frozenset(
 def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
     """Compute a digest of how columns are computed from those of the sources, and of the session's time zone.
 
+    Settings of the session that change values (`_SETTINGS`) are part of it where they differ from Spark's defaults.
+
     Returns:
         The digest; empty for Spark Connect, where the plan cannot be seen.
     """

@@ -46,14 +46,20 @@ _SAME_COLUMNS = frozenset(
 
 
 def nondeterministic_columns(plan: PlanNode) -> dict[str, str]:
-    """The names of a plan's columns that may change when it is computed again, with the reason for each."""
+    """The names of a plan's columns that may change when it is computed again because of aggregates, with the reasons.
+
+    Expressions such as ``rand()`` are not looked for: Spark's ``deterministic`` knows them.
+    """
     reasons: dict[int, str] = {}
     _collect(plan, reasons)
     return {column.name: reasons[column.id] for column in plan.output if column.id in reasons}
 
 
 def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
-    """Add the nondeterministic columns of a node, and of all nodes below it, to ``reasons`` by id, with the reason."""
+    """Add the columns of a node, and of all nodes below it, that may change to ``reasons`` by id, with the reason.
+
+    The key `_ROWS` is added if a filter may let through other rows.
+    """
     children = node.children
     for child in children:
         _collect(child, reasons)
@@ -79,7 +85,7 @@ def _collect(node: PlanNode, reasons: dict[int, str]) -> None:
 
 
 def _reason(expression: Expression, reasons: dict[int, str]) -> str:
-    """Return why an expression may change when it is computed again; empty if it does not.
+    """Return why an aggregate or a column within an expression may change when it is computed again; empty if none may.
 
     Args:
         expression: The expression.

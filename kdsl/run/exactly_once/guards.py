@@ -31,10 +31,11 @@ def check_speculation(spark: SparkSession, table: str) -> None:
 
 
 def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
-    """Acquire the lease of a plan's transactional-id prefix.
+    """Acquire the lease of a plan's transactional-id prefix; if it is lost later, an error is logged.
 
     Raises:
         ExactlyOnceError: Another process holds it.
+        KdslError: As for `Lease.acquire`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -56,7 +57,9 @@ def acquire_prefix_lease(plan: WritePlan, cluster: Cluster) -> Lease:
 
 
 def choose_token_topic(plan: WritePlan, admin: TokenAdmin) -> str:
-    """Choose the topic under which commit tokens are stored: the first one that is written, or could be.
+    """Choose the topic under which commit tokens are stored: the first one that is named, or else matches the pattern.
+
+    For a pattern the brokers are asked for their topics, which come in alphabetical order.
 
     Raises:
         KdslError: No topic matches the plan's pattern.

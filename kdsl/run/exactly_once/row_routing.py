@@ -85,7 +85,7 @@ class Lineage:
 def route_rows(
     rows: DataFrame, plan: WritePlan, before: RowRouting | None = None, packing: Packing | None = None
 ) -> tuple[DataFrame, RowRouting]:
-    """Choose a stable routing, and partition the rows by it: one partition for each writer.
+    """Choose a stable routing, and return the rows partitioned by it, as `apply_routing` does, and the routing.
 
     Args:
         rows: What is written (`kdsl.run.dataframes.match_columns.match_columns`).
@@ -124,7 +124,10 @@ def route_rows(
 
 
 def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None = None) -> DataFrame:
-    """Partition rows by a routing that is known to be stable for them.
+    """Partition rows by a routing that is known to be stable for them: no more partitions than writers.
+
+    Rows that are routed by tasks are not shuffled, and returned unchanged if there are enough writers; so are staged
+    ones.
 
     Args:
         rows: What is written.
@@ -200,11 +203,9 @@ def _task_basis(tasks: int) -> tuple[str, ...]:
 def _routing_columns(rows: DataFrame, plan: WritePlan) -> tuple[str, ...]:
     """Choose the columns by which rows are routed: those of the key, or all, without those of inexact types.
 
-    Empty if none is left.
+    Empty if none is left: columns of the value do not replace those of a key, whose rows must stay together.
     """
-    keys = plan.key_columns
-    names = [name for name in keys or rows.columns if _is_exact(rows.schema[name].dataType)]
-    return () if keys and len(names) < len(keys) and not names else tuple(names)
+    return tuple(name for name in plan.key_columns or rows.columns if _is_exact(rows.schema[name].dataType))
 
 
 def _is_exact(kind: s.DataType) -> bool:

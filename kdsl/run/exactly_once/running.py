@@ -65,7 +65,10 @@ class QueryWatch:
         self.thread.start()
 
     def _run(self) -> None:
-        """Refresh tokens until the query ends, abort what it left open, and release the lease; runs in a thread."""
+        """Refresh tokens until the query ends, then abort open transactions and release the lease; runs in a thread.
+
+        Nothing is aborted if the last batch is done, or if another process has taken the lease.
+        """
         try:
             while not self._wait_for_end():
                 self._tokens.tick(_INTERVAL)
@@ -108,6 +111,8 @@ class QueryWatch:
 
 def wait_for_previous_query(plan: WritePlan, cluster: Cluster) -> None:
     """If a query of this process with the plan's prefix has just ended, wait up to a minute until it has released that.
+
+    When the minute is over, nothing is raised.
 
     Raises:
         ExactlyOnceError: Such a query is running.

@@ -86,12 +86,12 @@ def keeps_state(rows: DataFrame) -> bool:
 
 
 def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield the rows unchanged, after encoding them once.
+    """Yield all rows unchanged, after encoding those that rules and NOT NULL do not exclude.
 
     A row that cannot be encoded is therefore an error before its batch is stored.
 
     Raises:
-        RecordError: A row cannot be encoded.
+        RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)
@@ -113,7 +113,8 @@ def _stage_and_send(
 ) -> None:
     """Store the rows of a batch beside the checkpoint, unless they are there already, and send them.
 
-    This is the function of ``foreachBatch``. Staged files that are not needed any more are deleted afterwards.
+    This is the function of ``foreachBatch``. It registers the data source. Staged files that are not needed any more
+    are deleted afterwards.
 
     Args:
         options: The options of the sink, with plan and cluster.
@@ -124,9 +125,11 @@ def _stage_and_send(
         number: The number of the batch.
 
     Raises:
-        CheckpointError: The offsets of the batch are missing, or the stored batch is of another version.
+        CheckpointError: The checkpoint cannot be read or written, the offsets of the batch are missing, or the stored
+            batch is of another version.
         ExactlyOnceError: A later run of the query has taken over.
         DeadLetterError: A read has too many dead letters.
+        Exception: That of the Spark job that stores or sends the rows.
     """
     from kdsl.run.librdkafka.datasource import FORMAT, register
     from kdsl.run.librdkafka.options import read_options
@@ -160,7 +163,9 @@ def _stage_and_send(
 
 
 def leftovers(names: Iterable[str], spec: TransactionSpec, rows_folder: str) -> list[str]:
-    """Choose the staged files that are not needed after a batch: earlier batches, and abandoned ones of this run.
+    """Choose the staged files that are not needed after a batch.
+
+    These are the files of earlier batches, and what this run has stored of the batch if its rows are elsewhere.
 
     Args:
         names: The names in the folder of staged batches.
@@ -220,7 +225,11 @@ def read_marker(text: str | None, spec: TransactionSpec, half_written: int | Non
 
 
 def _match_current_plan(staged: DataFrame, plan: WritePlan) -> DataFrame:
-    """Match staged rows with the plan's columns, because rows staged before the table changed have former columns."""
+    """Match staged rows with the plan's columns, because rows staged before the table changed have former columns.
+
+    Columns that the plan does not have are dropped; those that the rows lack get their default, or NULL if that is
+    allowed. Errors are those of `match_columns`.
+    """
     nulls = {
         f.name: f"CAST(NULL AS {spark_type(f.type).simpleString()})" for f in plan.columns.fields if f.type.nullable
     }

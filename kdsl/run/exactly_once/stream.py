@@ -75,7 +75,8 @@ def prepare_stream(
         ResolveError: The transaction timeout is above the brokers' maximum.
         ExactlyOnceError: The prefix is held by another query, or the tokens do not allow it.
         CheckpointError: The checkpoint cannot be read or written.
-        KdslError: Speculation is on, or nothing shows that rows are routed to the same writers again.
+        KdslError: Speculation is on, no topic matches the plan's pattern, or nothing shows that rows are routed to the
+            same writers again.
     """
     assert plan.transactions is not None
     check_speculation(rows.sparkSession, plan.table)
@@ -182,7 +183,7 @@ def _acquire_all_ids(
         adopt: Whether to continue although tokens are missing or belong to another query.
 
     Returns:
-        Whether the open batch is half written: a writer has committed its part.
+        Whether the open batch is half written: at least one writer has committed its part.
 
     Raises:
         HalfWrittenError: The open batch is half written, and its rows would be routed to other writers.
@@ -239,7 +240,8 @@ def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | No
 def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, batch: int) -> None:
     """Check that a half-written batch of an earlier version of kdsl still has the tasks that it had.
 
-    That version packed the remaining records of a batch, so its tasks changed when records had been deleted.
+    That version packed the remaining records of a batch, so its tasks changed when records had been deleted. Nothing is
+    checked without a source of kdsl, or if the batch has offsets of several.
 
     Raises:
         ExactlyOnceError: Records of the batch were deleted.
@@ -265,8 +267,8 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 def abort_open_transactions(manifest: Manifest, plan: WritePlan, cluster: Cluster, checkpoint: Checkpoint) -> None:
     """Abort the open transactions of an exactly-once query that continues with another delivery guarantee.
 
-    Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Kafka's
-    errors are ignored: the brokers abort the transactions after their timeout.
+    Do nothing if its manifest has no routing: it was not exactly-once. A warning is logged if a batch is open. Errors
+    that prevent the abort are ignored: the brokers abort the transactions after their timeout.
 
     Raises:
         CheckpointError: The checkpoint cannot be read.
@@ -340,7 +342,11 @@ def _start(
     reporting: Mapping[str, str],
     mode: str,
 ) -> StreamingQuery:
-    """Start Spark's query for a prepared stream, staged or direct as the plan says."""
+    """Start Spark's query for a prepared stream, staged or direct as the plan says.
+
+    Raises:
+        ResolveError: As for `write_staged` and `write_options`.
+    """
     from kdsl.run.exactly_once.staged import write_staged
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import write_options

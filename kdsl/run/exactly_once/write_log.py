@@ -19,7 +19,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaExcepti
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ExactlyOnceError, KafkaReadError
+from kdsl.errors import ExactlyOnceError, KafkaReadError, TopicMissingError
 from kdsl.retry import Deadline, retry
 from kdsl.run.admin import errors
 from kdsl.run.admin.errors import RETRIABLE, NotAllowedError, StalledError
@@ -107,14 +107,17 @@ class WriteLog:
 
         Raises:
             ExactlyOnceError: It cannot be created, or would delete records.
-            KafkaReadError: The brokers cannot be asked for it.
+            KafkaReadError: The brokers cannot be asked for it, or do not know the new topic in time.
         """
         created = not self._admin.topics([self.topic]) and self._create(target)
         if not created:
             self._check_policy()
         # Not every broker knows at once about a topic that was created.
         if not retry(lambda _: self._admin.topics([self.topic]), bool, Deadline(_SECONDS)):
-            raise errors.missing_topics(self._table, [self.topic], ())
+            raise TopicMissingError(
+                f"{self._table}: the brokers do not know the topic {self.topic!r}, which records the writes that are "
+                f"done, {_SECONDS:g} s after it was created; check that all brokers run, and start the write again"
+            )
 
     def _create(self, target: str) -> bool:
         """Create the topic, and return whether this process did; False where another process was faster.
@@ -162,9 +165,9 @@ class WriteLog:
             )
 
     def find(self, write_ids: Iterable[str]) -> dict[str, DoneWrite]:
-        """Read the topic, and return the done writes among some ids.
+        """Read the whole topic, and return the done writes among some ids, by id; the last record of an id counts.
 
-        No process may write under the prefix at the same time.
+        The topic must exist (`prepare`). No process may write under the prefix at the same time.
 
         Raises:
             KafkaReadError: The topic cannot be read; `NotAllowedError` where this user may not read it.

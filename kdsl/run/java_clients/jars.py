@@ -63,7 +63,7 @@ def attach_connector(spark: SparkSession, *, everywhere: bool = False, streams: 
     Args:
         spark: The session, classic or Connect.
         everywhere: Whether the driver's own threads must be able to load the connector's classes: Java's clients in the
-            driver and real-time mode need that.
+            driver and real-time mode need that. Ignored on Spark Connect.
         streams: Whether a stream is to run. On Spark Connect, its tasks do not see jars that a session has attached.
 
     Raises:
@@ -215,7 +215,7 @@ def _attach_to_server(spark: SparkSession) -> None:
 
 
 def check_scala_version(name: str, scala: str) -> None:
-    """Check that a jar or coordinate whose name ends in a version of Scala is built for this one.
+    """Check that a jar or coordinate whose name has the suffix of a Scala version is built for this one.
 
     Raises:
         ConnectorMissingError: It is built for another one.
@@ -229,7 +229,7 @@ def check_scala_version(name: str, scala: str) -> None:
 
 
 def local_jars(entry: str) -> list[str]:
-    """List the jars of an entry that names a jar or a folder of jars.
+    """List the jars of an entry that names a jar or a folder of jars; those in folders inside it are left out.
 
     Args:
         entry: A path, which may be relative or begin with ``~``, or a ``file:`` address.

@@ -52,7 +52,10 @@ def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str
 
 
 def java_pattern(pattern: str) -> str:
-    """Convert Python's pattern of topics to Java's, anchored to whole names: Java's searches also match parts."""
+    """Convert Python's pattern of topics to Java's, anchored to whole names: Java's searches also match parts.
+
+    Of the syntax only named groups are converted.
+    """
     named = re.sub(r"\(\?P=(\w+)\)", r"\\k<\1>", pattern.replace("(?P<", "(?<"))
     return f"^(?:{named})$"
 

@@ -29,9 +29,12 @@ class SystemPropertyError(KdslError):
 def set_system_properties(spark: SparkSession, cluster: Cluster, table: str) -> None:
     """Set the properties that the login of a cluster needs in the driver's JVM; check that the other JVMs have them.
 
+    Most logins need none: then nothing happens. Of the other JVMs only the names in their start options are checked. On
+    Spark Connect nothing is set.
+
     Raises:
         SystemPropertyError: Executors, or the server of a Connect session, were started without a property, or the
-            driver has another value already.
+            driver's JVM has another krb5.conf already.
     """
     # A krb5.conf at a URL is fetched here, and then has a path.
     wanted = java_settings(cluster.settings(), "consumer", resolve, ThisMachine()).system

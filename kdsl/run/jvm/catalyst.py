@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def decode_columns(df: DataFrame, plan: ReadPlan) -> DataFrame:
     """Decode the plan's columns from raw records, as `kdsl.run.records.decode.RecordDecoder` does.
 
+    A key or value that is NULL in a NOT NULL column fails the job.
+
     Args:
         df: The columns of Spark's Kafka source.
         plan: The read plan: keys and values of the format ``raw``, metadata in its own types.
@@ -113,6 +115,8 @@ def _header(key: Column, value: Column) -> Column:
 def encode_columns(df: DataFrame, plan: WritePlan) -> DataFrame:
     """Encode rows as raw records, as `kdsl.run.records.encode.RecordEncoder` does.
 
+    A NULL in a NOT NULL column, and a topic that the table does not have, fail the job.
+
     Args:
         df: The plan's columns.
         plan: The write plan: keys and values of the format ``raw``, metadata in its own types.
@@ -124,7 +128,10 @@ def encode_columns(df: DataFrame, plan: WritePlan) -> DataFrame:
 
 
 def _record_columns(plan: WritePlan) -> Iterator[Column]:
-    """Yield the columns of the records; a forbidden NULL or topic fails the job when it is computed."""
+    """Yield the columns of the records; a forbidden NULL or topic fails the job when it is computed.
+
+    Headers without a name are left out.
+    """
     from pyspark.sql import functions as sf
 
     metadata = {m.key: m.column for m in plan.metadata}
@@ -136,7 +143,13 @@ def _record_columns(plan: WritePlan) -> Iterator[Column]:
         if name not in required:
             return value
         return sf.coalesce(
-            value, sf.raise_error(sf.lit(f"write {plan.table}: {name!r} is NULL, but declared NOT NULL"))
+            value,
+            sf.raise_error(
+                sf.lit(
+                    f"write {plan.table}: {name!r} is NULL, but declared NOT NULL; give it a value, or declare it "
+                    "nullable"
+                )
+            ),
         )
 
     for field, part, raw in (("key", plan.key, "__raw_key__"), ("value", plan.value, "__raw_value__")):

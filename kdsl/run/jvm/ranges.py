@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ALWAYS = ("topic", "partition", "offset")
-_TOGETHER = 200_000
+MAX_OFFSETS = 200_000
 """How many offsets are read at a time; their records are in the driver's memory at once."""
 
 
@@ -53,8 +53,11 @@ class RangeReader:
         self._options.pop("kafka.group.id", None)  # a reader for people must not join the job's group
 
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Read the records of some ranges, those of each partition in the order of their offsets."""
-        for group in _groups(ranges):
+        """Read the records of ranges of different partitions, those of each partition in the order of their offsets.
+
+        `MAX_OFFSETS` offsets at a time are read by a Spark job, which fails if records of a range no longer exist.
+        """
+        for group in group_ranges(ranges):
             begins: dict[str, dict[str, int]] = {}
             ends: dict[str, dict[str, int]] = {}
             for r in group:
@@ -68,13 +71,13 @@ class RangeReader:
                 yield raw_batch(batch).select(self.schema.names)
 
 
-def _groups(ranges: Sequence[Range]) -> Iterator[list[Range]]:
-    """Yield groups of ranges that are read together, of at most `_TOGETHER` offsets; larger ranges are cut.
+def group_ranges(ranges: Sequence[Range], max_offsets: int = MAX_OFFSETS) -> Iterator[list[Range]]:
+    """Yield groups of ranges that are read together, of at most ``max_offsets`` offsets; larger ranges are cut.
 
     Ranges must be of different partitions.
     """
     group: list[Range] = []
-    left = _TOGETHER
+    left = max_offsets
     for whole in ranges:
         at = whole.start
         while at < whole.end:
@@ -84,6 +87,6 @@ def _groups(ranges: Sequence[Range]) -> Iterator[list[Range]]:
             at = end
             if not left:
                 yield group
-                group, left = [], _TOGETHER
+                group, left = [], max_offsets
     if group:
         yield group

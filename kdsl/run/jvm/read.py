@@ -58,6 +58,7 @@ def records(
         ResolveError: The client settings have errors.
         KafkaReadError: No broker answers, a topic is missing, or a batch has no offset to start or to end at.
         LeaseHeldError: The stream checks its group, and the group is in use.
+        SystemPropertyError: A JVM of the session lacks a property that the login needs.
         KdslError: Real-time mode has fewer cores than partitions.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streaming)
@@ -95,7 +96,11 @@ class _Planned:
 
 
 def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, str]:
-    """Build the options of Spark's source that do not depend on offsets; they contain resolved secrets."""
+    """Build the options of Spark's source that do not depend on offsets; they contain resolved secrets.
+
+    Raises:
+        ResolveError: The client settings have errors.
+    """
     settings = cluster.kdsl_settings
     options = kafka_options(cluster, "consumer", plan.table)
     reset = plan.start.reset if plan.start.reset != "none" else settings.auto_offset_reset or "none"
@@ -162,9 +167,12 @@ def _plan_batch(subscription: Subscription, plan: ReadPlan) -> _Planned:
 
 
 def _plan_stream(subscription: Subscription, plan: ReadPlan, cores: int) -> _Planned:
-    """Plan the options of Spark's source for a stream; the brokers are asked for topics and partitions.
+    """Plan the options of Spark's source for a stream; the brokers are asked for topics, partitions and offsets.
+
+    A start that cannot be computed is not an error here (`_start_option`).
 
     Raises:
+        KafkaReadError: No broker answers, a topic or partition is missing, or an end does not exist.
         KdslError: Real-time mode has fewer cores than partitions.
     """
     topics = subscription.topics()

@@ -54,9 +54,13 @@ _COLUMNS: Mapping[str, s.DataType] = {
 def append(rows: DataFrame, plan: WritePlan, cluster: Cluster) -> None:
     """Append the rows of a batch to the topics, by a Spark job that ends when Kafka has acknowledged all records.
 
+    It attaches the connector to the session, hides secrets there, and sets system properties.
+
     Raises:
-        ResolveError: The client settings have errors.
-        KdslError: The connector cannot be attached, no broker answers, or a topic does not exist.
+        ResolveError: The client settings have errors, or tasks need a registry that is not declared or a literal
+            secret.
+        KdslError: The connector cannot be attached, the JVMs lack a system property, the partitioner cannot be
+            imported, no broker answers, or a topic does not exist.
     """
     spark = rows.sparkSession
     options = _prepare(spark, plan, cluster, streams=False)
@@ -74,7 +78,7 @@ def start(
     name: str | None,
     mode: str = "append",
 ) -> StreamingQuery:
-    """Start a query that appends the rows of a stream to the topics.
+    """Start a query that appends the rows of a stream to the topics; the session changes as by `append`.
 
     Args:
         rows: The plan's columns, as `kdsl.run.dataframes.match_columns.match_columns` returns them.
@@ -86,9 +90,8 @@ def start(
         mode: Spark's output mode; real-time mode ignores it.
 
     Raises:
-        ResolveError: The client settings have errors.
-        KdslError: The connector cannot be attached, no broker answers, a topic does not exist, or real-time mode cannot
-            run the query.
+        ResolveError: As for `append`.
+        KdslError: As for `append`; or real-time mode cannot run the query or the trigger.
     """
     spark = rows.sparkSession
     realtime = plan.latency == "realtime"
@@ -106,7 +109,8 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
     """Attach the connector, hide secrets in the session, set the system properties, and return the sink's options.
 
     Raises:
-        KdslError: The connector cannot be attached, or the partitioner cannot be imported.
+        KdslError: The connector cannot be attached, the JVMs lack a system property, or the partitioner cannot be
+            imported.
         ResolveError: The client settings have errors.
     """
     attach_connector(spark, everywhere=plan.latency == "realtime", streams=streams)
@@ -118,6 +122,9 @@ def _prepare(spark: SparkSession, plan: WritePlan, cluster: Cluster, *, streams:
 
 def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) -> dict[str, int]:
     """Check that brokers answer and topics exist, and count the partitions of each topic.
+
+    For a pattern these are all topics that this user may see, and none of them is checked. Brokers create missing
+    topics if the cluster's settings allow it, but not with Java's admin client.
 
     Raises:
         KafkaReadError: No broker answers; or (TopicMissingError) a topic does not exist, and brokers do not create it.
@@ -153,7 +160,11 @@ def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster)
 
 
 def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], registry: Registry | None) -> DataFrame:
-    """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow."""
+    """Encode rows as records: with Spark's expressions in real-time mode, else with Arrow.
+
+    Raises:
+        ResolveError: Tasks need a registry that is not declared, or a literal secret.
+    """
     if plan.latency == "realtime":
         return encode_columns(rows, plan)
     names = _record_columns(plan)

@@ -21,8 +21,9 @@ def acquire_group_lease(plan: ReadPlan, cluster: Cluster) -> Lease:
         The lease, which must be released when the stream ends.
 
     Raises:
-        LeaseHeldError: The group is in use; names all its users.
+        LeaseHeldError: The group is in use by another stream or by consumers; the error names them.
         KafkaReadError: The brokers do not answer, or do not allow the groups.
+        KdslError: The group of the lease cannot be joined.
     """
     group = plan.group_id or ""
     meaning = (

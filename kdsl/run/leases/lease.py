@@ -56,7 +56,10 @@ _lost_leases: dict[str, LeaseHeldError] = {}
 
 
 def lease_loss(name: str) -> str | None:
-    """Say who took a lease that this process held, and the consequence; None if it has lost none of that name."""
+    """Say who took a lease that this process held, and the consequence.
+
+    None if it has lost none of that name, or has acquired it again since.
+    """
     error = _lost_leases.get(name)
     return None if error is None else str(error)
 
@@ -102,19 +105,20 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether this process holds the lease."""
+        """Whether this process holds the lease through this object."""
         return self._membership is not None
 
     def acquire(self, timeout: float = SESSION + _MARGIN) -> None:
-        """Acquire the lease, unless it is held already; it is released when the process ends.
+        """Acquire the lease, unless this object holds it already; it is released when the process ends.
 
         Args:
             timeout: How long to wait for holders to vanish, in seconds. By default a little longer than the session of
                 a process that was killed.
 
         Raises:
-            LeaseHeldError: Another process holds the lease.
+            LeaseHeldError: Another process, or another object of this one, holds the lease.
             KafkaReadError: The cluster does not answer, or does not allow the group.
+            KdslError: The group of the lease cannot be joined.
         """
         if self._membership is not None:
             return
@@ -129,7 +133,10 @@ class Lease:
             time.sleep(pause)
 
     def _try_to_acquire(self, deadline: Deadline) -> tuple[Member, ...]:
-        """Join the group, and hold the lease if it has no other members; else leave it and return the other members."""
+        """Join the group, and hold the lease if it has no other members; else leave it and return the other members.
+
+        An earlier loss of the lease is then forgotten. Errors are those of `acquire`.
+        """
         membership = _Membership(self._cluster, self.name, self._who, self._topics)
 
         def other_members(_: float) -> tuple[Member, ...]:
@@ -152,7 +159,7 @@ class Lease:
                 membership.leave()
 
     def release(self) -> None:
-        """Release the lease; others may acquire it at once."""
+        """Release the lease if it is held; others may acquire it at once. Waits some seconds for that at most."""
         membership, self._membership = self._membership, None
         if membership is not None:
             atexit.unregister(self.release)
@@ -212,7 +219,7 @@ class _Membership:
         """Wait until this member is in the group, and return all members.
 
         Raises:
-            KdslError: The group does not admit it within half a minute, or the brokers do not answer.
+            KdslError: The group does not admit it within half a minute, or the brokers do not answer or refuse.
         """
 
         def is_joined(members: tuple[Member, ...]) -> bool:
@@ -237,12 +244,12 @@ class _Membership:
         self._on_loss = on_loss
 
     def leave(self) -> None:
-        """Leave the group."""
+        """Leave the group and end the thread; wait `_LEAVE_TIMEOUT` seconds for that at most."""
         self._left.set()
         self._thread.join(_LEAVE_TIMEOUT)
 
     def _run(self) -> None:
-        """Poll the consumer until the member leaves, note errors, and check the lease when it may be lost.
+        """Poll the consumer until the member leaves, then close it; note errors, check the lease when it may be lost.
 
         Runs in a thread.
         """

@@ -35,7 +35,10 @@ class ClientPool(Generic[C]):
         _pools.append(self)
 
     def take(self, key: Hashable) -> C | None:
-        """Remove the client of a key from the pool and return it, or None; close the idle clients of all pools."""
+        """Remove the client of a key from the pool and return it; close the idle clients of all pools.
+
+        None if there is no client of the key.
+        """
         with _lock:
             client, _ = self._clients.pop((os.getpid(), key), (None, 0.0))
             closers = [closer for pool in _pools for closer in pool.remove_idle()]
@@ -62,16 +65,23 @@ class ClientPool(Generic[C]):
                     del self._clients[key]
 
     def take_all(self) -> list[C]:
-        """Remove all clients from the pool and return them."""
+        """Remove all clients of this process from the pool and return them, still open."""
         with _lock:
             return [self._clients.pop(key)[0] for key in self._own_keys()]
 
     def remove_idle(self) -> list[Callable[[], None]]:
-        """Remove the clients that have been unused for `IDLE_SECONDS`, and return the functions that close them."""
+        """Remove the clients that have been unused for `IDLE_SECONDS`, and return the functions that close them.
+
+        The caller holds the lock of all pools.
+        """
         oldest = monotonic() - IDLE_SECONDS
         keys = [key for key in self._own_keys() if self._clients[key][1] < oldest]
         return [partial(self._close, self._clients.pop(key)[0]) for key in keys]
 
     def _own_keys(self) -> list[tuple[int, Hashable]]:
-        """The keys of this process: librdkafka's threads do not survive a fork, and closing would wait for them."""
+        """The keys of this process, in the order in which their clients were put in.
+
+        Clients of the parent process are ignored: librdkafka's threads do not survive a fork, and closing would wait
+        for them.
+        """
         return [key for key in self._clients if key[0] == os.getpid()]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import atexit
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
 from threading import Thread
@@ -91,12 +91,12 @@ def choose_size(records: int) -> FetchSize:
     return next(size for size in SIZES if records <= size.max_records)
 
 
-_FIRST_ATTEMPT = 3.0
+FIRST_ATTEMPT = 3.0
 """The timeout of the first request for offsets, in seconds. Each further request has twice the timeout: a request goes
 to the leaders that are known when it begins, and one of them may hang."""
 _LEADER_TIMEOUT = 3.0
 """The timeout of a request for the leaders of a topic, in seconds, before its offsets are requested again."""
-_LOGIN_SETTLING = 5.0
+LOGIN_SETTLING = 5.0
 """How many seconds without a message make a refused login final."""
 _RETRIABLE_LOGIN = re.compile(
     "handshake failed: Local: "  # the connection ended during the login, as when a broker shuts down
@@ -115,15 +115,27 @@ class PooledConsumer:
     Args:
         settings: librdkafka's settings with resolved secrets; held in memory only, as long as the consumer.
         servers: The cluster's bootstrap servers, for error messages.
+        create: Creates the client from its settings.
+        first_attempt: The timeout of the first request for offsets, in seconds.
 
     Attributes:
         servers: The cluster's bootstrap servers.
         last_error: The last error since the last assignment, as a string.
         client_id: Its client id.
+        login_settling: How many seconds without a message make a refused login final.
     """
 
-    def __init__(self, settings: Mapping[str, Any], servers: str) -> None:
+    def __init__(
+        self,
+        settings: Mapping[str, Any],
+        servers: str,
+        *,
+        create: Callable[[dict[str, Any]], Consumer] = Consumer,
+        first_attempt: float = FIRST_ATTEMPT,
+    ) -> None:
         self.servers = servers
+        self.login_settling = LOGIN_SETTLING
+        self._create, self._first_attempt = create, first_attempt
         self.last_error: str | None = None
         self._topic_error: KafkaError | None = None
         self._refused: KafkaError | None = None
@@ -139,12 +151,12 @@ class PooledConsumer:
 
     def _connect(self) -> None:
         """Create the client, and forget an earlier one without closing it."""
-        self._consumer = Consumer(self._settings)
+        self._consumer = self._create(self._settings)
         self.consume = self._consumer.consume
         self._used = False
 
     def assign(self, ranges: Sequence[Range]) -> None:
-        """Start fetching at the starts of some ranges, and discard what was fetched for earlier ranges."""
+        """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors."""
         if self._used:  # errors that arrived since the last task are outdated
             self._consumer.unassign()
             with suppress(KafkaException):
@@ -154,7 +166,10 @@ class PooledConsumer:
         self._consumer.assign([TopicPartition(r.topic, r.partition, r.start) for r in ranges])
 
     def reconnect(self, ranges: Sequence[Range]) -> None:
-        """Start fetching as `assign` does, with a new client; close the old one in a thread, keep the last error."""
+        """Start fetching as `assign` does, with a new client; close the old one in a thread.
+
+        `last_error` is kept, and `lasting_error` is forgotten.
+        """
         last, old = self.last_error, self._consumer
         self._connect()
         # The reason why a client does not fetch may also prevent it from closing.
@@ -168,19 +183,24 @@ class PooledConsumer:
 
     @property
     def lasting_error(self) -> KafkaError | None:
-        """The error that waiting does not cure: a missing or forbidden topic, or a login that stays refused.
+        """The error since the last assignment that waiting does not cure: a missing or forbidden topic, or a login.
 
-        None if there is no such error.
+        A refused login counts when nothing has contradicted it for `login_settling` seconds, and then comes before the
+        other errors. None if there is no such error.
         """
-        final = self._refused is not None and time.monotonic() - self._refused_at > _LOGIN_SETTLING
+        final = self._refused is not None and time.monotonic() - self._refused_at > self.login_settling
         return self._refused if final else self._topic_error
 
     def note_success(self) -> None:
-        """Note that records arrived: a login that was refused before is forgotten."""
+        """Note that the brokers sent something: a login that was refused before is forgotten."""
         self._refused = None
 
     def note_error(self, error: KafkaError) -> None:
-        """Note an error of the client, which may recover from it by itself; see `lasting_error`."""
+        """Store an error of the client as `last_error`, and for `lasting_error` if it is of such a kind.
+
+        The client may recover from it by itself. Ignored are errors of the group (`GROUP_ERRORS`), and that all brokers
+        are down if an earlier error says why. Another error of the broker that refused the login ends the refusal.
+        """
         if error.code() in GROUP_ERRORS or (error.code() == _ALL_DOWN and self.last_error):  # the last error says why
             return
         self.last_error = error.str()
@@ -193,7 +213,7 @@ class PooledConsumer:
             self._refused = None
 
     def close(self) -> None:
-        """Close the consumer and end its threads."""
+        """Close the consumer, and the client that has read headers, and end their threads."""
         if self._header_reader is not None:
             self._header_reader.close()
             self._header_reader = None
@@ -212,7 +232,9 @@ class PooledConsumer:
         return self._offsets(ranges, OFFSET_END, seconds)
 
     def read_headers(self, records: Sequence[RecordId], table: str, seconds: float) -> list[Headers]:
-        """Read the headers of some records; invalid bytes in names are replaced (`kdsl.run.librdkafka.headers`).
+        """Read the headers of some records, in their order; invalid bytes in names become U+FFFD.
+
+        The first call creates another client for this (`kdsl.run.librdkafka.headers`), which `close` closes.
 
         Args:
             records: The records.
@@ -263,7 +285,7 @@ class PooledConsumer:
                     raise self._no_offset(r, error)
             return [], unknown
 
-        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=_FIRST_ATTEMPT)
+        offsets, unknown = retry(ask, lambda result: not result[1], deadline, first_timeout=self._first_attempt)
         if unknown:
             raise self._no_offset(*unknown[0], waited=f" within {seconds:.0f} s")
         return offsets
@@ -271,16 +293,18 @@ class PooledConsumer:
     def _no_offset(self, range_: Range, error: KafkaError | None, waited: str = "") -> KafkaReadError:
         """Create the error for a range whose offset cannot be fetched."""
         reason = f": {error.str()} ({error.name()})" if error is not None else ""
-        return KafkaReadError(
-            f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}; check that the partition has a "
-            "leader, and that its broker can be reached from this machine"
-        )
+        fix = "check that the partition has a leader, and that its broker can be reached from this machine"
+        if error is not None and errors.is_not_allowed(error):
+            fix = "grant READ and DESCRIBE on the topic to this user"
+        elif error is not None and errors.is_unknown_topic(error):
+            fix = "check that the topic still exists and has this partition"
+        return KafkaReadError(f"cannot fetch the offsets of {range_} from {self.servers}{waited}{reason}; {fix}")
 
     def _learn_leaders(self, ranges: Sequence[Range], deadline: Deadline) -> set[tuple[str, int]]:
         """Refresh the leaders of the partitions of some ranges, and return the partitions that do not exist.
 
-        Once the client has learned that a partition has no leader, it does not request its offsets for minutes. If no
-        partition of a topic has a leader, it calls the partitions unknown.
+        None are returned if a request fails. Once the client has learned that a partition has no leader, it does not
+        request its offsets for minutes. If no partition of a topic has a leader, it calls the partitions unknown.
         """
         missing = {(r.topic, r.partition) for r in ranges}
         for topic in {r.topic for r in ranges}:
@@ -298,7 +322,7 @@ class PooledConsumer:
         return statistics
 
     def _on_statistics(self, text: str) -> None:
-        """Store the metrics of the client's statistics."""
+        """Store the metrics of the client's statistics, in place of the previous ones."""
         self._statistics = client_metrics(text)
 
 
@@ -309,7 +333,7 @@ def _broker_of(error: KafkaError) -> str:
 
 
 def _close(consumer: PooledConsumer) -> None:
-    """Close a consumer, whatever errors that has."""
+    """Close a consumer; errors are ignored."""
     with suppress(Exception):  # it is discarded anyway, so its error does not matter
         consumer.close()
 
@@ -319,13 +343,19 @@ _nth = count(1)
 
 
 def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: Mapping[str, str]) -> PooledConsumer:
-    """Return the pooled consumer of a cluster and a fetch size; create it if there is none. It stays in the pool.
+    """Return the pooled consumer of a cluster and a fetch size; create it if there is none.
+
+    It stays in the pool. Consumers that have been unused for long are closed, and the oldest one if the pool is full.
 
     Args:
-        cluster: Where to connect; its secrets are resolved here.
+        cluster: Where to connect; its secrets are resolved here for a new consumer.
         cluster_key: Distinguishes clusters and tables: the options from which the cluster was read.
         size: How much it fetches ahead.
-        names: The default ``group.id``, and the prefix of the ``client.id``, to which a number is appended.
+        names: Defaults for settings of a new consumer, such as ``group.id``; a number is appended to its ``client.id``.
+            A pooled consumer keeps its own.
+
+    Raises:
+        ResolveError: As for `Cluster.consumer`, for a new consumer.
     """
     key = (cluster_key, size.name)
     consumer = _pool.take(key)
@@ -339,7 +369,7 @@ def borrow_consumer(cluster: Cluster, cluster_key: str, size: FetchSize, names: 
 
 
 def discard(consumer: PooledConsumer) -> None:
-    """Remove a consumer that has failed from the pool and close it."""
+    """Remove a consumer that has failed from the pool and close it, ignoring errors."""
     _pool.remove(consumer)
     _close(consumer)
 

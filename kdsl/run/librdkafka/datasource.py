@@ -54,20 +54,23 @@ class KdslDataSource(DataSource):
         return stream_reader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the writer of a batch."""
+        """Return the writer of a batch; a KdslError if the topic shall be overwritten."""
         from kdsl.run.librdkafka.sink import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """Return the writer of a stream."""
+        """Return the writer of a stream; a KdslError for the output mode ``complete``."""
         from kdsl.run.librdkafka.sink import stream_writer
 
         return stream_writer(self.options, schema, overwrite)
 
 
 def register(spark: SparkSession) -> None:
-    """Register the data source with a session unless it is registered: Spark warns about a repeated name."""
+    """Register the data source with a session unless it is registered; make the session the thread's active one.
+
+    Spark would warn about a repeated name.
+    """
     # A write looks for the source in the JVM thread's active session; a Python thread may have none or another.
     set_active_session(spark)
     register_data_source(spark, FORMAT, KdslDataSource)

@@ -65,13 +65,14 @@ class Fetcher:
 
     Attributes:
         schema: The schema of the raw batches.
+        timeout: How many seconds without a message make the read fail; it may be changed meanwhile.
         count: Counts what is fetched if the caller has set it.
         on_short_log: Called from time to time while the log of a partition ends before the wanted range; an exception
             that it raises ends the read.
     """
 
     def __init__(self, consumer: PooledConsumer, table: str, needs: Collection[str], timeout: float) -> None:
-        self._consumer, self._table, self._timeout = consumer, table, timeout
+        self._consumer, self._table, self.timeout = consumer, table, timeout
         self._fields = tuple(name for name in RAW if name in needs and name not in _COORDINATES)
         self.schema = pa.schema([(name, RAW[name]) for name in (*_COORDINATES, *self._fields)])
         self._bytes_each = 262_144.0  # an estimate until the first chunk
@@ -83,6 +84,8 @@ class Fetcher:
     def read(self, ranges: Sequence[Range]) -> Iterator[pa.RecordBatch]:
         """Read the records of some ranges as raw batches with the schema `schema`, each range in order of its offsets.
 
+        Ranges come in another order than given, and the records of several ranges may share a batch.
+
         Raises:
             KafkaReadError: A range cannot be read completely; what ``on_short_log`` raises is passed on.
         """
@@ -90,7 +93,10 @@ class Fetcher:
             yield from self._read_group(group)
 
     def _read_group(self, group: Sequence[Range]) -> Iterator[pa.RecordBatch]:
-        """Read ranges together, and yield batches of limited size."""
+        """Read ranges of different partitions together, and yield batches of limited size.
+
+        Errors are those of `_read_chunks`.
+        """
         chunks: list[list[pa.Array]] = []
         records = size = 0
         for chunk in self._read_chunks(RangeProgress(group)):
@@ -110,12 +116,13 @@ class Fetcher:
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def _read_chunks(self, progress: RangeProgress) -> Iterator[list[pa.Array]]:
-        """Read ranges together, and yield the columns of the messages as they arrive.
+        """Read ranges together, and yield the columns of the messages as they arrive; ``progress`` is moved along.
 
-        Connect again when none arrives for long.
+        Connects again when no message arrives for long, counts in `count`, and calls `on_short_log`.
 
         Raises:
-            KafkaReadError: A partition has a lasting error; StalledError if no message arrives in time.
+            KafkaReadError: A partition has a lasting error, or the client fails; StalledError if no message arrives in
+                time, OffsetError if records were deleted. What `on_short_log` raises is passed on.
         """
         self._consumer.assign(progress.ranges)
         received_at = reconnected_at = time.monotonic()
@@ -154,7 +161,7 @@ class Fetcher:
             ):
                 self.on_short_log()
                 checked_at = time.monotonic()
-            elif time.monotonic() - received_at > self._timeout:
+            elif time.monotonic() - received_at > self.timeout:
                 raise self._explain_stall(progress, time.monotonic() - received_at)
             elif time.monotonic() - max(received_at, reconnected_at) > max_silence:
                 self._consumer.reconnect(progress.remaining_ranges())
@@ -162,10 +169,14 @@ class Fetcher:
         self._check_gaps(progress)
 
     def _build_column(self, name: str, messages: Messages) -> pa.Array:
-        """Build a column of messages; header names that are not UTF-8 are read again."""
+        """Build a column of messages; headers with a name that is not UTF-8 are read again.
+
+        Raises:
+            KafkaReadError: As in `PooledConsumer.read_headers`.
+        """
         if name == "headers":
             return build_headers(
-                messages, partial(self._consumer.read_headers, table=self._table, seconds=self._timeout)
+                messages, partial(self._consumer.read_headers, table=self._table, seconds=self.timeout)
             )
         return COLUMNS[name](messages)
 
@@ -184,9 +195,10 @@ class Fetcher:
             return []
 
     def _without_events(self, messages: Messages, progress: RangeProgress) -> tuple[Messages, list[int]]:
-        """Return the messages that are records, and the indices of the ranges that have ended.
+        """Return the messages that are records, and the indices of the ranges whose partitions have no more records.
 
-        Other errors are noted, because the consumer recovers from them; expired offsets that exist are false alarms.
+        Errors from which the consumer recovers are noted in it. Expired offsets that exist are counted as false alarms,
+        and a log that ends before its range is noted for `on_short_log`.
 
         Raises:
             KafkaReadError: A partition has an error from which the consumer does not recover.
@@ -212,11 +224,14 @@ class Fetcher:
         return records, ended
 
     def _exists(self, at: Range) -> bool:
-        """Return whether an offset exists although it was reported as out of range, for an earlier assignment."""
+        """Ask whether the start of a range exists although it was reported as out of range, for an earlier assignment.
+
+        False without asking after `_FALSE_ALARMS` false alarms; errors as in `PooledConsumer.latest`.
+        """
         if self._false_alarms >= _FALSE_ALARMS:
             return False
         fetchers = (self._consumer.earliest, self._consumer.latest)
-        earliest, latest = (fetch([at], self._timeout)[0] for fetch in fetchers)
+        earliest, latest = (fetch([at], self.timeout)[0] for fetch in fetchers)
         return earliest <= at.start <= latest
 
     def _read_error(self, error: KafkaError, at: Range | None) -> KafkaReadError:
@@ -241,7 +256,7 @@ class Fetcher:
                 "unread records are lost; start with a new checkpoint, which reads the new topic"
             )
         if at and error.code() in _EXPIRED:
-            earliest = self._consumer.earliest([at], self._timeout)[0]
+            earliest = self._consumer.earliest([at], self.timeout)[0]
             if earliest > at.start:
                 return self._explain_deletion(at, earliest)
             return OffsetError(
@@ -280,24 +295,31 @@ class Fetcher:
 
         Raises:
             OffsetError: It does: the records were deleted.
+            KafkaReadError: Its beginning cannot be fetched (`PooledConsumer.latest`).
         """
         gaps = progress.gaps()
         if gaps:
-            offsets = self._consumer.earliest(gaps, self._timeout)
+            offsets = self._consumer.earliest(gaps, self.timeout)
             for gap, earliest in zip(gaps, offsets, strict=True):
                 if earliest > gap.start:
                     raise self._explain_deletion(gap, earliest)
 
 
 def _find_affected_range(error: KafkaError, ranges: Sequence[Range]) -> Range | None:
-    """Return the range that an error is about; None for a late error about a topic that an earlier task read."""
+    """Return the first range whose topic an error names; for a refused login, the first range.
+
+    None for a late error about a topic that an earlier task read.
+    """
     if errors.is_login_error(error):
         return ranges[0]
     return next((r for r in ranges if r.topic in error.str()), None)
 
 
 def _group_ranges(ranges: Sequence[Range]) -> list[list[Range]]:
-    """Group the ranges that are fetched at a time: each large one alone, then small ones of different partitions."""
+    """Group the ranges that are fetched at a time: each large one alone, then small ones of different partitions.
+
+    A further small range of a partition comes into a later group. Large ranges have more than `JOINT_FETCH_RECORDS`.
+    """
     groups = [[r] for r in ranges if len(r) > JOINT_FETCH_RECORDS]
     rounds: list[list[Range]] = []
     seen: Counter[tuple[str, int]] = Counter()
@@ -327,10 +349,10 @@ class FetchCount:
         self.at = 0.0
 
     def add(self, messages: Messages, columns: Mapping[str, pa.Array]) -> None:
-        """Count some records.
+        """Count some records; the last one and the present time become `event` and `at`.
 
         Args:
-            messages: The records.
+            messages: The records; at least one.
             columns: Those of their fields that are already Arrow arrays.
         """
         kind, millis = messages[-1].timestamp()
@@ -362,7 +384,10 @@ def value_bytes(array: pa.Array) -> int:
 
 @contextmanager
 def _pause_garbage_collection() -> Iterator[None]:
-    """Pause the garbage collector: thousands of message objects that are freed at once are not a reason to run it."""
+    """Pause the garbage collector while the body runs, if it was not paused before.
+
+    Thousands of message objects that are freed at once are not a reason to run it.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:

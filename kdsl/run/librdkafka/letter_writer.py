@@ -117,7 +117,7 @@ class LetterWriter:
             for parts in zip(*(_bytes(rejected, name) for name in ("key", "value")), strict=True)
         ]
         texts = [self._reasons.write(r.reason, one) for r, one in zip(rejections, data, strict=True)]
-        origins = [Origin(*place) for place in zip(*(rejected.column(n).to_pylist() for n in _PLACE), strict=True)]
+        origins = [Origin(*values) for values in zip(*(rejected.column(n).to_pylist() for n in _IDENTITY), strict=True)]
         allowed = len(rejections)
         if limit != NO_LIMIT:
             allowed = min(allowed, limit - self._earlier - self.count)
@@ -138,7 +138,7 @@ class LetterWriter:
         return set(records.schema.names) >= NEEDS
 
     def _complete(self, records: pa.RecordBatch) -> pa.RecordBatch:
-        """Read records again, with all fields that a letter needs."""
+        """Read records again, with all fields that a letter needs; KafkaReadError as in `RecordReader`."""
         assert self._read_again is not None
         return self._read_again(records)
 
@@ -149,7 +149,19 @@ class LetterWriter:
         reasons: Sequence[str],
         origins: Sequence[Origin],
     ) -> None:
-        """Queue letters of records that have the fields `NEEDS`, with too large values cut off."""
+        """Queue a letter for each of some records that have the fields `NEEDS`; the first one opens the producer.
+
+        A value that is too large is cut off, and a timestamp that cannot be sent is left out; headers say so.
+
+        Args:
+            records: The rejected records.
+            rejections: Those of the records, in their order; further ones are ignored.
+            reasons: The reason of each rejection.
+            origins: The topic, partition and offset of each.
+
+        Raises:
+            DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
+        """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
         keys, values = records.column("key").to_pylist(), records.column("value").to_pylist()
@@ -196,7 +208,11 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _open(self) -> tuple[Producer, int]:
-        """Return the task's producer, created at the first call, and the topic's largest record batch in bytes."""
+        """Return the task's producer, borrowed at the first call, and the topic's largest record batch in bytes.
+
+        Raises:
+            DeadLetterError: The producer cannot be created.
+        """
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
             name = self._cluster.kdsl_settings.client_id_prefix or f"kdsl-{self._plan.table}"
@@ -216,7 +232,7 @@ class LetterWriter:
         return self._producer, max_bytes
 
     def _flush(self, producer: Producer) -> None:
-        """Wait until all letters are acknowledged; DeadLetterError if one is not."""
+        """Wait until all queued letters are acknowledged; DeadLetterError if one is not."""
         try:
             producer.flush()
         except ProducerError as e:
@@ -224,7 +240,13 @@ class LetterWriter:
         self._raise_failure(producer)
 
     def _finish(self) -> None:
-        """Wait until all letters are acknowledged, and report their number to the driver; nothing without letters."""
+        """Wait until all letters are acknowledged, and report their number to the driver; do nothing without letters.
+
+        Without an accumulator, or outside of Spark, nothing is reported.
+
+        Raises:
+            DeadLetterError: A letter cannot be written.
+        """
         if self._producer is None:
             return
         self._flush(self._producer)
@@ -258,7 +280,7 @@ class LetterWriter:
         )
 
 
-_PLACE = ("topic", "partition", "offset")
+_IDENTITY = ("topic", "partition", "offset")
 _UNSENDABLE = (0, NO_TIMESTAMP)
 """Timestamps that librdkafka cannot send: it sends the present time instead."""
 
@@ -342,7 +364,7 @@ class RecordReader:
         order = pc.index_in(wanted, _place_keys(again))
         if order.null_count:
             missing = order.is_null().index(True).as_py()
-            topic, partition, offset = (records.column(name)[missing].as_py() for name in _PLACE)
+            topic, partition, offset = (records.column(name)[missing].as_py() for name in _IDENTITY)
             raise KafkaReadError(
                 f"{self._table}: the record at topic {topic}, partition {partition}, offset {offset} cannot be read, "
                 "and was deleted before it could be copied to the dead letters; start the read again"
@@ -352,13 +374,13 @@ class RecordReader:
 
 def _place_keys(records: pa.RecordBatch) -> pa.Array:
     """Topic, partition and offset of each record as one string, by which records are compared."""
-    return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _PLACE), "\0")
+    return pc.binary_join_element_wise(*(records.column(name).cast(pa.string()) for name in _IDENTITY), "\0")
 
 
 def _ranges(records: pa.RecordBatch) -> list[Range]:
-    """The offset ranges that contain some records; near ones share a range."""
+    """The offset ranges that contain some records; records that are at most `_NEAR` offsets apart share a range."""
     offsets: dict[tuple[str, int], list[int]] = {}
-    for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _PLACE), strict=True):
+    for topic, partition, offset in zip(*(records.column(name).to_pylist() for name in _IDENTITY), strict=True):
         offsets.setdefault((topic, partition), []).append(offset)
     ranges = []
     for (topic, partition), wanted in offsets.items():

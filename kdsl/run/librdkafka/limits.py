@@ -74,8 +74,9 @@ def divide_limit_by_time(
 ) -> tuple[dict[TopicPartition, int], int]:
     """Choose how many records of each partition a micro-batch reads, so that none is read far ahead of the others.
 
-    The batch reads everything before the latest time that the limits allow. What remains of the limits is spent on
-    records that are at most ``ahead`` later.
+    The batch reads everything before a time: about the latest one that the limits allow, or the first one that the
+    search meets which uses half of ``max_records``. What remains of the limits is spent on records that are at most
+    ``ahead`` later.
 
     Args:
         count_before: Returns for a time how many records of each partition come before the first that is not older. The
@@ -87,10 +88,11 @@ def divide_limit_by_time(
         turn: As for `divide_limit`.
 
     Returns:
-        The counts, and the time before which everything is read.
+        The counts, without the partitions that are not read, and the time before which everything is read.
     """
 
     def fits(counts: Mapping[TopicPartition, int]) -> bool:
+        """Return whether counts are within both limits."""
         within = max_records_per_partition is None or all(
             count <= max_records_per_partition for count in counts.values()
         )

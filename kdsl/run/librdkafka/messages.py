@@ -28,14 +28,6 @@ def offset_of(message: Message[bytes, bytes]) -> int:
     return offset
 
 
-def _place(message: Message[bytes, bytes]) -> RecordId:
-    """Return topic, partition and offset of a message."""
-    topic, partition = message.topic(), message.partition()
-    assert topic is not None
-    assert partition is not None
-    return topic, partition, offset_of(message)
-
-
 def collect_integers(accessor: Any, messages: Messages) -> Integers:
     """Call a method of each message and collect the integers that it returns."""
     return np.fromiter(map(accessor, messages), np.int64, len(messages))
@@ -68,7 +60,8 @@ def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
 
     Args:
         messages: The messages.
-        read: Reads the headers that confluent-kafka cannot return because a name is not UTF-8.
+        read: Reads the headers that confluent-kafka cannot return because a name is not UTF-8; its errors are passed
+            on.
     """
     lists: list[Headers | None] = []
     unreadable: list[int] = []

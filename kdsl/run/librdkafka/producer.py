@@ -36,7 +36,7 @@ _CHUNK_RECORDS = 1_000  # how many messages are prepared at a time: they stay in
 _VARYING = re.compile(
     r"^(\[thrd:[^]]*\]: )?|( \(after [^()]*\))?$"
 )  # thread and times differ between lines that say the same
-_FIRST_ATTEMPT = 5.0
+FIRST_ATTEMPT = 5.0
 """The timeout of the first request to look up a topic, in seconds; each further request has twice the timeout.
 
 librdkafka repeats a request to the same broker, even after it has closed the connection because that broker hangs; a
@@ -44,6 +44,14 @@ new request goes to a broker that answers.
 """
 _UNANSWERED = (n.TIMED_OUT, n.TRANSPORT)
 _DISCARDED = (KafkaError._FATAL, KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)  # noqa: SLF001
+_ZERO_TIMESTAMP = (
+    KafkaError.INVALID_TIMESTAMP,
+    "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, but sends the present time",
+)
+_CUT_HEADER = (
+    n.INVALID_ARGUMENT,
+    "the name of a header contains a NUL character, at which librdkafka would cut it off",
+)
 POOL_SIZE = 4
 """How many producers a Python worker keeps between tasks."""
 _log = logging.getLogger(__name__)
@@ -159,18 +167,22 @@ class Producer:
         self.poll()
         self.failed, self.failure, self.last_error = 0, None, ""
 
-    def look_up(self, topic: str, timeout: float, *, creating: bool = True) -> int:
+    def look_up(
+        self, topic: str, timeout: float, *, creating: bool = True, first_attempt: float = FIRST_ATTEMPT
+    ) -> int:
         """Ask the brokers for a topic, which also makes them create it if they create topics automatically.
 
         A topic that can be written is added to `known_topics`, and its number of partitions to `partition_counts`.
+        Events are handled meanwhile.
 
         Args:
             topic: The topic.
             timeout: How long to wait for brokers that do not answer, in seconds.
             creating: Whether a missing topic may be in creation; if so, wait some seconds for it.
+            first_attempt: The timeout of the first request, in seconds.
 
         Returns:
-            An error code of `confluent_kafka.KafkaError`; 0 if the topic can be written to.
+            An error code of `confluent_kafka.KafkaError`, such as that of a timeout; 0 if the topic can be written to.
 
         Raises:
             ProducerError: The producer has failed for good.
@@ -178,11 +190,13 @@ class Producer:
         creation = Deadline(3.0)
 
         def ask(seconds: float) -> int:
+            """Request the metadata once, handle events, and return the error code."""
             code = self._look_up(topic, max(1, int(seconds * 1000)))
             self.poll()
             return code
 
         def is_final(code: int) -> bool:
+            """Return whether an error code is not that of a timeout, or of a topic that may still be created."""
             in_creation = code == KafkaError.LEADER_NOT_AVAILABLE
             in_creation |= code == KafkaError.UNKNOWN_TOPIC_OR_PART and creating
             return code not in _UNANSWERED and (not in_creation or creation.has_passed)
@@ -192,7 +206,7 @@ class Producer:
             is_final,
             Deadline(timeout),
             pause=FLUSH_MS / 1000,
-            first_timeout=_FIRST_ATTEMPT,
+            first_timeout=first_attempt,
             wait=lambda seconds: self.poll(int(seconds * 1000)),
         )
         if code == KafkaError.NO_ERROR:
@@ -200,7 +214,11 @@ class Producer:
         return code
 
     def _look_up(self, topic: str, milliseconds: int) -> int:
-        """Request a topic's metadata, and store its number of partitions; return the error code, 0 if there is none."""
+        """Request a topic's metadata once, and store its number of partitions if the brokers answer.
+
+        Returns:
+            The error code of the request or of the topic; 0 if there is none.
+        """
         metadata = ctypes.POINTER(n.Metadata)()
         handle = self._topic(topic)
         code: int = self._lib.rd_kafka_metadata(self._handle, 0, handle, ctypes.byref(metadata), milliseconds)
@@ -216,6 +234,8 @@ class Producer:
 
     def send(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
         """Put records into the queue in their order, waiting while it is full. Failures are counted, not raised.
+
+        Records that librdkafka would alter are failures and not sent (`_remove_unsendable`).
 
         Args:
             topic: The topic of all records.
@@ -235,7 +255,11 @@ class Producer:
         self.poll()
 
     def _send_messages(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records in librdkafka, and wait while its queue is full; records that it refuses are failures."""
+        """Queue records in librdkafka, and wait while its queue is full; records that it refuses are failures.
+
+        Raises:
+            ProducerError: The producer has failed for good.
+        """
         keys, values = self._pointers(records.column("key")), self._pointers(records.column("value"))
         handle, produce = self._topic(topic), self._lib.rd_kafka_produce_batch
         chosen = _partition_numbers(records)
@@ -265,7 +289,7 @@ class Producer:
                 empty = len(full) > 0 and self._wait_for_room()
 
     def _send_items(self, topic: str, records: pa.RecordBatch, rows: Indices) -> None:
-        """Queue records with headers or timestamps as `_send_messages` does; records that are refused are failures."""
+        """Queue records with headers or timestamps, with the effects and errors of `_send_messages`."""
         items, starts, _bytes = self._build_items(topic, records, rows)
         addresses: list[int] = (items.ctypes.data + starts[:-1] * n.ITEM.itemsize).tolist()
         counts: list[int] = np.diff(starts).tolist()
@@ -334,7 +358,7 @@ class Producer:
         return items, starts, (pairs, names)
 
     def _pointers(self, array: pa.Array) -> _Pointers:
-        """Return where the values of an array are in memory."""
+        """Return where the values of a binary array are in memory; the array must live while the result is used."""
         nulls = array.null_count
         if nulls == len(array):
             return _Pointers(np.zeros(len(array) + 1, dtype=np.int32), np.int64(0), None)
@@ -421,7 +445,11 @@ class Producer:
         return statistics
 
     def _handle_log(self, event: int) -> None:
-        """Log a line of librdkafka's log; a severe one is stored as `last_error`, and logged as such only once."""
+        """Log a line of librdkafka's log, and store a severe one (a warning or worse) as `last_error`.
+
+        A severe line is logged as WARNING if it is an error, otherwise as INFO, the first time that this producer logs
+        it; repeated and other lines are logged as DEBUG.
+        """
         facility, text, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._lib.rd_kafka_event_log(event, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
         line = (text.value or b"").decode(errors="replace")
@@ -446,32 +474,32 @@ class Producer:
             self.failure = Failure(code, reason, topic, chosen, row, size)
 
     def _remove_unsendable(self, topic: str, records: pa.RecordBatch, rows: Indices) -> tuple[pa.RecordBatch, Indices]:
-        """Remove the records that librdkafka would alter, and count them as failures.
+        """Remove the records that librdkafka would alter, and count each of them once as a failure.
 
         They have the timestamp 0, or a NUL in the name of a header.
         """
-        bad = np.zeros(records.num_rows, dtype=bool)
+        zero, cut = np.zeros((2, records.num_rows), dtype=bool)
         if "timestamp" in records.schema.names:
             zero = pc.fill_null(pc.equal(records.column("timestamp"), 0), False).to_numpy(zero_copy_only=False)
-            reason = "librdkafka cannot send the timestamp 1970-01-01 00:00:00.000 UTC, but sends the present time"
-            for row in rows[zero]:
-                self._add_failure(KafkaError.INVALID_TIMESTAMP, topic, None, int(row), 0, reason)
-            bad |= zero
         if "headers" in records.schema.names:
             headers = records.column("headers")
-            cut = pc.match_substring(headers.flatten().field(0), "\0")
-            if pc.any(cut).as_py():
-                indices = np.unique(pc.list_parent_indices(headers).filter(cut).to_numpy())
-                reason = "the name of a header contains a NUL character, at which librdkafka would cut it off"
-                for row in rows[indices]:
-                    self._add_failure(n.INVALID_ARGUMENT, topic, None, int(row), 0, reason)
-                bad[indices] = True
+            with_nul = pc.match_substring(headers.flatten().field(0), "\0")
+            if pc.any(with_nul).as_py():
+                cut[pc.list_parent_indices(headers).filter(with_nul).to_numpy()] = True
+        bad = zero | cut
         if not bad.any():
             return records, rows
+        for index in np.flatnonzero(bad):
+            code, reason = _ZERO_TIMESTAMP if zero[index] else _CUT_HEADER
+            self._add_failure(code, topic, None, int(rows[index]), 0, reason)
         return records.filter(pa.array(~bad)), rows[~bad]
 
     def _wait_for_room(self) -> bool:
-        """Wait a moment for room in the queue, and return whether the queue is empty afterwards."""
+        """Handle events, for a moment if there are none, and return whether the queue is empty afterwards.
+
+        Raises:
+            ProducerError: The producer has failed for good.
+        """
         self.poll(QUEUE_WAIT_MS)
         return not self._lib.rd_kafka_outq_len(self._handle)
 
@@ -490,7 +518,7 @@ class Producer:
     def close(self) -> None:
         """Close the producer in the background, because a connection that hangs would delay the task's error.
 
-        Every later use but ``close`` and ``abandon`` is a `ProducerError`.
+        Records that are still queued may be lost. Every later use but ``close`` and ``abandon`` is a `ProducerError`.
         """
         if not self._closed:
             self._closed = True
@@ -513,24 +541,24 @@ class _ClosedLibrary:
 
 
 def _partition_numbers(records: pa.RecordBatch) -> Any:
-    """Return the partition of each record as a NumPy array; None if librdkafka chooses all of them."""
+    """Return the partition of each record as a NumPy array, -1 where librdkafka chooses; None if it chooses all."""
     if "partition" not in records.schema.names:
         return None
     return records.column("partition").to_numpy(zero_copy_only=False)
 
 
 def _set_items(items: Any, at: Indices, kind: int, *words: Any) -> None:
-    """Set kind and words of some items, in place."""
+    """Set the kind and the first words of the items at some indices, in place."""
     items["kind"][at] = kind
     for name, word in zip(("first", "second", "third"), words, strict=False):
         items[name][at] = word
 
 
 def _new_producer(lib: Any, settings: Mapping[str, str]) -> int:
-    """Create a producer of librdkafka whose logs and events are queued.
+    """Create a producer of librdkafka whose logs and events are queued, and which reports only failed deliveries.
 
     Raises:
-        ProducerError: librdkafka refuses a setting.
+        ProducerError: librdkafka refuses a setting, or cannot create a client with them.
     """
     text = ctypes.create_string_buffer(512)
     conf = lib.rd_kafka_conf_new()
@@ -568,7 +596,7 @@ def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[
         purpose: Separates producers that have the same settings.
 
     Raises:
-        ProducerError: The producer cannot be created.
+        ProducerError: The producer cannot be created, or the pooled one has failed for good.
     """
     producer = _pool.take(_pool_key(settings, purpose)) or Producer(settings)
     try:
@@ -581,12 +609,16 @@ def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[
 
 
 def return_producer(settings: Mapping[str, str], purpose: str, producer: Producer) -> None:
-    """Put a producer into the pool; if the pool is full, close the one that was returned first."""
+    """Put a producer into the pool.
+
+    Another one with the same settings and purpose is closed; so is, if the pool is full, the one that was returned
+    first.
+    """
     _pool.put(_pool_key(settings, purpose), producer)
 
 
 def empty_pool() -> list[Producer]:
-    """Remove all producers from the pool and return them, still open."""
+    """Remove all producers of this process from the pool and return them, still open."""
     return _pool.take_all()
 
 

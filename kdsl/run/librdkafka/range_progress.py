@@ -36,7 +36,10 @@ class RangeProgress:
         return int((self._ends - self._positions).sum())
 
     def finish(self, indices: Sequence[int]) -> None:
-        """Mark the ranges with these indices as read to their ends, because no more records follow in them."""
+        """Mark the ranges with these indices as read to their ends, because no more records follow in them.
+
+        A range without any record so far becomes one of the `gaps`.
+        """
         for i in indices:
             self._gaps[i] |= self._positions[i] == self._starts[i] < self._ends[i]
             self._positions[i] = self._ends[i]
@@ -51,11 +54,13 @@ class RangeProgress:
         return [self.remaining_range(int(i)) for i in np.flatnonzero(self._positions < self._ends)]
 
     def gaps(self) -> list[Range]:
-        """Return the ranges in which the record at the start was missing."""
+        """Return the ranges, each as a whole, whose first record was missing when they were read."""
         return [self.ranges[int(i)] for i in np.flatnonzero(self._gaps)]
 
     def advance(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
         """Select the messages that have not been read and belong to the ranges, and move the progress past them.
+
+        A range has been read when a message at or beyond its end has arrived. Missing first records are noted (`gaps`).
 
         Args:
             messages: At least one message, those of each partition in the order of their offsets.

@@ -157,7 +157,10 @@ def _read_cached(options: Mapping[str, str]) -> tuple[WritePlan, Cluster]:
 
 
 def _write_partition(options: Mapping[str, str], batches: Iterable[pa.RecordBatch]) -> TaskResult:
-    """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`."""
+    """Write the rows of a task, by `write_transaction` if the options have a transaction spec, else by `write_rows`.
+
+    The errors are theirs.
+    """
     plan, cluster = _read_cached(options)
     if TRANSACTION in options:
         return write_transaction(plan, cluster, read_spec(options[TRANSACTION]), batches)
@@ -179,11 +182,14 @@ def write_transaction(
         The counts; zero if the batch has been written before, or has no rows.
 
     Raises:
-        ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible.
-        RecordError: A row cannot be encoded, or Kafka rejects a record; nothing of the task is visible.
-        KdslError: The settings are invalid in this process, or the producer cannot be created.
+        ExactlyOnceError: The batch cannot be written exactly once; nothing of the task is visible, unless a commit was
+            not answered (`write_transactionally`).
+        RecordError: A row cannot be encoded or violates a rule, or Kafka rejects a record; nothing of the task is
+            visible.
+        KdslError: The settings are invalid in this process, the task has no id of its batch, the producer cannot be
+            created or has failed, or the user's partitioner has failed.
     """
-    creating, settings = _producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan, cluster)
 
     def send(producer: Producer, rows: Iterable[pa.RecordBatch]) -> TaskResult:
         return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(rows)
@@ -211,14 +217,17 @@ def _current_batch_id() -> int:
 def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBatch]) -> TaskResult:
     """Encode the rows of one task, send them, and wait until every record is acknowledged.
 
-    Without a delivery guarantee, it waits `FLUSH_SECONDS` at most.
+    Rows that rules or NOT NULL exclude are left out and counted. Without a delivery guarantee, it waits `FLUSH_SECONDS`
+    at most; records that were not written are then logged and counted as lost instead of an error.
 
     Raises:
-        RecordError: A row cannot be encoded, or Kafka rejects a record. Nothing more of the task is sent.
-        KdslError: The settings are invalid in this process, or the producer cannot be created or has failed.
+        RecordError: A row cannot be encoded or violates a rule, a topic cannot be written, or Kafka rejects a record.
+            Nothing more of the task is sent.
+        KdslError: The settings are invalid in this process, the producer cannot be created or has failed, or the user's
+            partitioner cannot be imported or has failed.
     """
     keep_freed_memory()
-    creating, settings = _producer_settings(plan, cluster)
+    creating, settings = choose_producer_settings(plan, cluster)
     try:
         with borrow_producer(settings, plan.delivery) as producer:
             return _TaskWriter(plan, cluster, producer, settings, creating=creating).run(batches)
@@ -226,7 +235,7 @@ def write_rows(plan: WritePlan, cluster: Cluster, batches: Iterable[pa.RecordBat
         raise KdslError(f"{plan.table}: cannot write to {plan.topics}: {e}") from None
 
 
-def _producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
+def choose_producer_settings(plan: WritePlan, cluster: Cluster) -> tuple[bool, dict[str, str]]:
     """Return whether missing topics may be created, and the producer's settings.
 
     Raises:
@@ -251,8 +260,8 @@ def choose_sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[
     ``linger.ms``, because nothing would be sent while it is full, and two messages of the maximum size.
 
     Args:
-        settings: The settings that are already chosen.
-        creating: Whether the brokers may create missing topics.
+        settings: The settings that are already chosen, with ``message.max.bytes``.
+        creating: Whether the brokers may create missing topics; if not, a setting forbids it.
     """
     chosen: dict[str, str | int] = {
         "queue.buffering.max.messages": max(20_000, int(float(settings.get("linger.ms", 5)) * 1000)),
@@ -279,15 +288,19 @@ class _TaskWriter:
         self._counts: dict[str, int] = {}
 
     def run(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-        """Encode and send all rows, wait until they are acknowledged, and return the counts of the task.
+        """Encode and send the rows of the task, wait until they are acknowledged, and return the counts of the task.
+
+        Rows that rules or NOT NULL exclude are left out, and changes of an upsert table combined. Without a delivery
+        guarantee, it waits `FLUSH_SECONDS` at most, and logs and counts lost records instead of raising an error.
 
         Raises:
-            RecordError: A row cannot be encoded, or Kafka rejects a record.
+            RecordError: A row cannot be encoded or violates a rule, or `_send` or Kafka rejects a record.
+            KdslError: The producer or the user's partitioner has failed.
         """
         rows = size = 0
         violations: Counter[str] = Counter()
         valid = keep_valid_rows(batches, self._plan, violations)
-        for batch in _merge_small_batches(convert_to_upserts(valid, self._plan)):
+        for batch in merge_small_batches(convert_to_upserts(valid, self._plan)):
             for piece in _split(batch):
                 records = self._encoder.encode(piece, rows)
                 self._send(records, piece, np.arange(rows, rows + records.num_rows, dtype=np.int64))
@@ -312,7 +325,7 @@ class _TaskWriter:
         return TaskResult(rows - lost, size, lost, send_time * 1000, client, dict(violations))
 
     def _send(self, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices) -> None:
-        """Queue encoded records, topic by topic; a topic is looked up before its first record.
+        """Queue encoded records, topic by topic; a topic is looked up before its first record, and may be created then.
 
         Args:
             records: The records.
@@ -320,8 +333,9 @@ class _TaskWriter:
             rows: The index of each among the task's rows.
 
         Raises:
-            RecordError: A record has failed, a topic cannot be written, or a row names a missing partition.
-            KdslError: The producer or the user's partitioner has failed.
+            RecordError: A topic cannot be written, or a row names a missing partition; or, unless the delivery is
+                ``none``, a record of the task has failed, perhaps one that was queued earlier.
+            KdslError: No broker answers, or the producer or the user's partitioner has failed.
         """
         for topic, topic_records, topic_rows in self._split_by_topic(records, rows):
             if topic not in self._producer.known_topics:
@@ -335,7 +349,12 @@ class _TaskWriter:
     def _add_partitions(
         self, topic: str, records: pa.RecordBatch, piece: pa.RecordBatch, rows: Indices
     ) -> pa.RecordBatch:
-        """Return the records with a column of their partitions; a topic is looked up at its first records."""
+        """Return the records with the chosen partitions as a column; a topic is looked up at its first records.
+
+        Raises:
+            RecordError: The topic cannot be written (`_look_up`), or a row names a missing partition.
+            KdslError: No broker answers, or the producer or the user's partitioner has failed.
+        """
         if topic not in self._counts:  # a pooled producer may know an outdated number
             self._look_up(topic, int(rows[0]))
             self._counts[topic] = self._producer.partition_counts[topic]
@@ -345,7 +364,7 @@ class _TaskWriter:
         return records.append_column("partition", chosen)
 
     def _split_by_topic(self, records: pa.RecordBatch, rows: Indices) -> Iterator[tuple[str, pa.RecordBatch, Indices]]:
-        """Split records by topic; yield topic, records and row numbers."""
+        """Split records by the topic that rows or the plan name; yield topic, records and row indices."""
         if not records.num_rows:
             return
         if not names_topics(self._plan.topics):
@@ -361,11 +380,11 @@ class _TaskWriter:
                 yield topic, records.take(pa.array(indices)), rows[indices]
 
     def _look_up(self, topic: str, row: int) -> None:
-        """Look up a topic before its first row is sent; it may be created.
+        """Look up a topic before its first row is sent; the brokers may create it then, if the settings allow that.
 
         Raises:
             RecordError: The topic does not exist, or this user may not write to it.
-            ProducerError: No broker answers.
+            ProducerError: No broker answers, or the producer has failed for good.
         """
         code = self._producer.look_up(topic, self._lookup_timeout, creating=self._creating)
         if code in (native.TIMED_OUT, native.TRANSPORT):
@@ -408,7 +427,7 @@ def task_index() -> int:
 
 
 def explain_failure(failure: Failure, limits: Mapping[str, str], last_error: str = "") -> tuple[str, str]:
-    """Return why a record was not written, and what to do about it.
+    """Return why a record was not written, and what to do about it, which is empty for other than the known reasons.
 
     Args:
         failure: The failure of the record.
@@ -458,8 +477,10 @@ def _size_limit_of(size: int, limit: str) -> str:
     return f"the producer, which accepts {int(limit):,}" if limit and size > int(limit) else "the broker"
 
 
-def _merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Concatenate small batches: to encode and send a batch costs a third of a millisecond, whatever its size.
+def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows in their order, small batches concatenated.
+
+    To encode and send a batch costs a third of a millisecond, whatever its size.
 
     A concatenated batch stays within PIECE_BYTES, far below the 2 GiB that a string column can hold; a larger batch is
     passed on unchanged.
@@ -491,7 +512,7 @@ def _split(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 
 def _value_bytes(array: pa.Array) -> int:
-    """Return the number of bytes of all values."""
+    """Return the number of bytes of all values of a binary array."""
     if array.null_count == len(array):
         return 0
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)
@@ -499,7 +520,7 @@ def _value_bytes(array: pa.Array) -> int:
 
 
 def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Fail if the driver has refused the batch, because a read of it has too many dead letters.
+    """Check that the driver has not refused the batch, because a read of it has too many dead letters.
 
     Raises:
         DeadLetterError: It has; Spark then does not commit the batch.

@@ -126,15 +126,17 @@ def _decoder(options: OptionItems) -> RecordDecoder:
 
 
 def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Read and decode the rows of a task, in a Python worker; yield rows, or chunks of upserts.
+    """Read and decode the rows of a task, in a Python worker; yield rows, or chunks of upserts. No ranges give no rows.
 
     Dead letters are written and metrics reported as the options say. The consumer is borrowed from the pool; after an
     error it is closed.
 
     Raises:
         KafkaReadError: A range cannot be read completely, or a topic is not the planned one any more.
-        RecordError: A record cannot be decoded, or violates a rule, and there are no dead letters.
+        RecordError: A record cannot be decoded, or violates NOT NULL or a rule, and is neither left out nor a dead
+            letter.
         DeadLetterError: A dead letter cannot be written, or there are too many.
+        ResolveError: The settings of a cluster have errors in this process.
     """
     if not isinstance(task, Task) or not task.ranges:  # Spark creates an InputPartition for a batch without tasks
         return
@@ -183,7 +185,7 @@ def _read(options: OptionItems, task: InputPartition) -> Iterator[pa.RecordBatch
 def _dead_letters(
     options: OptionItems, task: Task, decoder: RecordDecoder, names: Mapping[str, str], timeout: float
 ) -> Iterator[None]:
-    """Let a decoder write the records of a task that it rejects as dead letters; do nothing if the table has none.
+    """Let a decoder write the records that it rejects in the body as dead letters; do nothing if the table has none.
 
     When the body has succeeded, all letters are acknowledged. Errors are those of `LetterWriter`.
     """
@@ -214,7 +216,11 @@ def _read_with_reports(
     fetcher: Fetcher,
     consumer: PooledConsumer | None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decode the batches of a task, and report metrics: in a column of the rows, or else to the driver at the end."""
+    """Decode the batches of a task as `_read` does, and report metrics.
+
+    The reports are a column of the rows, or else sent to the driver at the end; ``consumer`` is that whose statistics
+    are reported, None for none. The fetcher's count is set.
+    """
     plan, decoder, named_options = _read_plan_and_cluster(options)[0], _decoder(options), dict(options)
     reporter = Reporter("; ".join(map(str, task.ranges)))
     fetcher.count = count = FetchCount()
@@ -222,6 +228,7 @@ def _read_with_reports(
     rows = RowReporter(reporter, source_row(plan)) if _reports_on_rows(named_options) else None
 
     def decode(raw: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """Decode a raw batch to rows or chunks of upserts, and count for the reports what was read and left out."""
         filtered, dropped = decoder.filtered, Counter(decoder.dropped)
         batches_of_raw = list(output.add(raw))
         reporter.read(*count.take(), filtered=decoder.filtered - filtered, dropped=decoder.dropped - dropped)
@@ -256,7 +263,7 @@ def _row_schema(options: OptionItems) -> pa.Schema:
 
 
 def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
-    """Return the maximum number of tasks of a batch."""
+    """Return the maximum number of tasks of a batch: the declared one, or else that of the session."""
     return plan.parallelism or int(options[PARALLELISM])
 
 
@@ -273,10 +280,11 @@ class BatchReader(DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ask the brokers for the offsets of the read, and divide them into tasks.
+        """Ask the brokers for the offsets of the read, and divide them into tasks; gaps that are skipped are logged.
 
         Raises:
-            KafkaReadError: A topic or partition is missing, or has no offset to start or to end at.
+            KafkaReadError: The brokers do not answer, a topic or partition is missing, or one has no offset to start or
+                to end at.
         """
         subscription = Subscription(*_read_plan_and_cluster(self._options))
         topics = subscription.topics()
@@ -304,16 +312,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def _stream(self) -> Stream:
-        """The stream, opened at the first use, with the lease of its group if that is declared."""
+        """The stream, opened at the first use, which acquires the lease of its group if that is declared.
+
+        Raises:
+            LeaseHeldError: The group is in use (`acquire_group_lease`).
+            KdslError: The lease cannot be acquired.
+        """
         if self._opened_stream is None:
             plan, cluster = _read_plan_and_cluster(self._options)
             if plan.check_group:
                 self._lease = acquire_group_lease(plan, cluster)
-            self._opened_stream = Stream(plan, cluster, _packing(self._options))
+            reports = METRICS in dict(self._options)
+            self._opened_stream = Stream(plan, cluster, _packing(self._options), finds_held_back=reports)
         return self._opened_stream
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which a query without checkpoint starts."""
+        """Return the offsets at which a query without checkpoint starts (`Stream.initial`, with its errors)."""
         return self._stream.initial().to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -327,32 +341,39 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(_NO_LIMIT if plan.max_records is None else plan.max_records)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors)."""
+        """Return the offsets at which the next micro-batch ends (`Stream.next`, with its errors).
+
+        Raises:
+            KdslError: Spark asks for a limit that kdsl does not have.
+            OffsetFormatError: The checkpoint's offsets are those of another source, or of a newer kdsl.
+        """
         return self._stream.next(Offsets.from_json(start), self._limits(limit)).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
         """Return how far the topics could be read without limits when the last batch was planned; None before it.
 
-        Also log ends that open transactions hold back, if metrics are reported, and who took the group's lease.
+        The document also has who took the group's lease and, if metrics are reported, how far the topics could be read
+        if no transaction was open (`Stream.ends_held_back`).
         """
         latest = self._stream.latest
         if latest is None:
             return None
-        high = self._stream.ends_held_back() if METRICS in dict(self._options) else {}
+        high = self._stream.ends_held_back
         report: dict[str, Any] = {"high": nest_by_topic(high)} if high else {}
         if self._lease is not None and self._lease.lost_to is not None:
             report[LOST_LEASE] = str(self._lease.lost_to)
         return {**latest.to_json(), **report}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read only what exists now, in as many batches as the limits require."""
+        """Ask the brokers for the present ends, and read only up to these, in as many batches as the limits require."""
         self._stream.freeze_ends()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Plan the tasks of a micro-batch: the originally planned ones without the records that were deleted meanwhile.
 
         An exactly-once sink identifies a writer by the index of its task. A repeated batch is therefore packed from the
-        offsets and the packing of its plan, and a task without remaining records stays in the list.
+        offsets and the packing of its plan, and a task without remaining records stays in the list. Errors are those of
+        `Stream.ranges`.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
@@ -377,7 +398,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lease = None
 
     def _limits(self, limit: ReadLimit) -> Limits:
-        """Convert Spark's read limit.
+        """Convert Spark's read limit; only with a maximum, the declared limit of each partition applies, too.
 
         Raises:
             KdslError: Spark asks for a limit that kdsl does not have.

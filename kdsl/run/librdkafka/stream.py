@@ -60,10 +60,20 @@ class Stream:
         plan: What is read.
         cluster: The cluster that is read.
         packing: How new batches are packed into tasks; it is stored with their offsets.
+        finds_held_back: Whether `ends_held_back` is set, which is one more request for each batch of a stream that
+            reads committed records only.
+
+    Attributes:
+        latest: How far the topics could be read when the last batch was planned, at most to the declared end; None
+            before the first one.
+        ends_held_back: How far they could be read if no transaction was open: for each partition in which that is
+            more, at most to the declared end. Records that were appended while the batch was planned are left out.
     """
 
-    def __init__(self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None) -> None:
-        self._plan, self._packing = plan, packing
+    def __init__(
+        self, plan: ReadPlan, cluster: Cluster, packing: Packing | None = None, *, finds_held_back: bool = False
+    ) -> None:
+        self._plan, self._packing, self._finds_held_back = plan, packing, finds_held_back
         self._subscription = Subscription(plan, cluster)
         self._read = read_id(plan, cluster)
         self._compared = uses_state(plan)
@@ -77,14 +87,16 @@ class Stream:
         self._planned: Offsets | None = None
         self._skipped: dict[TopicPartition, int] = {}
         self._caught_up_time = 0
+        self._high: Mapping[TopicPartition, int] = {}
         self.latest: Offsets | None = None
-        """How far the topics could be read when the last batch was planned."""
+        self.ends_held_back: dict[TopicPartition, int] = {}
 
     def initial(self) -> Offsets:
-        """Ask the brokers where a query without checkpoint starts, and where it ends by itself.
+        """Ask the brokers where a query without checkpoint starts, and where it ends by itself; log skipped gaps.
 
         Raises:
-            KafkaReadError: A topic or a partition is missing, or has no offset to start or to end at.
+            KafkaReadError: The brokers do not answer, a topic or a partition is missing, or one has no offset to start
+                or to end at.
         """
         topics = self._subscription.topics()
         begin, stop = self._subscription.span(topics, batch=False)
@@ -100,17 +112,24 @@ class Stream:
         )
 
     def freeze_ends(self) -> None:
-        """Store the present ends of all partitions: no record that is written later is read (``availableNow``)."""
+        """Store the present ends of all partitions: no record that is written later is read (``availableNow``).
+
+        Raises:
+            KafkaReadError: The brokers do not answer, or a topic or a partition is missing.
+        """
         self._frozen_ends = self._subscription.ends(self._subscription.partitions(self._subscription.topics()))
 
     def next(self, start: Offsets, limits: Limits) -> Offsets:
         """Plan a micro-batch that begins at ``start`` and return its end; it is ``start`` if there is nothing new.
 
         When a bounded stream has reached its end, the first such call returns offsets with another ``again``, so that
-        Spark runs an empty batch, which reports the end.
+        Spark runs an empty batch, which reports the end. Sets `latest` and `ends_held_back`. Logged are skipped gaps,
+        another declared start, topics that the table no longer names, partitions that are not read, and transactions
+        that hold records back.
 
         Raises:
-            KafkaReadError: The offsets are no longer valid.
+            KafkaReadError: The brokers do not answer, the offsets are no longer valid, or a declared end cannot be
+                computed.
             KdslError: The checkpoint is of another changelog mode (`check_state_mode`).
         """
         self._warn_of_changed_start(start)
@@ -135,6 +154,8 @@ class Stream:
         grows = not stop or self._plan.discovery is not None
         ids = {**current.ids, **{name: topic.id for name, topic in topics.items() if grows}}
         self.latest = Offsets(reach, ids, current.startup, read=self._read, stop=stop)
+        high = {partition: min(end, stop.get(partition, end)) for partition, end in self._high.items()}
+        self.ends_held_back = {partition: end for partition, end in high.items() if end > reach[partition]}
         positions = {**begin.offsets, **added}
         end = self._choose_end(positions, reach, limits, stop)
         lost = _add_counts(start.lost, begin.lost, self._skipped)
@@ -168,7 +189,9 @@ class Stream:
         return self._planned
 
     def ranges(self, start: Offsets, end: Offsets) -> tuple[Range, ...]:
-        """Return what a batch reads: the same ranges every time, as long as the records exist.
+        """Return what a batch reads, without empty ranges: the same every time, as long as the records exist.
+
+        A batch that `next` has planned last is not checked again.
 
         Raises:
             KafkaReadError: The batch was planned before a restart, and its topic or records no longer exist. Deleted
@@ -192,7 +215,7 @@ class Stream:
         return tuple(r for r in remaining if len(r) > 0)
 
     def _warn_of_changed_start(self, start: Offsets) -> None:
-        """Warn once if the declared start or end differs from that of the query's first start."""
+        """Warn, in the first call only, if the declared start or end differs from that of the query's first start."""
         declared = describe(self._plan.start, self._plan.stop if start.stop else None)
         if not self._start_checked and not start.initial and start.startup != declared:
             log.warning(
@@ -206,16 +229,11 @@ class Stream:
             )
         self._start_checked = True
 
-    def ends_held_back(self) -> dict[TopicPartition, int]:
-        """Return the log ends of the partitions that open transactions held back when the last batch was planned."""
-        if self.latest is None:
-            return {}
-        return {
-            partition: high for partition, (_, high) in self._subscription.find_held_back(self.latest.positions).items()
-        }
-
     def _warn_of_open_transactions(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions a transaction has held back since the previous check, if `LOG_HELD_AFTER` has passed."""
+        """Log which partitions one transaction has held back since the previous check.
+
+        The first `LOG_HELD_AFTER` seconds after a check nothing is asked or logged.
+        """
         now = time.monotonic()
         if now - self._transactions_checked_at < LOG_HELD_AFTER:
             return
@@ -259,6 +277,8 @@ class Stream:
     def _remove_unnamed(self, start: Offsets) -> Offsets:
         """Return the offsets without the topics and partitions that the table no longer names, and log which those are.
 
+        They are returned unchanged if the table names all of them.
+
         Raises:
             OffsetError: The table names none of the partitions.
         """
@@ -284,7 +304,9 @@ class Stream:
         )
 
     def _check_read(self, offsets: Offsets) -> None:
-        """Check that stored offsets are not those of another read; Spark knows the reads of a query by position.
+        """Check that stored offsets, if there are any, are not those of another read.
+
+        Spark knows the reads of a query by their position.
 
         Raises:
             OffsetError: The table names none of their partitions.
@@ -301,7 +323,7 @@ class Stream:
             )
 
     def _is_named(self, topic: str) -> bool:
-        """Return whether a topic is one of the table's, or matches its pattern."""
+        """Return whether a topic is one of the table's, or matches its pattern; chosen partitions are ignored."""
         topics = self._plan.topics
         if topics.pattern is not None:
             return re.fullmatch(topics.pattern, topic) is not None
@@ -309,6 +331,8 @@ class Stream:
 
     def _fetch_ends(self, current: Offsets, unread: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Ask for the ends of the partitions, again for some seconds while a broker reports less than known offsets.
+
+        If `ends_held_back` is wanted, ask for the ends with open transactions as well, and store them.
 
         Args:
             current: The present offsets.
@@ -322,6 +346,8 @@ class Stream:
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
             """Return the ends, and whether they include all unread records."""
             try:
+                if self._finds_held_back:  # before the others: records that are appended between are not held back
+                    self._high = self._subscription.high(current.positions, {})
                 ends = self._subscription.ends(current.positions)
             except TopicMissingError:
                 self._check_ids(current, self._admin.topics(current.ids))
@@ -337,7 +363,7 @@ class Stream:
         return ends
 
     def _discover(self, current: Offsets, *, news: bool, reached: bool) -> dict[str, Topic]:
-        """Return the table's topics if it is time to look for new ones, otherwise nothing.
+        """Return the table's topics if it is time to look for new ones, otherwise an empty dict.
 
         Topic ids are checked then, and if there are ``news`` (records to read): after the ends were fetched. A bounded
         stream with discovery looks once more when its end is ``reached``.
@@ -367,6 +393,8 @@ class Stream:
     ) -> Begin:
         """Return the positions, moved past gaps that the settings allow to skip; each gap is logged and counted.
 
+        Only partitions whose end differs from the position in ``unread`` are checked.
+
         Raises:
             OffsetError: The settings do not allow it, or a position is beyond the end of its partition.
         """
@@ -381,7 +409,10 @@ class Stream:
         return Begin({**current.positions, **begin.offsets}, begin.lost)
 
     def _find_new_partitions(self, current: Offsets, topics: Mapping[str, Topic]) -> dict[TopicPartition, int]:
-        """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15)."""
+        """Return new partitions with their earliest offsets: they ignore the declared start (RULES ST-15).
+
+        None for a bounded stream without discovery; for ``availableNow`` only those that existed at its start.
+        """
         if current.stop and self._plan.discovery is None:
             return {}
         new = [partition for partition in self._subscription.partitions(topics) if partition not in current.positions]
@@ -392,7 +423,7 @@ class Stream:
     def _find_stops(self, added: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
-        If an end cannot be computed, none of them is read, which is logged: each ends where it begins.
+        If an end cannot be computed (OffsetError), none of them is read, which is logged: each ends where it begins.
         """
         if not added:
             return {}
@@ -403,7 +434,7 @@ class Stream:
             return dict(added)
 
     def _warn_of_unread(self, end: Mapping[TopicPartition, int]) -> None:
-        """Log which partitions were created after the end was computed, and are not read."""
+        """Ask for the partitions, and log which were created after the end was computed, and are not read."""
         warn_of_unread(self._plan.table, set(self._subscription.partitions(self._subscription.topics())) - end.keys())
 
     def _choose_end(
@@ -415,7 +446,8 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
 
-        It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one.
+        It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one, or the
+        query is ``availableNow``.
         """
         target = self._frozen_ends
         if target is not None:
@@ -444,7 +476,7 @@ class Stream:
     ) -> dict[TopicPartition, int]:
         """Return how many records of each partition are read, so that none is far ahead of what remains in the others.
 
-        Partitions without a backlog are idle and are not considered.
+        Partitions without a backlog are idle and not considered. Partitions that are not read are left out.
         """
         watermark = self._plan.watermark
         assert watermark is not None
@@ -471,7 +503,9 @@ class Stream:
         return counts
 
     def _check_ids(self, offsets: Offsets, topics: Mapping[str, Topic]) -> None:
-        """Check that the topics of the stored offsets still exist, with their ids.
+        """Check that the topics of the stored offsets still exist, with their ids; without an id any topic is right.
+
+        The brokers are asked for those that are missing in ``topics``.
 
         Raises:
             TopicMissingError: A topic does not exist any more.

@@ -59,6 +59,7 @@ def clip(tasks: Iterable[Sequence[Range]], remaining: Iterable[Range]) -> list[t
     starts = {(r.topic, r.partition): r.start for r in remaining}
 
     def clip_task(task: Sequence[Range]) -> tuple[Range, ...]:
+        """Return what remains of the ranges of a task, without empty ranges."""
         clipped = (
             Range(r.topic, r.partition, max(r.start, starts.get((r.topic, r.partition), r.end)), r.end) for r in task
         )

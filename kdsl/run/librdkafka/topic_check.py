@@ -40,7 +40,7 @@ class _TopicLookup:
         self._thread = ThreadPoolExecutor(1, "kdsl topic ids")
 
     def ask(self, names: Iterable[str]) -> Future[dict[str, Topic]]:
-        """Ask for the topics in a thread; return the future of those that exist, by name."""
+        """Ask for the topics in a thread; return the future of those that exist, by name, or of a KafkaReadError."""
         return self._thread.submit(self._admin.topics, names, known=True)
 
     def close(self) -> None:
@@ -76,6 +76,7 @@ class TopicCheck:
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
+            KafkaReadError: The brokers do not answer.
         """
         answer = self._ask()
         try:
@@ -92,11 +93,12 @@ class TopicCheck:
 
         Args:
             batches: The batches of records, as they are fetched. Nothing is fetched after the last one.
-            decode: Returns the rows of a batch.
+            decode: Returns the rows of a batch. Its errors are passed on, unless another topic explains a KdslError.
 
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
+            KafkaReadError: The brokers do not answer.
         """
         unverified: list[R] = []
         verified_at, any_batch = float("-inf"), False
@@ -124,14 +126,17 @@ class TopicCheck:
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
             TopicMissingError: A topic no longer exists.
+            KafkaReadError: The brokers do not answer.
         """
         self._compare(self._ask())
 
     def explain(self, error: KdslError) -> None:
-        """Ask for the topic ids after another error; do nothing if they are the planned ones.
+        """Ask for the topic ids after another error; do nothing unless a topic was created again.
+
+        Nothing is asked after errors that say so already, or that brokers do not answer or refuse.
 
         Raises:
-            TopicRecreatedError: A topic was created again, which explains the error.
+            TopicRecreatedError: A topic was created again, which explains the error; the error is its cause.
         """
         if self._recreated or isinstance(error, UnreachableError | NotAllowedError):
             return  # the error says so already, or the brokers do not answer anyway
@@ -146,7 +151,7 @@ class TopicCheck:
         return lookup.ask(self._ids)
 
     def _explain(self, answer: Future[dict[str, Topic]] | None, error: KdslError) -> None:
-        """Check whether a topic was recreated, which would explain another error.
+        """Check whether a topic was recreated, which would explain another error; other results are ignored.
 
         Raises:
             TopicRecreatedError: It was; the other error is its cause.
@@ -161,9 +166,12 @@ class TopicCheck:
     def _compare(self, answer: Future[dict[str, Topic]] | None) -> None:
         """Wait for the topics' present ids, and compare them with the planned ones.
 
+        Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare.
+
         Raises:
             TopicMissingError: A topic was deleted.
             TopicRecreatedError: A topic was deleted and created again.
+            KafkaReadError: The brokers have not answered.
         """
         topics = {} if answer is None else answer.result()
         for name, planned in self._ids.items():

@@ -16,7 +16,6 @@ from threading import Condition, Thread
 import attrs
 
 from kdsl.callbacks import TopicPartition
-from kdsl.client_settings.kdsl_settings import KdslSettings
 from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.plan.model import ReadPlan
@@ -66,9 +65,9 @@ def reason_not_to_commit(read: Read) -> str | None:
 
 
 def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
-    """Log a warning, once in a process, about commits that a batch read asks for and that do not happen.
+    """Log a warning, once for each read of a process, if a batch read asks for commits (``enable.auto.commit``).
 
-    Spark does not report which records of a batch were used in the end.
+    They do not happen: Spark does not report which records of a batch were used in the end.
     """
     id_ = read_id(plan, cluster)
     if cluster.kdsl_settings.auto_commit and id_ not in _batches:
@@ -97,7 +96,7 @@ class Commits:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Hand the new positions of each read to the worker that commits them.
+        """Hand the new positions of each read to the worker that commits them; log once why a read commits nothing.
 
         No position moves ahead of a slower read.
         """
@@ -145,22 +144,32 @@ class _Run:
 
 
 class Worker:
-    """Commits for one read, on its own thread, which lives as long as there is something to commit."""
+    """Commits for the reads of one id, on its own thread, which lives as long as there is something to commit.
+
+    Attributes:
+        read: The present read of the id.
+    """
 
     def __init__(self, read: Read) -> None:
         self.read = read
-        self._settings: KdslSettings = read.cluster.kdsl_settings
-        self._interval = self._settings.auto_commit_interval_ms / 1000 if self._settings.auto_commit else 0.0
+        self._interval = _shortest_interval(read)
         self._runs: dict[str, _Run] = {}
         self._changed = Condition()
         self._thread: Thread | None = None
         self._admin: ClusterAdmin | None = None
         self._last = float("-inf")
 
+    def replace_read(self, read: Read) -> None:
+        """Commit with the client and the settings of another read of the same id from now on, pending positions too."""
+        with self._changed:
+            if read != self.read:
+                self.read, self._interval, self._admin = read, _shortest_interval(read), None
+
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions.
 
-        They replace older pending ones, and no committed offset moves back.
+        They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
+        committed.
         """
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
@@ -172,7 +181,7 @@ class Worker:
             self._wake()
 
     def end(self, run_id: str) -> None:
-        """Schedule the last commit of a run that has ended: at once, with one attempt."""
+        """Schedule the last commit of a run that has ended, if positions are pending: at once, with one attempt."""
         with self._changed:
             run = self._runs.get(run_id)
             if run is not None:
@@ -226,14 +235,21 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
-        """Return the client that commits, created at the first use."""
-        admin = self._admin
+        """Return the client that commits, created at the first use of a read."""
+        with self._changed:
+            read, admin = self.read, self._admin
         if admin is None:
-            admin = self._admin = admin_of(self.read) or LibrdkafkaAdmin(self.read.cluster, self.read.plan.table)
+            admin = admin_of(read) or LibrdkafkaAdmin(read.cluster, read.plan.table)
+            with self._changed:
+                if self.read is read:
+                    self._admin = admin
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
-        """Store the outcome of a commit, schedule the next one, and log the first failure and the recovery."""
+        """Store the outcome of a commit, schedule the next one, and log failures and the recovery.
+
+        Failures that follow another one are logged as DEBUG, the others as warnings.
+        """
         counts, table = counts_of(self.read.id), self.read.plan.table
         counts.error = error
         self._last = time.monotonic()
@@ -266,8 +282,13 @@ _batches: set[str] = set()
 
 
 def _worker(read: Read) -> Worker:
-    """Return this process's worker for the offsets of a read, created if the read is new or has changed."""
-    worker = _workers.get(read.id)
-    if worker is None or worker.read != read:
-        worker = _workers[read.id] = Worker(read)
+    """Return this process's worker for the offsets of a read, which uses this read if it has changed."""
+    worker = _workers.setdefault(read.id, Worker(read))
+    worker.replace_read(read)
     return worker
+
+
+def _shortest_interval(read: Read) -> float:
+    """Return the seconds from one commit to the next, at least: with ``enable.auto.commit``, its interval."""
+    settings = read.cluster.kdsl_settings
+    return settings.auto_commit_interval_ms / 1000 if settings.auto_commit else 0.0

@@ -30,7 +30,7 @@ class Endings:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Stop the query, in a thread, if all its sources have reached their ends."""
+        """Stop the query, in a thread, if all its sources are reads of kdsl and have reached their ends."""
         run = progress.query.run_id
         self._progressed.add(run)
         if run in self._ending or not reads or len(reads) < progress.sources or not has_ended(reads):
@@ -41,7 +41,10 @@ class Endings:
         Thread(target=_stop, args=(progress.query, stateful), name=f"end of {run}", daemon=True).start()
 
     def on_idle(self, query: Query) -> None:
-        """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then."""
+        """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then.
+
+        On Spark Connect, where the reads of a query cannot be seen then, nothing happens.
+        """
         if query.run_id not in self._progressed and query.run_id not in self._ending and has_unrecorded_ends():
             sources, reads = current_reads(query)
             if reads and len(reads) == sources and has_ended(reads):
@@ -70,7 +73,10 @@ def has_reached(positions: Mapping[Any, int], stop: Mapping[Any, int]) -> bool:
 
 
 def _stop(query: Query, stateful: bool) -> None:
-    """Stop a query that has read everything; one with state first processes what is available. Errors are logged."""
+    """Stop a query that has read everything, unless another run of it has begun; errors are logged.
+
+    One with state first processes what is available.
+    """
     try:
         running = query.session.streams.get(query.id)
         if running is None or str(running.runId) != query.run_id:

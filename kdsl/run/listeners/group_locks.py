@@ -30,6 +30,7 @@ class GroupLocks:
         Raises:
             LeaseHeldError: The group is in use, perhaps by a query of this process.
             KafkaReadError: The brokers do not answer, or do not allow the group of the lease.
+            KdslError: The group of the lease cannot be joined.
         """
         with self._lock:
             used = any(read.id in ids for ids in tuple(self._runs.values()))  # which the listener's thread changes
@@ -49,7 +50,7 @@ class GroupLocks:
         """Do nothing: the query continues."""
 
     def on_end(self, query: Query) -> None:
-        """Release the groups of the query's reads."""
+        """Release the leases of the query's reads, in threads."""
         for id_ in self._runs.pop(query.run_id, ()):
             lease = self._leases.pop(id_, None)
             if lease is not None:

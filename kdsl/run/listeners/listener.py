@@ -30,14 +30,17 @@ _lock = Lock()
 
 
 def observe(observer: Observer) -> None:
-    """Add an observer, which from now on receives the events of all sessions of this process that read streams."""
+    """Add an observer, which from now on receives the events of all sessions of this process that have a listener.
+
+    One that was added before is ignored.
+    """
     with _lock:
         if observer not in _observers:
             _observers.append(observer)
 
 
 def unobserve(observer: Observer) -> None:
-    """Remove an observer."""
+    """Remove an observer if it was added."""
     with _lock:
         if observer in _observers:
             _observers.remove(observer)
@@ -58,6 +61,7 @@ def listen(spark: SparkSession) -> None:
     failed: list[Exception] = []
 
     def add() -> None:
+        """Add the listener; store what Spark raises in ``failed``."""
         try:
             spark.streams.addListener(listener)
         except Exception as e:  # noqa: BLE001  # it is raised below, in the calling thread
@@ -125,7 +129,11 @@ class Listener(JsonListener):
                 log.exception("%s failed at an event of a streaming query", type(observer).__name__)
 
     def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
-        """Yield the progress of those of a query's sources, as Spark's JSON reports them, that are reads of kdsl."""
+        """Yield the progress of those of a query's sources, as Spark's JSON reports them, that are reads of kdsl.
+
+        Raises:
+            OffsetFormatError: The offsets are those of another version of kdsl.
+        """
         for i, source in enumerate(sources):
             end = offset_document(source.get("endOffset"))
             if end is None:
@@ -149,7 +157,10 @@ class Listener(JsonListener):
             )
 
     def _find_unnamed(self, query: Query, index: int, count: int, source: Any, offsets: Offsets | None) -> Read | None:
-        """Find the read of a source of Spark's own, whose offsets have no read id; None if none or several fit."""
+        """Find the read of a source of Spark's own, whose offsets have no read id, and remember it for the run.
+
+        None if none or several fit.
+        """
         if offsets is None or not str(source.get("description", "")).startswith("KafkaV2"):
             return None
         known = self._known.get((query.run_id, index))

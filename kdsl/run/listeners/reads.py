@@ -48,7 +48,7 @@ class Read:
         return self.plan.group_id or ""
 
     def covers(self, topics: Iterable[str]) -> bool:
-        """Whether the table names all of some topics."""
+        """Whether the table names all of some topics, or its pattern matches all of them; True without topics."""
         pattern = self.plan.topics.pattern
         if pattern is not None:
             return all(re.fullmatch(pattern, topic) for topic in topics)

@@ -32,6 +32,9 @@ from kdsl.spark_internals.queries import fail_on_stop
 
 log = logging.getLogger("kdsl.read")
 
+_KEPT_ERRORS = 100
+"""For how many runs, the last ones that it has ended, a guard stores the error."""
+
 
 @attrs.define
 class Guarded:
@@ -55,7 +58,7 @@ _lock = Lock()
 
 
 def guard(read: Read, admin: ClusterAdmin, ids: Mapping[str, str], *, passes_gaps: bool) -> None:
-    """Check the batches of a read from now on; it replaces an earlier check of the same read.
+    """Check the batches of a read from now on; it replaces an earlier check of the same read, but not its count.
 
     Args:
         read: The read.
@@ -81,6 +84,8 @@ def count_lost_in_batch(
     rows: int,
 ) -> Counter[TopicPartition]:
     """Compute how many offsets of a batch were deleted before they were read, at most, by partition.
+
+    Partitions without any are left out.
 
     Args:
         start: Where the batch began.
@@ -112,7 +117,7 @@ class SparkSourceGuard:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Queue a batch that has ended for the check, which a thread makes."""
+        """Queue a batch that has ended for the check, which a thread makes, if a guarded read has moved in it."""
         for one in reads:
             if one.read.id in _guarded and (one.start is None or one.start.positions != one.end.positions):
                 self._work.put((progress, one))
@@ -131,7 +136,7 @@ class SparkSourceGuard:
             thread.join()
 
     def error_of(self, run_id: str) -> TopicRecreatedError | None:
-        """The error for which this guard has ended a run of a query; None if there was none."""
+        """The error for which this guard has ended a run of a query; None if there was none, or it is long ago."""
         return self._errors.get(run_id)
 
     def _wake(self) -> None:
@@ -157,7 +162,9 @@ class SparkSourceGuard:
                 self._check(progress, one)
             except TopicRecreatedError as e:
                 log.error("%s; the query %s is ended", e, progress.query.name or progress.query.id)  # noqa: TRY400
-                self._errors[progress.query.run_id] = e
+                self._errors[progress.query.run_id] = e.with_traceback(None)  # its frames would keep the query alive
+                if len(self._errors) > _KEPT_ERRORS:
+                    del self._errors[next(iter(self._errors))]
                 _end(progress.query, e)
             except KdslError as e:
                 log.warning("%s: a batch could not be checked for lost records: %s", one.read.plan.table, e)
@@ -167,7 +174,8 @@ class SparkSourceGuard:
     def _check(self, progress: Progress, one: ReadProgress) -> None:
         """Compare the ids of the topics that a batch has read with the former ones; count and log skipped offsets.
 
-        Partitions that a read at its end leaves unread are logged, too.
+        Topics that do not exist now are ignored, and the id of a new one is stored. Partitions that a read at its end
+        leaves unread are logged, too.
 
         Raises:
             TopicRecreatedError: A topic was deleted and created again.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def start_query(
     writer: DataStreamWriter, checkpoint: str, trigger: Mapping[str, Any] | None, name: str | None
 ) -> StreamingQuery:
-    """Set the checkpoint, name and trigger of a stream's writer, and start the query.
+    """Set the checkpoint, name and trigger of a stream's writer, and start the query; Spark's errors are passed on.
 
     Args:
         writer: What it writes, and where.

@@ -49,6 +49,7 @@ def watch(
     Raises:
         LeaseHeldError: The read checks its group, and the group is in use (with Spark's own source; kdsl's source
             checks when its query starts).
+        KdslError: The lease of the group cannot be acquired for another reason.
     """
     _add_observers()
     if plan.check_group and plan.transport == "jvm":
@@ -63,7 +64,7 @@ _group_locks = GroupLocks()
 
 @cache
 def _add_observers() -> None:
-    """Add kdsl's own observers, once in a process."""
+    """Add kdsl's own observers, and let the end of the process wait for them (`_finish`); once in a process."""
     observe(Commits())
     observe(Endings())
     observe(_group_locks)
@@ -89,7 +90,10 @@ def _wait_for_events(session: SparkSession) -> None:
 
 
 def error_of(session: SparkSession, query: StreamingQuery) -> Exception | None:
-    """Return the error of a query that has ended; None if it succeeded."""
+    """Return the error of a query that has ended: Spark's, or that for which kdsl has stopped it; None if it succeeded.
+
+    Without an error of Spark's, it waits for the session's last events, and until all batches are checked.
+    """
     error = query.exception()
     if error is not None:
         return error

@@ -32,7 +32,7 @@ id, -1, the table's name, and what was left out, as JSON."""
 _NO_QUERY = ""
 
 
-class _ReportStore:
+class ReportStore:
     """Stores the reports of the last batches."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class _ReportStore:
         self._lock = Lock()
 
     def extend(self, reports: Iterable[_Report]) -> None:
-        """Add reports of tasks by query and batch, and drop the oldest batches if there are too many.
+        """Add reports of tasks by query and batch; if there are too many, drop the batches that got none for longest.
 
         What reads outside of a query have left out is logged instead.
         """
@@ -73,8 +73,8 @@ class _ReportStore:
 
 
 _DROPS = DropLog()
-_STORE = _ReportStore()
-_ACCUMULATORS = Accumulators(_STORE)
+STORE = ReportStore()
+_ACCUMULATORS = Accumulators(STORE)
 
 
 def accumulator(spark: SparkSession) -> int:
@@ -83,10 +83,10 @@ def accumulator(spark: SparkSession) -> int:
 
 
 def send_report(accumulator: int, name: str, text: str) -> None:
-    """Send a report from a task of a streaming query to the driver; at most once per task.
+    """Send a report from a task of a streaming query to the driver; it arrives if the task succeeds.
 
-    A job that ``foreachBatch`` runs in another thread does not know its batch and sends nothing, unless the thread is a
-    ``pyspark.InheritableThread``.
+    Outside of a query nothing is sent. A job that ``foreachBatch`` runs in another thread does not know its batch and
+    sends nothing either, unless the thread is a ``pyspark.InheritableThread``. A task calls this once at most.
 
     Args:
         accumulator: The id of the accumulator.
@@ -102,7 +102,7 @@ def send_report(accumulator: int, name: str, text: str) -> None:
 def report_written(
     accumulator: int | None, table: str, rows: int, dropped: Mapping[str, int], *, of_query: bool
 ) -> None:
-    """Report which rows a writing task has left out or counted; for writes whose commits report nothing.
+    """Report which rows a writing task has left out or counted, if any; for writes whose commits report nothing.
 
     Args:
         accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.
@@ -121,7 +121,7 @@ def report_written(
 
 
 def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, int]) -> None:
-    """Report what a task of a batch read has left out, so that the driver logs it.
+    """Report what a task of a batch read has left out, if anything, so that the driver logs it.
 
     Args:
         accumulator: The id of the accumulator; without one (Spark Connect) the task itself logs it, on its machine.
@@ -137,9 +137,9 @@ def report_dropped(accumulator: int | None, table: str, dropped: Mapping[str, in
 
 def forget(query: str) -> None:
     """Forget the reports of a query (its id) that starts again: its next batch may have been run partly before."""
-    _STORE.forget(query)
+    STORE.forget(query)
 
 
 def reports_of_batch(query: str, batch: int) -> Mapping[str, list[str]]:
-    """Return the reports of the tasks of a finished batch, by the names of the observations."""
-    return _STORE.reports((query, batch))
+    """Return the reports of the tasks of a finished batch, by the names of the observations; empty without any."""
+    return STORE.reports((query, batch))

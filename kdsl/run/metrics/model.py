@@ -129,8 +129,8 @@ class SourceMetrics:
     uncommitted_records: int | None = _gauge(
         "uncommittedRecords",
         "records",
-        "With `read_committed`, the offsets from the last stable offset to the high watermark, which open transactions "
-        "hold back; otherwise 0.",
+        "With `read_committed`, the offsets from the last stable offset to the high watermark, or to the end of a "
+        "bounded read, which open transactions hold back; otherwise 0.",
     )
     current_fetch_event_time_lag: int | None = _gauge(
         "currentFetchEventTimeLag", "ms", "Time from the timestamp of the last record to its fetch."

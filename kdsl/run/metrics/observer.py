@@ -35,12 +35,12 @@ class MetricsObserver:
     """Updates the metrics of running queries (an observer of `kdsl.run.listeners`)."""
 
     def on_start(self, query: Query) -> None:
-        """Start the metrics of a query that has started."""
+        """Start the metrics of a run, and forget what tasks reported for earlier runs of the query."""
         forget(query.id)
         _tracker(query.id).begin(query.run_id, query.name)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Add the numbers of a batch that has ended."""
+        """Add the numbers of a batch that has ended, to Java's object of the report, too (`add_reports`)."""
         names = {one.source: NamedRead(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
         _tracker(progress.query.id).add_progress(add_reports(progress.document, progress.java), names)
 
@@ -74,7 +74,7 @@ def note_write(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> N
 
 
 def metrics(query: StreamingQuery) -> QueryMetrics:
-    """Return the present metrics of a streaming query.
+    """Return the present metrics of a streaming query, after adding the reports that Spark remembers.
 
     Counters count from the start of the query in this process and include all batches that have ended.
 
@@ -101,7 +101,10 @@ def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
 
 
 def _tracker(query: str) -> Tracker:
-    """Return the tracker of a query, created at the first use; with too many, the oldest ended one is dropped."""
+    """Return the tracker of a query, created at the first use.
+
+    If there are too many, the oldest one of an ended query is dropped, or the oldest one if none has ended.
+    """
     with _lock:
         tracker = _trackers.get(query)
         if tracker is None:

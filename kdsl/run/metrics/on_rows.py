@@ -26,11 +26,11 @@ _ROWLESS = "rowless"
 
 
 def observe_reports(df: DataFrame, name: str, rules: Sequence[RowRule] = ()) -> DataFrame:
-    """Remove the report column from rows; its reports appear in Spark's progress under a name.
+    """Remove the report column, and the rows that only carry a report; the reports appear in Spark's progress.
 
     Args:
         df: The rows of a source, with the column.
-        name: The observation's name, unique in the query.
+        name: The name of the observation in the progress, unique in the query.
         rules: The row rules of the read, whose violations are counted.
     """
     from pyspark.sql import functions as sf
@@ -74,7 +74,7 @@ class RowReporter:
         self._reporter, self._schema = reporter, schema
 
     def add_report(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Add a report about everything since the previous rows."""
+        """Add a report about everything since the previous rows, on the first of some rows; there is at least one."""
         nulls = pa.nulls(rows.num_rows - 1, pa.string())
         column = pa.concat_arrays([pa.array([self._reporter.report()], pa.string()), nulls])
         return pa.RecordBatch.from_arrays([*rows.columns, column], schema=add_report_field(rows.schema))
@@ -90,7 +90,7 @@ class RowReporter:
 
 
 def add_report_field(schema: pa.Schema) -> pa.Schema:
-    """Add the report column to a schema."""
+    """Return a schema with the report column added."""
     return schema.append(pa.field(COLUMN, pa.string()))
 
 

@@ -15,7 +15,9 @@ _log = logging.getLogger(__name__)
 
 
 def add_reports(document: Mapping[str, Any], java: Any = None) -> Mapping[str, Any]:
-    """Return a progress report whose observations also have what tasks reported; the same one if they reported nothing.
+    """Return a progress report whose observations also have what tasks reported.
+
+    It is the same one if they reported nothing, or if no batch has run.
 
     Args:
         document: The report, as Spark's JSON.

@@ -21,7 +21,7 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|-")
 
 
 def prometheus_name(name: str, kind: Kind = Kind.GAUGE) -> str:
-    """Return the name of a metric in Prometheus: ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
+    """Return the name of a metric in Prometheus: the counter ``numRecordsIn`` is ``kdsl_num_records_in_total``."""
     snake = f"kdsl_{_WORD.sub('_', name).lower()}"
     return snake if kind is Kind.GAUGE or snake.endswith("_total") else f"{snake}_total"
 
@@ -85,7 +85,7 @@ class MetricsServer:
         return f"http://{self.host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server, and wait for its thread."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -89,7 +89,11 @@ class Spool:
         self._position = 0
 
     def read(self) -> bool:
-        """Add what was appended to the file since the last call to `total`, and return whether anything was."""
+        """Add the complete lines that were appended to the file since the last call to `total`.
+
+        Returns:
+            Whether there were any; False if the file cannot be read.
+        """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._position)
@@ -132,7 +136,7 @@ def log_violations(plan: WritePlan) -> Iterator[dict[str, str]]:
 
 
 def append_report(path: str | None, tasks: Iterable[TaskReport]) -> None:
-    """Append what the tasks of a batch have written to the file, if it exists."""
+    """Append what the tasks of a batch have written to the file, in one line; do nothing without a path or a file."""
     if path is None:
         return
     reports = list(tasks)

@@ -117,12 +117,14 @@ class Reporter:
             self._event, self._fetched = event, int(fetched * 1000)
 
     def client(self, id_: str, metrics: Mapping[str, float] | None) -> None:
-        """Add librdkafka's statistics of the client, if there are any."""
+        """Store librdkafka's statistics of the client for the next report, if there are any."""
         if metrics:
             self._client, self.new = {id_: metrics}, True
 
     def report(self, more: Mapping[str, Any] | None = None) -> str:
-        """Return a report of what was counted since the last one, as JSON.
+        """Return a report of what was counted since the last one, as JSON, and set the counts to zero.
+
+        The timestamp of the last record stays for the next report.
 
         Args:
             more: Further fields of the report.
@@ -182,7 +184,10 @@ class SourceCounts:
 
 
 def read_reports(reports: Iterable[str]) -> SourceCounts:
-    """Add up reports (JSON of `Reporter.report`); for each task, the run that read the most records is counted."""
+    """Add up reports (JSON of `Reporter.report`); of each task only the run that read the most records is counted.
+
+    The clients are those of all runs.
+    """
     runs: dict[str, dict[str, list[dict[str, Any]]]] = {}
     client: dict[str, Mapping[str, float]] = {}
     for text in reports:

@@ -17,6 +17,8 @@ INTERVAL = 10_000
 
 @attrs.frozen
 class _Raw:
+    """A metric of a client: what it means, and the function that computes it from librdkafka's statistics."""
+
     doc: str
     value: Callable[[Mapping[str, Any]], float]
 
@@ -27,9 +29,14 @@ def _brokers(of: str) -> Callable[[Mapping[str, Any]], float]:
 
 
 def _average(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]], float]:
-    """Return a function for the mean of a window of times over all brokers, in milliseconds, weighted by count."""
+    """Return a function for the mean of a window of times over all brokers, in milliseconds, weighted by count.
+
+    ``to_ms`` is by what the times are divided to get milliseconds; those of librdkafka are microseconds, or already
+    milliseconds.
+    """
 
     def mean(stats: Mapping[str, Any]) -> float:
+        """Return the mean; 0 without times."""
         windows = [broker.get(window, {}) for broker in stats.get("brokers", {}).values()]
         count = sum(w.get("cnt", 0) for w in windows)
         return float(sum(w.get("sum", 0) for w in windows) / count / to_ms) if count else 0.0
@@ -60,6 +67,7 @@ def _topics(window: str) -> Callable[[Mapping[str, Any]], float]:
     """Return a function for the mean of a window over all topics, weighted by count."""
 
     def mean(stats: Mapping[str, Any]) -> float:
+        """Return the mean; 0 without values."""
         windows = [topic.get(window, {}) for topic in stats.get("topics", {}).values()]
         count = sum(w.get("cnt", 0) for w in windows)
         return float(sum(w.get("sum", 0) for w in windows) / count) if count else 0.0
@@ -151,7 +159,7 @@ def client_metrics(text: str | bytes) -> dict[str, float]:
 
 
 def client_id(prefix: str, purpose: str) -> str:
-    """Return a unique client id: the prefix, the purpose, the machine and the process.
+    """Return a client id that other processes do not have: the prefix, the purpose, the machine and the process.
 
     Args:
         prefix: ``client.id.prefix``, or a prefix made of kdsl and the table's name.

@@ -62,6 +62,8 @@ class NamedRead:
 
 @attrs.define
 class _Clients:
+    """The newest metrics of clients by client id, each with the time when they came."""
+
     metrics: dict[str, tuple[float, Mapping[str, float]]] = attrs.field(factory=dict)
 
     def update(self, metrics_of: Mapping[str, Mapping[str, float]], at: float) -> None:
@@ -75,6 +77,8 @@ class _Clients:
 
 @attrs.define
 class _Source:
+    """The numbers of one read in the present run; those of two sources with the same read are added up."""
+
     named: NamedRead
     records: int = 0
     bytes: int | None = None
@@ -101,6 +105,8 @@ class _Source:
 
 @attrs.define
 class _Sink:
+    """The numbers of the query's write in the present run."""
+
     table: str
     spool: Spool | None
     lease: str = ""
@@ -142,7 +148,7 @@ class Tracker:
         self._reset("")
 
     def _reset(self, run: str) -> None:
-        """Forget the previous run, and begin to follow a new one."""
+        """Forget the numbers of the previous run, except the sink's, and begin to follow a new one."""
         self.run = run
         self.name: str | None = None
         self.ended = False
@@ -155,7 +161,7 @@ class Tracker:
         self._seconds = 0.001
 
     def writes(self, table: str, spool: Spool | None, run: str, lease: str = "") -> None:
-        """Note what a run of the query writes.
+        """Note what a run of the query writes, and begin to follow the run, as `begin` does.
 
         Args:
             table: The table's name.
@@ -234,7 +240,7 @@ class Tracker:
     def _begin(self, run: str) -> None:
         """Begin to follow a run, unless it is the present or a past one.
 
-        Counts since the query was created are kept.
+        The counts of the previous run are forgotten. The table that it wrote, and its lease, stay until `writes`.
         """
         if run == self.run or run in self._past:
             return
@@ -286,7 +292,7 @@ class Tracker:
             log_drops(self._sources[read].named.table, {Reason.UNAVAILABLE: count}, f"of batch {document['batchId']} ")
 
     def _count(self, source: _Source, rows: int, counts: SourceCounts | None, ended: float, *, newest: bool) -> None:
-        """Add a batch to the numbers of a source; only the newest batch changes its rates.
+        """Add a batch to the numbers of a source; only the newest batch changes its rates and its last record.
 
         Args:
             source: The source.
@@ -373,7 +379,7 @@ class Tracker:
                     sink.rate = rows / self._seconds
 
     def snapshot(self) -> QueryMetrics:
-        """Return the present metrics."""
+        """Return the present metrics, with what the sink's file of reports has by now; drops in it are logged."""
         with self._lock:
             now = self._clock()
             self._read_sink(None)

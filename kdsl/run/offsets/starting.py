@@ -105,7 +105,8 @@ def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mappin
     """Begin at the group's committed offsets; partitions without one begin as ``auto.offset.reset`` says.
 
     Raises:
-        OffsetError: A partition has none and there is no reset, or an offset does not exist any more.
+        OffsetError: A partition has none and there is no reset, or an offset has expired and there is no reset, or lies
+            beyond the end of its partition.
     """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing and reset == "none":
@@ -150,7 +151,8 @@ def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping
     """Begin at declared offsets; partitions without one begin at the latest if that is the policy, else the earliest.
 
     Raises:
-        OffsetError: A declared partition is not read, or an offset does not exist.
+        OffsetError: A declared partition is not read, or an offset has expired and there is no reset, or lies beyond
+            the end of its partition.
     """
     declared = {(topic, partition): offset for topic, partition, offset in plan.start.offsets}
     check_partitions(plan.table, "start", declared, known)
@@ -179,6 +181,8 @@ def resolve_expired(
     begins: bool = False,
 ) -> Begin:
     """Replace expired offsets according to the reset policy, and check that none is beyond the end of its partition.
+
+    The other offsets stay. The offsets that are skipped are counted in the result's ``lost``.
 
     Args:
         plan: What is read.

@@ -32,7 +32,10 @@ class End:
 
 
 def ends_at_committed(plan: ReadPlan, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """The partitions in which a read ends at the committed offset of its group, if there is one."""
+    """The partitions in which a read ends at the committed offset of its group, if there is one.
+
+    All partitions for the end ``group-offsets``, those without a declared offset for ``specific-offsets``, else none.
+    """
     if plan.stop.mode == "group-offsets":
         return list(partitions)
     declared = {(topic, partition) for topic, partition, _ in plan.stop.offsets}
@@ -69,7 +72,7 @@ def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_time(known: Known, *, batch: bool) -> End:
-    """Stop before the first records of a time.
+    """Stop before the first records of a time, or at the present end of a partition whose records are all older.
 
     A batch stops where an open transaction holds records back, with a note.
     """
@@ -89,7 +92,8 @@ def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     """Stop at the group's committed offsets.
 
     Raises:
-        OffsetError: A partition has none, or it lies beyond the records that a batch can read.
+        OffsetError: A partition has none, or it lies beyond the end of the partition or, for a batch, beyond the
+            records that can be read now.
     """
     missing = sorted(known.latest.keys() - known.committed.keys())
     if missing:
@@ -109,7 +113,7 @@ def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
     """Stop at declared offsets; partitions without one stop at the group's offset or else are not read, with a note.
 
     Raises:
-        OffsetError: A declared partition is not read, or an offset lies beyond what can be read.
+        OffsetError: A declared partition is not read or, for a batch, an offset lies beyond what can be read now.
     """
     declared = {(topic, partition): offset for topic, partition, offset in plan.stop.offsets}
     check_partitions(plan.table, "end", declared, known)
@@ -146,9 +150,10 @@ def _check_existing(plan: ReadPlan, offsets: Mapping[TopicPartition, int], known
             f"{t}[{p}] has the offsets {known.earliest[t, p]} to {high[t, p]}, but {offsets[t, p]} is requested"
             for t, p in beyond
         )
+        # A stream waits for declared offsets, not for those of the group.
+        other = "" if plan.stop.mode == "group-offsets" else ", or read a stream, which waits for them"
         raise OffsetError(
-            f"{plan.table}: cannot end beyond the end of a partition: {details}; end at existing "
-            "records, or read a stream, which waits for them"
+            f"{plan.table}: cannot end beyond the end of a partition: {details}; end at existing records{other}"
         )
 
 

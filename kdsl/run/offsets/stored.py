@@ -100,7 +100,10 @@ class Offsets:
     compared: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Convert to the document that Spark stores; equal offsets give equal JSON."""
+        """Convert to the document that Spark stores; equal offsets give equal JSON.
+
+        Positions of topics that are not in `ids` are left out.
+        """
         by_topic = nest_by_topic(self.positions)
         topics = {name: {"id": self.ids[name], "offsets": by_topic.get(name, {})} for name in sorted(self.ids)}
         document: dict[str, Any] = {"version": VERSION, "startup": self.startup, "topics": topics}

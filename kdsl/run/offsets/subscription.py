@@ -97,7 +97,9 @@ class Subscription:
         return self.span(topics, batch=False)[0]
 
     def span(self, topics: Mapping[str, Topic], *, batch: bool) -> tuple[Begin, dict[TopicPartition, int]]:
-        """Compute where a read without a checkpoint starts, and where it ends by itself; log gaps that are skipped.
+        """Compute where a read without a checkpoint starts, and where it ends by itself.
+
+        Gaps that are skipped, and decisions that were not declared, are logged.
 
         Args:
             topics: The topics.
@@ -108,7 +110,8 @@ class Subscription:
             The start, and the stopping offset of each partition; empty if the read does not end.
 
         Raises:
-            OffsetError: A partition has no offset to start or to end at, or the declared one does not exist.
+            OffsetError: A partition has no offset to start or to end at, the declared one does not exist, or an offsets
+                initializer has failed.
             KafkaReadError: A partition is missing, or the brokers do not answer.
         """
         partitions = self.partitions(topics)
@@ -126,13 +129,15 @@ class Subscription:
         return begin, dict(end.offsets)
 
     def stop(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Compute where a stream over some partitions that has begun already ends by itself.
+        """Compute where a stream over some partitions that has begun already ends by itself, and log notes about it.
 
         Returns:
             The stopping offset of each partition; empty if the stream does not end.
 
         Raises:
-            OffsetError: A partition has no offset to end at, or the declared one does not exist.
+            OffsetError: A partition has no offset to end at, the declared one does not exist, or an offsets initializer
+                has failed.
+            KafkaReadError: The brokers do not answer.
         """
         wanted = list(partitions)
         plan = attrs.evolve(self._plan, stop=self._stop(wanted))
@@ -190,6 +195,8 @@ class Subscription:
     ) -> Mapping[TopicPartition, int]:
         """Ask for the end of each partition, including open transactions; an offset beyond it does not exist.
 
+        Unless the isolation level is ``read_committed``, return ``ends`` itself.
+
         Args:
             partitions: The partitions.
             ends: What `ends` returned for them.
@@ -199,6 +206,8 @@ class Subscription:
     def find_held_back(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Find the partitions that an open transaction holds back; return their last stable offset and the log's end.
 
+        None unless the isolation level is ``read_committed``.
+
         Args:
             ends: What `ends` returned.
         """
@@ -206,7 +215,7 @@ class Subscription:
         return {partition: (at, high[partition]) for partition, at in ends.items() if high[partition] > at}
 
     def warn_of_lost(self, lost: Mapping[TopicPartition, int]) -> None:
-        """Log each gap that the reset policy skips, or after which a bounded read ends."""
+        """Log a warning for each gap that the reset policy skips, or after which a bounded read ends."""
         consequence = "nothing else was to be read"
         if self.reset != "none":
             consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"

@@ -17,7 +17,7 @@ import attrs
 from kdsl.client_settings.bootstrap import Address, AddressError, parse_address
 from kdsl.run.reachability.port import CHECK_NAME, Fault, asks_for_login, connect, fault_of, trusting, verifying
 
-_SECONDS = 2.0
+TIMEOUT = 2.0
 _CREDENTIALS = re.compile(r"invalid username or password|invalid credentials|authentication failed", re.IGNORECASE)
 _MECHANISMS = re.compile(r"broker's supported mechanisms: ([\w, -]+?)(?: \(|$)")
 _TELLING = re.compile(r"SSL handshake failed|alert|incorrect security\.protocol", re.IGNORECASE)
@@ -65,7 +65,8 @@ def explain_refusal(servers: str, settings: Mapping[str, str], error: str | None
     """Explain why the brokers refuse a client, and what to write instead; None if that is unknown.
 
     Args:
-        servers: ``bootstrap.servers``; the first one is examined, which takes two seconds at most.
+        servers: ``bootstrap.servers``. Unless the error explains it, the first one's port is examined; each connection
+            and each answer may take two seconds.
         settings: librdkafka's settings, as `public_settings` returns them.
         error: The client's last error.
     """
@@ -102,7 +103,7 @@ def _explain_error(error: str, settings: Mapping[str, str]) -> str | None:
 
 
 def _explain_port(port: Port, protocol: str, settings: Mapping[str, str], error: str) -> str | None:
-    """Explain why a port does not fit the security protocol; None if it does."""
+    """Explain why a port does not fit the security protocol and certificates; None if nothing shows that."""
     wants_tls, wants_login = protocol.endswith("SSL"), protocol.startswith("SASL")
     if wants_tls and not port.tls:
         other = "SASL_PLAINTEXT" if port.sasl or wants_login else "PLAINTEXT"
@@ -133,7 +134,7 @@ def examine_port(server: str, settings: Mapping[str, str]) -> Port:
     except AddressError:
         return Port()
     try:
-        with connect(address, _SECONDS) as raw:
+        with connect(address, TIMEOUT) as raw:
             return _examine_tls(raw, address, settings)
     except ssl.SSLCertVerificationError as e:
         return Port(tls=True, certificate=_explain_certificate(e, address.host))
@@ -163,7 +164,7 @@ def _examine_tls(raw: socket.socket, address: Address, settings: Mapping[str, st
 def _examine_plain(address: Address) -> Port:
     """Connect without TLS, and return what the port is; an unknown port if it does not answer as a broker."""
     try:
-        with connect(address, _SECONDS) as raw:
+        with connect(address, TIMEOUT) as raw:
             sasl = asks_for_login(raw)
             return Port(tls=False, sasl=sasl) if sasl is not None else Port()
     except OSError:

@@ -61,6 +61,8 @@ def connect(address: Address, seconds: float | None = None) -> socket.socket:
 def detect_protocol(address: Address) -> Spoken:
     """Send a request of Kafka's protocol without TLS to a port, and return what the answer looks like.
 
+    ``silence`` also means that the connection fails after it was opened.
+
     Raises:
         OSError: The port accepts no connection.
     """
@@ -80,7 +82,7 @@ def detect_protocol(address: Address) -> Spoken:
 
 
 def speaks_tls(address: Address) -> bool:
-    """Whether a port answers a TLS handshake, whatever its certificate."""
+    """Whether a port answers a TLS handshake, whatever its certificate; False if it cannot be reached."""
     try:
         with connect(address) as connection:
             trusting().wrap_socket(connection, server_hostname=address.host).close()

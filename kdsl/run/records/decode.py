@@ -205,6 +205,7 @@ class RecordDecoder:
             RecordError: A record cannot be decoded, or violates NOT NULL or a row rule, and is neither left out nor a
                 dead letter. The error names the first such record and counts the others.
             DecodeError: The format returned arrays of another length or type than it should.
+            KdslError: What `dead_letters` raises, such as a DeadLetterError.
         """
         return self.decode_with_records(raw).rows
 
@@ -237,10 +238,12 @@ class RecordDecoder:
     def _decode_all(self, raw: pa.RecordBatch) -> tuple[RowsOfRecords, Mask | None]:
         """Decode records that the header filter has let through, before row rules are applied.
 
-        Also return which of the rows are to be left out because of a NULL; None if none is.
+        Also return which of the rows are to be left out because of a NULL; None if none is. What is left out is counted
+        in `dropped`.
 
         Raises:
             RecordError: Records are rejected; _RejectedError if there is an output for dead letters.
+            DecodeError: The format returned arrays of another length or type than it should.
         """
         raw = self._replace_json_nulls(raw)
         value = self._decode_part(raw, "value", self._value)
@@ -264,6 +267,8 @@ class RecordDecoder:
     def _apply_rules(self, rows: RowsOfRecords, left_out: Mask | None) -> tuple[RowsOfRecords, list[Rejection]]:
         """Apply the row rules and ``left_out``; return the remaining rows, and the records that become dead letters.
 
+        Violations are counted in `dropped`.
+
         Raises:
             RecordError: A rule with the action ``fail`` is violated, or one with ``dead_letter`` without an output.
         """
@@ -271,6 +276,7 @@ class RecordDecoder:
             return rows, []
 
         def fail(violation: Violation, wrong: Indices) -> Exception:
+            """Create the error for the records of rows that violate a rule."""
             messages = wrong if rows.messages is None else np.unique(rows.messages[wrong])
             return read_error(self._plan.table, rows.raw, violation, messages)
 
@@ -290,7 +296,11 @@ class RecordDecoder:
         return valid, letters
 
     def _select_value_rows(self, raw: pa.RecordBatch, value: Decoded | None) -> tuple[Indices | None, pa.Array | None]:
-        """Return the message and the value row of each row (`_locate_rows`), with deletes if rows are read by key."""
+        """Return the message and the value row of each row (`_locate_rows`).
+
+        If rows are read by key, messages without a value are deletes (of change data only those with a key that
+        contains the primary key), and `_select_changes` leaves out rows of change data.
+        """
         if self._plan.upserts is None:
             return _locate_rows(raw.num_rows, value, None, None)
         tombstones = raw.column("value").is_null()
@@ -620,7 +630,8 @@ class RecordDecoder:
     def _suggest_options(self, source: str | None, data: bytes | None) -> str:
         """Return advice that names options of the format with which the message can be decoded.
 
-        It is empty if none of the format's alternatives can decode it, or if it exceeds `MAX_RETRY_BYTES`.
+        It is empty if none of the format's alternatives can decode it, if it exceeds `MAX_RETRY_BYTES`, or if the error
+        is not about a message. For the JSON value ``null`` the advice is the option that makes it a tombstone.
         """
         part = self._plan.key if source == "key" else self._plan.value
         if source is None or part is None or data is None or len(data) > MAX_RETRY_BYTES:
@@ -641,7 +652,10 @@ class RecordDecoder:
 
 
 def _columns_as_declared(plan: ReadPlan) -> tuple[t.Field, ...]:
-    """Return the plan's columns, except `UNAVAILABLE`, without the nullability that is there for unavailable values."""
+    """Return the plan's columns, except `UNAVAILABLE`, without the nullability that is there for unavailable values.
+
+    In a plan with upserts the columns keep it.
+    """
     part = plan.value
     wire = {} if part is None else dict(zip(part.columns, part.row.fields, strict=True))
     return tuple(
@@ -739,7 +753,7 @@ def _locate_rows(
         count: How many messages there are.
         value: The decoded message values.
         wanted: The selected value rows, ascending; None means all.
-        deletes: Which messages have no value and delete their key; each gets a row.
+        deletes: Which messages have no value and delete their key; each gets one row, and no value rows. None for none.
 
     Returns:
         The message of each row, and its value row, which is null for a delete. Instead of the first, None means one

@@ -98,7 +98,10 @@ def level_of(dropped: Mapping[str, int]) -> int:
 
 
 def describe_drops(dropped: Mapping[str, int]) -> str:
-    """Describe dropped records and values, except those of `COLUMN_LOGS`, as part of a sentence; empty without any."""
+    """Describe dropped records and values as part of a sentence; empty if there are none.
+
+    Those of `COLUMN_LOGS`, and violations of rules, are left out.
+    """
     records = [reason for reason in Reason if dropped.get(reason) and reason not in VALUES]
     parts = []
     if records:
@@ -147,7 +150,7 @@ class DropLog:
 def log_drops(table: str, dropped: Mapping[str, int], where: str = "") -> None:
     """Log what was left out, if anything: records and values (`level_of`), violations of rules and columns as warnings.
 
-    Columns (`COLUMN_LOGS`) are named only once per process.
+    The columns of a table (`COLUMN_LOGS`) are named only once per process for each reason.
 
     Args:
         table: The table's name.

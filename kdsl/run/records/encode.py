@@ -85,7 +85,8 @@ class RecordEncoder:
 
         Raises:
             RecordError: Rows cannot be written: a forbidden NULL, an unknown row kind, a wrong topic or timestamp, or a
-                value that the format cannot encode. The error names the first one and counts the others.
+                value that the format cannot encode. The error names the first one and counts the others; forbidden
+                NULLs are reported without the rest, and then unknown row kinds.
         """
         source = {f.name: batch.column(f.name) for f in self._row.fields}
         deletes = self._deletes(source)
@@ -216,7 +217,7 @@ class _PartEncoder:
     def encode(
         self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure], kinds: pa.Array | None
     ) -> pa.Array:
-        """Encode the rows of a batch; those that cannot be encoded are added to ``failures``."""
+        """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``."""
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:
@@ -258,7 +259,7 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
 
 
 def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
-    """Convert the row kinds to indices into `ROW_KINDS`; rows with an unknown one are added to ``failures``."""
+    """Convert the row kinds to indices into `ROW_KINDS`; unknown ones become null and are added to ``failures``."""
     kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
     if kinds.null_count:
         rows = row_indices(kinds.is_null())
@@ -306,7 +307,7 @@ def _headers(array: pa.Array) -> pa.Array:
 
 
 def _timestamps(array: pa.Array, column: MetadataColumn, failures: list[_Failure]) -> pa.Array:
-    """Convert timestamps or strings to milliseconds since 1970.
+    """Convert timestamps or strings to milliseconds since 1970, without further digits; NULL stays NULL.
 
     Strings that are not timestamps, and times before 1970, are added to ``failures``. A time without a zone is UTC:
     those of a DataFrame were cast before, in its zone.

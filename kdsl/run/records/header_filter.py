@@ -17,7 +17,7 @@ from kdsl.types.arrays import Mask
 
 
 def filter_records(raw: pa.RecordBatch, conditions: Collection[HeaderCondition]) -> pa.RecordBatch:
-    """Return the records of a raw batch that match a filter; without conditions, all records."""
+    """Return the records of a raw batch that match a filter (`match_headers`); without conditions, all records."""
     if not conditions:
         return raw
     mask = match_headers(raw.column("headers"), conditions)
@@ -26,6 +26,8 @@ def filter_records(raw: pa.RecordBatch, conditions: Collection[HeaderCondition])
 
 def match_headers(headers: pa.Array, conditions: Iterable[HeaderCondition]) -> Mask:
     """Return which records match a filter, whose conditions are combined from left to right with AND and OR.
+
+    A condition is true if any header with its name has its value; a negated one, if none has.
 
     Args:
         headers: The header lists of a raw batch (`kdsl.run.records.metadata.HEADERS`).

@@ -135,7 +135,7 @@ def convert_metadata(array: pa.Array, kind: t.DataType, to: t.DataType, zone: st
     """Convert metadata of the type ``kind`` to another, for the pairs of types that the resolver allows.
 
     Instants become wall-clock times, dates or strings in the time zone; bytes become strings, with U+FFFD where they
-    are not UTF-8.
+    are not UTF-8. Elements of maps, arrays and rows are converted in the same way; other values are returned unchanged.
 
     Raises:
         BadMetadataError: An integer does not fit.

@@ -125,7 +125,8 @@ class RowRules:
             left_out: Rows that are left out for another reason; rules do not judge them. None for none.
 
         Returns:
-            What remains. If a row makes its record a dead letter, all rows of that record are left out.
+            What remains; without a mask all rows. If a row makes its record a dead letter, all rows of that record are
+            left out, except deletes and rows before a change.
 
         Raises:
             Exception: What ``fail`` creates, if a rule with the action ``fail`` is violated.

@@ -24,8 +24,8 @@ def keep_valid_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that meet the plan's rules and NOT NULL; changes whose pair is left out get other kinds.
 
-    It comes before `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one
-    of its key.
+    Without rules, and unless NULLs are dropped, the batches are passed on unchanged. It comes before
+    `kdsl.run.upsert.write.convert_to_upserts`: a change that is left out must not replace a valid one of its key.
 
     Args:
         batches: The rows, with the plan's columns.
@@ -43,6 +43,7 @@ def keep_valid_rows(
     rules = RowRules(plan.rules, plan.columns, by_key=plan.upserts is not None)
 
     def fail(violation: Violation, rows: Indices) -> Exception:
+        """Create the error for rows that violate a rule; it locates the first of them in the task."""
         first, *others = (f"{first_row + int(row) + 1:,}" for row in rows[:MOST_LOCATIONS])
         also = f"; so do the rows {', '.join(others)}" if others else ""
         reason = f"row {first} of the task: {violation.reason}{also}"

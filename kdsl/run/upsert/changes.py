@@ -131,9 +131,9 @@ def compute_changes(
 ) -> Changes:
     """Compute the changes that upserts cause.
 
-    If the rows of a key come from several partitions, they are ordered by time: the order within each partition is
-    kept, and between partitions the earlier timestamp comes first. A value that a message does not contain is taken
-    from the previous row.
+    If the rows of any key come from several partitions, or one of several partitions was emptied, all rows are ordered
+    by time: the order within each partition is kept, and between partitions the earlier timestamp comes first. A value
+    that a message does not contain is taken from the previous row. Where the table was emptied, each key is deleted.
 
     Args:
         state: The last row of each key; None if there is none.
@@ -142,7 +142,7 @@ def compute_changes(
         allow_nulls: Whether a value that neither the message nor a previous row has becomes NULL in a nullable column.
 
     Raises:
-        UnavailableError: Neither the message nor a previous row has a value.
+        UnavailableError: Neither the message nor a previous row has a value, and it may not become NULL.
     """
     old = 0 if state is None else state.num_rows
     upserts, rows, ids, order = _order_rows(state, upserts, keys)
@@ -161,7 +161,8 @@ def take_last_changes(
 ) -> tuple[pa.RecordBatch, Mask, int]:
     """Return the last row of each key, which of them delete their keys, and `Changes.nulls`.
 
-    Arguments and errors are those of `compute_changes`.
+    Order, arguments and errors are those of `compute_changes` without a state; only the returned rows need their
+    values.
     """
     upserts, rows, ids, order = _order_rows(None, upserts, keys)
     last = mark_last_rows(ids)
@@ -180,7 +181,7 @@ def _fill_unavailable(
     allow_nulls: bool,
     needed: Mask | None = None,
 ) -> tuple[pa.RecordBatch, int]:
-    """Fill unavailable values from previous rows; also return how many became NULL.
+    """Fill unavailable values from previous rows; also return how many became NULL. Those of deletes stay as they are.
 
     Args:
         rows: The state and the upserts together.
@@ -281,9 +282,9 @@ def _sort_by_time(upserts: KeyedRows) -> KeyedRows:
 
 
 def _expand_truncates(state: pa.RecordBatch | None, upserts: KeyedRows, truncates: Mask) -> KeyedRows:
-    """Replace each truncate by deletes of all keys that came before it.
+    """Replace each truncate by deletes of the rows before it, those of the state included, since the last truncate.
 
-    Rows of several partitions are sorted by time.
+    Rows of several partitions are sorted by time; the result has one partition.
     """
     if len(upserts.partitions) and not (upserts.partitions == upserts.partitions[0]).all():
         upserts = _sort_by_time(upserts)
@@ -369,7 +370,10 @@ def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers,
 
 
 def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mask:
-    """Return for each pair of rows whether they are equal in all columns; NaN equals nothing."""
+    """Return for each pair of rows, given by their indices, whether they are equal in all columns.
+
+    Values are compared by `kdsl.types.arrays.compare_values`.
+    """
     equal = np.ones(len(some), dtype=bool)
     left = np.arange(len(some))
     for column in rows.columns:

@@ -103,11 +103,14 @@ class ChunkOutput:
         if self._gathered:
             gathered, self._gathered = self._gathered, []
             self._rows = self._bytes = 0
-            yield _build_chunks(gathered, self._upserts, self._time)
+            yield build_chunks(gathered, self._upserts, self._time)
 
 
-def _build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
-    """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings."""
+def build_chunks(decoded: Sequence[RowsOfRecords], upserts: Upserts, time: str | None) -> pa.RecordBatch:
+    """Group rows by bucket and topic partition into chunks (`CHUNK_COLUMNS`), after one for the settings.
+
+    A record that says that the table was emptied adds a row to the chunks of every bucket.
+    """
     rows = _concat_rows(decoded, upserts)
     bucket_of = assign_buckets([rows.column(name) for name in upserts.keys], upserts.buckets)
     records = [_row_records(p) for p in decoded]
@@ -188,7 +191,7 @@ def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
 
 
 def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.RecordBatch:
-    """Concatenate the rows with their own columns (`chunk_row_schema`), without the row kind."""
+    """Concatenate the rows, without the row kind and with the columns that chunks add (`chunk_row_schema`)."""
     batches = []
     for some in decoded:
         kinds, *columns = some.rows.columns
@@ -231,7 +234,7 @@ class Chunk:
 
 
 def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = False) -> KeyedRows | None:
-    """Read the rows of one bucket's chunks, grouped by partition and in order; None if there are none.
+    """Read the rows of one bucket's chunks, grouped by partition and in the order of their offsets; None without rows.
 
     Args:
         chunks: The chunks, in any order.

@@ -111,11 +111,13 @@ def _valid(array: pa.Array) -> Any:
 def number_keys(keys: Sequence[pa.Array]) -> tuple[Integers, int]:
     """Number the rows so that rows with the same key have the same number.
 
+    NULL equals NULL, NaN equals NaN, and -0.0 equals 0.0 (in nested keys as polars ranks them).
+
     Args:
         keys: The key columns, one array each, of one length.
 
     Returns:
-        The numbers, and the greatest number plus one.
+        The numbers, and the greatest number plus one (or more).
     """
     numbers, count = _number_values(keys[0])
     for array in keys[1:]:

@@ -51,6 +51,9 @@ def compute_changelog(
 ) -> DataFrame:
     """Compute the changes that chunks cause; for a stream with state, set the session's state store to RocksDB.
 
+    Such a stream also gets the plan's watermark. Without before-images the result has only the last change of each key,
+    of a stream those in a micro-batch. Values that are unavailable fail the job, unless they may become NULL.
+
     Args:
         chunks: Chunks (`kdsl.run.upsert.chunks.CHUNK_COLUMNS`), a stream or not.
         plan: What is read.
@@ -91,7 +94,7 @@ def _with_watermark(chunks: DataFrame, plan: ReadPlan) -> DataFrame:
 
 
 def _use_rocksdb(spark: SparkSession) -> None:
-    """Set the state store of new queries to RocksDB, which Spark requires for such queries.
+    """Set the session's state store to RocksDB, which Spark requires for such queries, and log it if it was another.
 
     A query with a checkpoint continues with the store with which it began.
     """
@@ -149,7 +152,10 @@ class _Changes:
         return compute_bucket
 
     def all(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
-        """Yield all changes of chunks, in batches; nothing if the chunks have no rows. Errors as in `last`."""
+        """Yield all changes of chunks, in batches, with row kinds; nothing if the chunks have no rows.
+
+        Values that became NULL are reported. Errors are those of `last`.
+        """
         upserts = self._read_rows(tables)
         if upserts is not None:
             with report_unavailable(self.table, self.unavailable) as rule:
@@ -159,7 +165,9 @@ class _Changes:
             yield from (add_row_kinds(*batch) for batch in changes.batches())
 
     def last(self, batches: Iterable[pa.Table | pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the last change of each key in chunks as one batch; nothing without rows.
+        """Yield the last change of each key in chunks, ``+U`` or ``-D``, as one batch; nothing without rows.
+
+        Values that became NULL are reported.
 
         Raises:
             RecordError: A change has no value for a column, none is known, and it must not become NULL.

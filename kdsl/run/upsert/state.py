@@ -61,7 +61,7 @@ class UnavailableRule:
 
 
 def count_as_dropped(nulls: int) -> dict[str, int]:
-    """Return the number of unavailable values as a count of dropped values by reason."""
+    """Return the number of unavailable values as a count of dropped values by reason; empty if there are none."""
     return {Reason.UNAVAILABLE: nulls} if nulls else {}
 
 
@@ -69,9 +69,11 @@ def count_as_dropped(nulls: int) -> dict[str, int]:
 def report_unavailable(table: str, rule: UnavailableRule | None) -> Iterator[UnavailableRule]:
     """Turn `UnavailableError` of the body into an error that names the record and the fix.
 
+    The body gets the rule that applies.
+
     Args:
         table: The table's name.
-        rule: What happens to unavailable values; None if records are not change data.
+        rule: What happens to unavailable values; None, if records are not change data, is a rule that allows none.
 
     Raises:
         RecordError: An unavailable value must not become NULL.
@@ -119,10 +121,11 @@ class UpsertProcessor(StatefulProcessor):
         self._state = handle.getValueState("rows", STATE)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-        """Apply the chunks of a bucket to its stored rows, store the result, and yield the changes.
+        """Apply the chunks of a bucket to its stored rows, store the result, and yield the changes (`CHANGED_BUCKETS`).
 
-        The bucket `SETTINGS` has no rows: its call checks the key and the number of buckets, and yields nothing. Rows
-        that were stored with other columns are converted.
+        Values that became NULL are counted in the result, or reported as the rule says. The bucket `SETTINGS` has no
+        rows: its call checks the key and the number of buckets, or stores them, and yields nothing. Rows that were
+        stored with other columns are converted.
 
         Raises:
             RecordError: A change has no value for a column, no earlier row of its key is known, and the value must not
@@ -165,7 +168,11 @@ class UpsertProcessor(StatefulProcessor):
         """Do nothing: there is nothing to close."""
 
     def _load_rows(self, schema: pa.Schema) -> pa.RecordBatch | None:
-        """Return the stored rows of the bucket with the present columns; None if there are none."""
+        """Return the stored rows of the bucket with the present columns; None if there are none.
+
+        Raises:
+            KdslError: As for `convert_stored_rows`.
+        """
         stored = self._load()
         return None if stored is None else convert_stored_rows(_read_rows(stored), schema, self._table)
 
@@ -236,7 +243,8 @@ def _read_rows(rows: bytes) -> pa.RecordBatch:
 def convert_stored_rows(rows: pa.RecordBatch, schema: pa.Schema, table: str) -> pa.RecordBatch:
     """Convert rows of a checkpoint to the present columns of the table.
 
-    A new column is NULL, a removed one is dropped, and one whose type is wider now is cast.
+    A new column is NULL, a removed one is dropped, and one whose type is wider now is cast; rows that already have the
+    schema are returned themselves.
 
     Raises:
         KdslError: A column had a type with values that the present one cannot represent, or one that is NOT NULL has
@@ -255,7 +263,7 @@ def _cast(column: pa.Array, field: pa.Field, table: str) -> pa.Array:
     """Cast a stored column to the present type.
 
     Raises:
-        KdslError: That type cannot represent every value, or does not allow the stored NULLs.
+        KdslError: That type cannot represent every value of the stored type, or does not allow the stored NULLs.
     """
     if not _wider(column.type, field.type):
         raise KdslError(

@@ -36,6 +36,7 @@ class _RowOutput:
             yield rows
 
     def finish(self) -> Iterator[pa.RecordBatch]:
+        """Yield nothing: all rows were yielded before."""
         yield from ()
 
 
@@ -55,7 +56,7 @@ def event_time_column(plan: ReadPlan) -> str | None:
 
 
 def source_row(plan: ReadPlan) -> t.Row:
-    """Return the columns that a source returns."""
+    """Return the columns that a source returns: those of the plan, or of chunks for upserts."""
     return plan.columns if plan.upserts is None else CHUNK_COLUMNS
 
 

@@ -26,8 +26,11 @@ _KINDS = pa.array(ROW_KINDS)
 def convert_to_upserts(batches: Iterable[pa.RecordBatch], plan: WritePlan) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a task that are written: upserts (``+I`` or ``+U``) and deletes (``-D``).
 
-    Buffered rows are written at the end of the task at the latest: no row waits when a micro-batch has ended. The rows
-    of a plan without upserts are passed on unchanged.
+    A plan that buffers writes the last change of each key in the buffer, when enough rows are in it, or when a batch
+    comes after enough time. Another one writes every change, and leaves out a row before an update (``-U``) whose key
+    has a later row in the task. Buffered rows are written at the end of the task at the latest: no row waits when a
+    micro-batch has ended. Rows with an invalid kind are kept, and the rows of a plan without upserts are passed on
+    unchanged.
 
     Args:
         batches: The plan's columns; without the row kind if the plan is not a changelog and all rows are upserts.

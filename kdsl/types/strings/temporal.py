@@ -142,7 +142,10 @@ def parse_timestamp(text: str, standard: str, *, zoned: bool) -> int:
 
 
 def time_unit(precision: int) -> int:
-    """The nanoseconds that a TIME of a precision keeps: milliseconds, or finer ones up to six digits."""
+    """The unit, in nanoseconds, to which a TIME of a precision is kept.
+
+    It is a millisecond up to precision 3, a tenth of that for each further digit, and a microsecond from 6 on.
+    """
     return {4: 100_000, 5: 10_000}.get(precision, 1_000_000 if precision < 4 else 1_000)
 
 

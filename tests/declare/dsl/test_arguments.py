@@ -194,7 +194,7 @@ START_FIX = f"write one of {STARTS}, an aware datetime, or offsets as {{0: 42, 1
         (
             {"bootstrap_servers": "a:1"},
             "a table class has no argument bootstrap_servers=",
-            "pass the cluster when you read or write the table: Cluster(bootstrap=...)",
+            "pass the cluster when you read or write the table: Cluster('host:port')",
         ),
         (
             {"topic": 5},

@@ -68,7 +68,7 @@ def test_values_of_named_members_survive_a_round_trip(value: Any, arrow: dict[st
 
 
 def test_a_typed_dict_needs_no_named() -> None:
-    with pytest.raises(AnnotationError, match="a TypedDict can have any name"):
+    with pytest.raises(AnnotationError, match="members of a TypedDict can have any name themselves"):
         column_type(Wrong)
 
 

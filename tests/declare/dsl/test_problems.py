@@ -33,7 +33,7 @@ LINES = Path(__file__).read_text(encoding="utf-8").splitlines()
 
 
 def problems_of(table: type[KafkaTable]) -> list[str]:
-    """The problems as they are printed, with the table's place shortened to its line."""
+    """The problems as they are printed, with the table's location shortened to its line."""
     return [f"{p.where.table}.{p.where.column}: {p.message}; {p.fix}" for p in table.definition().problems]
 
 

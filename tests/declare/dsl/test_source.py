@@ -79,7 +79,7 @@ def module(tmp_path: Path) -> dict[str, Any]:
 
 
 def line(text: str, nth: int = 0) -> int:
-    """The line of the nth place of a string in the module."""
+    """The line of the nth occurrence of a string in the module."""
     return [i for i, item in enumerate(TABLES.splitlines(), 1) if item.strip().startswith(text)][nth]
 
 

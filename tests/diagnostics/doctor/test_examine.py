@@ -1,4 +1,4 @@
-"""`kdsl.diagnostics.doctor` on a real broker, and on what is none."""
+"""`kdsl.diagnostics.doctor` on a real broker, and on an address without one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kdsl.cluster import Cluster
 from kdsl.diagnostics.doctor import Finding, examine
 from kdsl.diagnostics.doctor.admin import Partition, TopicState
 from kdsl.diagnostics.doctor.network import check_advertised
-from kdsl.diagnostics.doctor.tables import _check_durability, _check_partitions, _check_rights
+from kdsl.diagnostics.doctor.tables import check_durability, check_leaders, check_rights
 from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.run.leases.lease import Lease, group_lease
 from kdsl.table import Table
@@ -336,7 +336,7 @@ def state(replicas: int, in_sync: int, leader: int | None = 1, rights: frozenset
     ],
 )
 def test_settings_that_may_lose_records_are_reported(topic: TopicState, settings: dict[str, str], message: str) -> None:
-    (result,) = _check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings)
+    (result,) = check_durability("orders", topic, settings, Cluster("kafka:9092").kdsl_settings)
 
     assert message in result.message
     assert result.fix
@@ -344,22 +344,22 @@ def test_settings_that_may_lose_records_are_reported(topic: TopicState, settings
 
 def test_three_replicas_with_two_in_sync_lose_nothing() -> None:
     assert (
-        list(_check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings)) == []
+        list(check_durability("orders", state(3, 3), {"min.insync.replicas": "2"}, Cluster("k:1").kdsl_settings)) == []
     )
 
 
 def test_a_partition_without_a_leader_and_one_that_lags() -> None:
-    (leaderless,) = _check_partitions("orders", state(3, 0, leader=None))
-    (behind,) = _check_partitions("orders", state(3, 2))
+    (leaderless,) = check_leaders("orders", state(3, 0, leader=None))
+    (behind,) = check_leaders("orders", state(3, 2))
 
     assert (leaderless.state, behind.state) == ("error", "warning")
 
 
 def test_missing_rights_are_named() -> None:
-    (result,) = _check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
+    (result,) = check_rights("topic orders", frozenset({"DESCRIBE"}), ("WRITE", "DESCRIBE"))
 
     assert result.message == "this user may not 'WRITE'; it may 'DESCRIBE'"
-    assert list(_check_rights("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
+    assert list(check_rights("topic orders", frozenset({"ALL"}), ("WRITE",))) == []
 
 
 def test_the_network_below_a_login_that_only_java_supports_is_examined_without_a_jvm() -> None:

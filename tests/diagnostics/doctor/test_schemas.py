@@ -12,6 +12,7 @@ import pytest
 from kdsl import AvroConfluent, Col, KafkaTable, ProtobufConfluent
 from kdsl.cluster import Cluster, Registry
 from kdsl.diagnostics.doctor.schemas import check_schemas
+from kdsl.plan.model import ReadPlan, WritePlan
 from kdsl.registry import RegisteredSchema
 from kdsl.table import Table
 from kdsl.testing import LocalRegistry
@@ -181,6 +182,50 @@ class TestRegistries:
 
         assert [state for _, state, _ in rows] == ["ok", "ok", "error"]
         assert rows[-1][0] == f"subject {topic}-value"
+
+    @pytest.mark.parametrize("direction", ["read", "write"])
+    def test_a_subject_that_cannot_be_checked_does_not_end_the_others(self, topic: str, direction: str) -> None:
+        def answers(request: Request) -> Answer:
+            if request.path == "/subjects":
+                return 200, b"[]"
+            if "broken" in request.path:
+                return 200, b"<html>Sign in</html>"
+            return 404, {"error_code": 40401, "message": "Subject not found"}
+
+        with Front(answers) as front:
+            where = cluster(front.url)
+            tables = [orders(f"broken-{topic}"), orders(topic)]
+            plans: list[ReadPlan | WritePlan] = [
+                table.read_plan(cluster=where) if direction == "read" else table.write_plan(where) for table in tables
+            ]
+            findings = list(check_schemas(where, plans))
+
+        last = "warning" if direction == "read" else "ok"
+        assert [(f.check, f.state) for f in findings[2:]] == [
+            (f"subject broken-{topic}-value", "error"),
+            (f"subject {topic}-value", last),
+        ]
+        assert "answers HTTP 200" in findings[2].message
+        assert findings[2].fix == "check the schemas of this subject, and what answers in place of the registry"
+
+    def test_a_schema_that_refers_to_a_missing_one_does_not_end_the_others(self, topic: str) -> None:
+        def answers(request: Request) -> Answer:
+            if request.path == "/subjects":
+                return 200, b"[]"
+            if f"broken-{topic}" not in request.path:
+                return 404, {"error_code": 40401, "message": "Subject not found"}
+            reference = {"name": "Place", "subject": "places", "version": 1}
+            schema = record(id="int", place="Place").text
+            return 200, {"subject": "s", "version": 1, "id": 7, "schema": schema, "references": [reference]}
+
+        with Front(answers) as front:
+            where = cluster(front.url)
+            tables = [orders(f"broken-{topic}"), orders(topic)]
+            findings = list(check_schemas(where, [table.read_plan(cluster=where) for table in tables]))
+
+        assert [f.state for f in findings] == ["ok", "ok", "error", "warning"]
+        assert findings[2].message.startswith("the latest schema (version 1, id 7) cannot be read into the rows of Or")
+        assert "does not have the version 1" in findings[2].message
 
     def test_settings_that_are_wrong(self, topic: str) -> None:
         where = cluster(Registry("http://localhost:1", {"basic-auth.credentials-source": "USER_INFO"}))

@@ -264,10 +264,10 @@ class TestAsSpark:
 
 
 def _fill(form: str, shift: int) -> str:
-    """A form whose places are columns, other ones for each shift."""
+    """A form with columns for its placeholders, other ones for each shift."""
     for name, columns in _OF.items():
-        place = 0
+        index = 0
         while f"{{{name}}}" in form:
-            form = form.replace(f"{{{name}}}", columns[(shift + place * 5) % len(columns)], 1)
-            place += 1
+            form = form.replace(f"{{{name}}}", columns[(shift + index * 5) % len(columns)], 1)
+            index += 1
     return form

@@ -128,6 +128,20 @@ class TestWhatIsExpected:
         assert actual[0].fix
         assert lines(actual[0])[-1].strip("^ ") == ""
 
+    def test_what_follows_a_primary_key_hides_no_other_mistake(self) -> None:
+        actual = problems_of(
+            "CREATE TABLE t (id INT, PRIMARY KEY (id) NOT ENFORCED junk (1, 2), name STRNG, ts TIMESTAMP METADTA, "
+            "PRIMARY KEY (id) NOT ENFORCED) WITH ('connector' = 'kafka', 'topic' 't')"
+        )
+
+        assert [p.message.partition(" (did")[0] for p in actual] == [
+            "found 'junk', where ',' or ')' is expected",
+            "there is no type 'STRNG'",
+            "found 'METADTA', where ',', ')', NOT NULL, METADATA, COMMENT or PRIMARY KEY is expected",
+            "found \"'t'\", where '=' is expected",
+            "the table 't' has two primary keys",
+        ]
+
     def test_a_missing_quote_is_searched_before_the_position(self) -> None:
         (problem, *_) = problems_of("CREATE TABLE t (id INT) WITH (\n  'connector' = 'kafka,\n  'topic' = 't'\n)")
 

@@ -1,4 +1,4 @@
-"""Whatever stands in a script: statements or problems with places, never another exception."""
+"""Whatever stands in a script: statements or problems with locations, never another exception."""
 
 from __future__ import annotations
 
@@ -65,18 +65,18 @@ def test_any_string(text: str) -> None:
 def test_a_valid_script_with_a_change(data: st.DataObject) -> None:
     words = list(WORDS)
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(words) - 1))
+        index = data.draw(st.integers(0, len(words) - 1))
         change = data.draw(st.sampled_from(["drop", "twice", "swap", "other", "cut"]))
         if change == "drop":
-            del words[place]
+            del words[index]
         elif change == "twice":
-            words.insert(place, words[place])
+            words.insert(index, words[index])
         elif change == "swap":
-            words[place - 1], words[place] = words[place], words[place - 1]
+            words[index - 1], words[index] = words[index], words[index - 1]
         elif change == "other":
-            words[place] = data.draw(PIECES)
+            words[index] = data.draw(PIECES)
         else:
-            words[place] = words[place][: data.draw(st.integers(0, len(words[place])))]
+            words[index] = words[index][: data.draw(st.integers(0, len(words[index])))]
     check_problems(data.draw(st.sampled_from([" ", "\n", "\n  "])).join(words))
 
 

@@ -124,7 +124,7 @@ def test_the_stray_bracket_of_the_third_example() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "places"),
+    ("name", "locations"),
     [
         ("000-metadata-source-template", [(8, 3), (11, 3)]),
         ("000-metadata-sink-template", [(4, 3), (7, 3)]),
@@ -135,10 +135,10 @@ def test_the_stray_bracket_of_the_third_example() -> None:
         ("001-metadata-template-3", [(8, 26)]),
     ],
 )
-def test_a_template_is_reported_at_its_dots(name: str, places: list[tuple[int, int]]) -> None:
+def test_a_template_is_reported_at_its_dots(name: str, locations: list[tuple[int, int]]) -> None:
     _, wrong = script(name)
 
-    assert [(p.where.line, p.where.position) for p in wrong] == places
+    assert [(p.where.line, p.where.position) for p in wrong] == locations
     assert all(p.message.startswith("... is a placeholder for something that is missing") for p in wrong)
 
 

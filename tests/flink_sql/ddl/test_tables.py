@@ -278,6 +278,7 @@ class TestDoors:
         assert len(load_sql(f"{one} DROP TABLE a; {one}")) == 2
         assert "there is no table 'b' to drop" in error_of(lambda: load_sql(f"{one} DROP TABLE b;"))
         assert len(load_sql(f"{one} DROP TABLE IF EXISTS b;")) == 1
+        assert "the table 'a' exists already" in error_of(lambda: load_sql(f"{one} DROP VIEW IF EXISTS a; {one}"))
 
 
 class TestStatements:

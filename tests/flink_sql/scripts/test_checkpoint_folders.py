@@ -11,10 +11,12 @@ import pytest
 from kdsl.cluster import Cluster
 from kdsl.errors import CheckpointError
 from kdsl.flink_sql.ddl.script_reader import read_script
-from kdsl.flink_sql.scripts.checkpoint_folders import Insert, assign_folders, open_folders
+from kdsl.flink_sql.scripts.checkpoint_folders import Insert, assign_folders, open_folders, predict_folders
 from kdsl.flink_sql.scripts.planner import plan_script
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
 A, B = Insert("a1", "sink", ("a",)), Insert("b1", "sink", ("b",))
@@ -70,10 +72,20 @@ FROM_A, FROM_B, TWICE = (
 
 
 class TestOpenFolders:
+    def folders_or_error(self, choose: Callable[[], dict[str, str]]) -> dict[str, str] | CheckpointError:
+        try:
+            return choose()
+        except CheckpointError as e:
+            return e
+
     def open_checkpoints(self, spark: SparkSession, folder: Path, *inserts: str) -> list[str]:
         script = read_script(TABLES + "".join(inserts))
         jobs = plan_script(script, Cluster("broker:9092"), checkpoint=str(folder)).jobs
-        folders = open_folders(spark, str(folder), jobs)
+        expected = self.folders_or_error(lambda: predict_folders(jobs, str(folder)))
+        folders = self.folders_or_error(lambda: open_folders(spark, str(folder), jobs))
+        assert str(expected) == str(folders)
+        if isinstance(folders, CheckpointError):
+            raise folders
         return [folders[job.name].removeprefix(f"{folder}/") for job in jobs]
 
     def test_statements_are_known_in_the_next_run_wherever_they_are(self, spark: SparkSession, tmp_path: Path) -> None:

@@ -78,6 +78,12 @@ class TestColumns:
                 "'name', is STRING, and sink.id is BIGINT",
             ),
             ("INSERT INTO sink (id, nme) SELECT id, name FROM source", "insert-column", "(did you mean 'name'?)"),
+            ("INSERT INTO sink (id, id) SELECT id, id FROM source", "insert-column", "the column 'id' is named twice"),
+            (
+                "INSERT INTO sink PARTITION (name = 'x') (id, name) SELECT id, name FROM source",
+                "insert-column",
+                "the column 'name' is named twice",
+            ),
             ("INSERT INTO snk SELECT id, name FROM source", "table-unknown", "(did you mean 'sink'?)"),
             ("INSERT INTO sink SELECT id, nme FROM source", "sql-query", "(did you mean 'name'?)"),
             ("INSERT INTO sink SELECT id, name FROM sorce", "sql-query", "(did you mean 'source'?)"),
@@ -226,7 +232,7 @@ class TestHints:
         assert "marked" not in job.tables
 
     @pytest.mark.parametrize(
-        ("query", "code", "message", "place"),
+        ("query", "code", "message", "location"),
         [
             ("source /*+ OPTIONS('scan.startup.mod' = 'x') */", "option-unknown", "scan.startup.mod", "11:58"),
             ("source /*+ OPTIONS('topic') */", "sql", "where '=' is expected", "11:65"),
@@ -236,7 +242,7 @@ class TestHints:
             ("source s /*+ OPTIONS('topic' = 'x') */", "sql-query", "after the name of a table", "11:48"),
         ],
     )
-    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, place: str) -> None:
+    def test_mistakes_are_reported_at_their_location(self, query: str, code: str, message: str, location: str) -> None:
         with pytest.raises(ResolveError) as error:
             plan_script(
                 read_script(
@@ -251,7 +257,7 @@ class TestHints:
 
         assert problem.code == code
         assert message in problem.message
-        assert problem.where.location == f"job.sql:{place}"
+        assert problem.where.location == f"job.sql:{location}"
 
 
 class TestSettings:
@@ -641,6 +647,10 @@ class TestJoins:
             "SELECT o.id FROM o RIGHT JOIN s ON o.id = s.id AND s.ts BETWEEN o.ts AND o.ts + INTERVAL '1' MONTH",
             "SELECT o.id FROM o FULL JOIN s ON o.id = s.id AND s.ts >= o.ts AND s.ts < o.ts + INTERVAL '1' HOUR",
             "SELECT o.id FROM o LEFT JOIN (VALUES (1)) v (x) ON o.id = v.x",
+            "WITH c (x) AS (VALUES (1)) SELECT o.id FROM o LEFT JOIN c ON o.id = c.x",
+            "WITH c (x) AS (VALUES (1)) SELECT o.id FROM o LEFT JOIN (SELECT * FROM c) d ON o.id = d.x",
+            "WITH c (x) AS (VALUES (1)), d AS (SELECT x FROM c) SELECT o.id FROM o LEFT JOIN d ON o.id = d.x",
+            "SELECT o.id FROM o LEFT JOIN (WITH c (x) AS (VALUES (1)) SELECT * FROM c) d ON o.id = d.x",
         ],
     )
     def test_of_streams_that_run(self, query: str) -> None:
@@ -703,6 +713,25 @@ class TestJoins:
                 "stream-outer-join-of-queries",
             ),
             ("SELECT o.id FROM o RIGHT JOIN (VALUES (1)) v (x) ON o.id = v.x", "stream-outer-join-with-a-constant"),
+            (
+                "WITH c (x) AS (VALUES (1)) SELECT o.id FROM (SELECT * FROM c) d LEFT JOIN o ON o.id = d.x",
+                "stream-outer-join-with-a-constant",
+            ),
+            (
+                "WITH s AS (SELECT 1 AS id), t AS (WITH s AS (SELECT * FROM o) SELECT * FROM s) "
+                "SELECT o.id FROM o LEFT JOIN t ON o.id = t.id",
+                "stream-outer-join",
+            ),
+            (
+                "SELECT q.id FROM (SELECT o.id FROM o JOIN (WITH s AS (SELECT 1 AS id) SELECT id FROM s) d "
+                "ON o.id = d.id) q LEFT JOIN s ON q.id = s.id",
+                "stream-outer-join",
+            ),
+            (
+                "SELECT o.id FROM o JOIN s ON CAST(o.id AS STRING) = JSON_VALUE(CAST(s.id AS STRING), '$.a' "
+                "DEFAULT CAST(o.id AS STRING) ON EMPTY)",
+                "stream-join-without-equality",
+            ),
         ],
     )
     def test_of_streams_that_spark_cannot_run_are_refused(self, query: str, code: str) -> None:

@@ -217,6 +217,22 @@ class TestGeneratedRows:
 
         assert self.rows_in_output(capfd) == ["x> +I[25, 1 25 5 3 4 0]"]
 
+    @pytest.mark.parametrize(
+        ("least", "most"),
+        [(-(2**63), 2**63 - 2), (1 - 2**63, 2**63 - 1), (-(2**61), 2**63 - 1), (-5, 2**60), (-(2**63), 2**63 - 1)],
+    )
+    def test_random_integers_fill_a_wide_range_evenly(self, spark: SparkSession, least: int, most: int) -> None:
+        bounds = f"'fields.id.min' = '{least}', 'fields.id.max' = '{most}'"
+        script = f"CREATE TABLE wide (id BIGINT) WITH ('connector' = 'datagen', {bounds}); SELECT id FROM wide"
+        generated = plan_script(read_script(script)).jobs[0].tables["wide"].generated
+        assert generated is not None
+
+        rows = spark.range(8000).toDF("value").selectExpr(generated.columns["id"]).collect()
+
+        assert all(least <= row.id <= most for row in rows)
+        quarters = Counter((row.id - least) * 4 // (most - least + 1) for row in rows)
+        assert all(1700 < quarters[i] < 2300 for i in range(4))  # 2000 each, with a standard deviation of 39
+
     def test_the_windows_of_a_table_that_ends_come_all(
         self, spark: SparkSession, capfd: pytest.CaptureFixture[str]
     ) -> None:
@@ -233,13 +249,56 @@ class TestGeneratedRows:
             "x> +I[9, 2024-01-01 00:00:00.000]",
         ]
 
+    WINDOWS = """
+        CREATE VIEW instants AS SELECT CAST(ts AS TIMESTAMP_LTZ(3)) AS at FROM gen;
+        CREATE VIEW windows AS SELECT window_start FROM TABLE({}) GROUP BY window_start, window_end;
+        SET 'execution.runtime-mode' = 'batch'; SET 'table.local-time-zone' = '{}';
+        INSERT INTO shown SELECT COUNT(*), CAST(MIN(window_start) AS STRING) FROM windows;
+    """
+
+    @pytest.mark.parametrize(
+        ("zone", "window"),
+        [
+            ("Europe/Berlin", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '1' DAY)"),
+            ("Asia/Kolkata", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '7' MINUTES)"),
+            ("Asia/Kolkata", "CUMULATE(TABLE instants, DESCRIPTOR(at), INTERVAL '10' MINUTES, INTERVAL '1' HOUR)"),
+        ],
+    )
+    def test_windows_that_begin_elsewhere_in_flink_are_refused(
+        self, zone: str, window: str, spark: SparkSession
+    ) -> None:
+        with pytest.raises(KdslError, match=f"would begin at midnight in UTC and not in {zone}; CAST the time"):
+            run(spark, self.GEN + self.WINDOWS.format(window, zone))
+
+    @pytest.mark.parametrize(
+        ("zone", "window", "first"),
+        [
+            ("Asia/Shanghai", "TUMBLE(TABLE instants, DESCRIPTOR(at), INTERVAL '1' HOUR)", "[1, 2024-01-01 00:00"),
+            (
+                "Asia/Kolkata",
+                "HOP(TABLE instants, DESCRIPTOR(at), INTERVAL '30' MINUTES, INTERVAL '1' HOUR)",
+                "[2, 2023-12-31 23:30",
+            ),
+        ],
+    )
+    def test_windows_that_begin_as_in_flink_run_in_any_time_zone(
+        self, zone: str, window: str, first: str, spark: SparkSession, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        run(spark, self.GEN + self.WINDOWS.format(window, zone))
+
+        (row,) = self.rows_in_output(capfd)
+        assert row == f"x> +I{first}:00.000]"
+
     @pytest.mark.parametrize(
         "sessions",
         [
             "SELECT COUNT(*), CAST(window_start AS STRING) FROM TABLE(SESSION(TABLE few, DESCRIPTOR(ts), "
             "INTERVAL '2' SECONDS)) GROUP BY window_start, window_end",
-            "SELECT COUNT(*), CAST(SESSION_START(ts, INTERVAL '2' SECONDS) AS STRING) FROM few "
-            "GROUP BY SESSION(ts, INTERVAL '2' SECONDS)",
+            pytest.param(
+                "SELECT COUNT(*), CAST(SESSION_START(ts, INTERVAL '2' SECONDS) AS STRING) FROM few "
+                "GROUP BY SESSION(ts, INTERVAL '2' SECONDS)",
+                marks=pytest.mark.reliability,
+            ),
         ],
     )
     def test_sessions_of_all_rows_of_a_stream(

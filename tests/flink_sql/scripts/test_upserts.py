@@ -79,15 +79,15 @@ def changelog_lines(capfd: pytest.CaptureFixture[str]) -> list[str]:
     return [text for text in capfd.readouterr().out.splitlines() if text[:3] in ("+I[", "-U[", "+U[", "-D[")]
 
 
-def by_name(lines: list[str], place: int = 7) -> dict[str, list[str]]:
+def by_name(lines: list[str], index: int = 7) -> dict[str, list[str]]:
     results: dict[str, list[str]] = {}
     for text in lines:
-        results.setdefault(text[3:-1].split(", ")[place], []).append(text)
+        results.setdefault(text[3:-1].split(", ")[index], []).append(text)
     return results
 
 
 class TestTheExamplesOfThePage:
-    @pytest.mark.parametrize("mode", ["streaming", "batch"])
+    @pytest.mark.parametrize("mode", [pytest.param("streaming", marks=pytest.mark.reliability), "batch"])
     def test_orders_are_printed_as_a_changelog(
         self, mode: str, spark: SparkSession, kdsl_kafka: LocalKafka, kdsl_topic: MakeTopic,
         capfd: pytest.CaptureFixture[str],

@@ -1,4 +1,4 @@
-"""Expressions of Flink SQL as Spark SQL: the same values and types as Flink gives, or an error that names the place."""
+"""Expressions of Flink SQL as Spark SQL: the values and types that Flink gives, or an error that names the location."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class TestErrors:
             ("r.z", "z", 0, "the row has no member 'z'"),
             ("a = 'x'", "=", 2, "= compares INT with CHAR(1)"),
             ("a +", "", 3, "expected an expression, the text ends"),
-            ("a b", "b", 2, "the expression ends here, found 'b'"),
+            ("a b", "b", 2, "expected the end of the expression, found 'b'"),
             ("CAST(a AS FOO)", "FOO", 10, "there is no type 'FOO'"),
             ("SUM(a)", "SUM", 0, "SUM is an aggregate, and an expression sees one row"),
             ("'open", "'open", 0, "does not end"),
@@ -225,6 +225,11 @@ class TestText:
             ("a -- a remark\n + 1 /* and one more */", "(`a` + 1)"),
             ("'a' 'b'", "'ab'"),
             ("IF(o, 'a''b', '\\')", "if(`o`, 'a\\'b', '\\\\')"),
+            ("REPLACE('{1}', '{2}', '{*}')", "replace('{1}', '{2}', '{*}')"),
+            (
+                "OVERLAY('{*}' PLACING s FROM 1)",
+                "(CASE WHEN 1 NOT BETWEEN 1 AND char_length('{*}') THEN '{*}' ELSE overlay('{*}', `s`, 1) END)",
+            ),
         ],
     )
     def test_of_some(self, sql: str, text: str) -> None:

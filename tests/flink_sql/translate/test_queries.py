@@ -108,6 +108,43 @@ class TestJoinsByName:
         assert reason in error_of(query).reason
 
 
+class TestSetOperations:
+    @pytest.mark.parametrize("operator", ["UNION", "INTERSECT", "EXCEPT", "MINUS"])
+    def test_distinct_is_their_default(self, operator: str) -> None:
+        queries = [f"SELECT k FROM a {operator}{word} SELECT k FROM c" for word in (" DISTINCT", "", " ALL")]
+        distinct, default, every = (translate_query(query, TABLES).text for query in queries)
+
+        assert distinct == default != every
+
+
+class TestOrder:
+    @pytest.mark.parametrize(
+        "query", ["SELECT k FROM a ORDER BY k NULLS {}", "SELECT SUM(k) OVER (ORDER BY x DESC NULLS {}) FROM a"]
+    )
+    def test_nulls_are_first_or_last(self, query: str) -> None:
+        for word in ("FIRST", "LAST"):
+            assert f" NULLS {word}" in translate_query(query.format(word.lower()), TABLES).text
+        error = error_of(query.format("FOO"))
+
+        assert error.reason == "expected FIRST or LAST after NULLS, found 'FOO'"
+        assert (error.name, error.position) == ("FOO", query.index("{"))
+
+
+class TestCallsWithinClauses:
+    def test_an_aggregate_within_a_default_groups_the_query(self) -> None:
+        text = "SELECT JSON_VALUE('{}', 'lax $.a' DEFAULT MAX(v) ON EMPTY) AS one FROM a"
+
+        assert "max(`a`.`v`)" in translate_query(text, TABLES).text
+        assert "'v' is neither grouped by nor aggregated" in error_of(text.replace(" AS one", ", v")).reason
+
+    def test_a_table_within_a_default_is_renamed(self) -> None:
+        text = "SELECT JSON_VALUE(v, 'lax $.a' DEFAULT (SELECT MAX(w) FROM shop.b) ON EMPTY) AS one FROM a"
+
+        tables = {**TABLES, "shop.b": TABLES["b"]}
+
+        assert "FROM `shop.b` AS `b`" in translate_query(text, tables, names={("shop", "b"): "shop.b"}).text
+
+
 class TestGroupings:
     @pytest.mark.parametrize(
         ("grouping", "rows"),
@@ -252,3 +289,17 @@ class TestWindows:
     )
     def test_what_is_refused(self, query: str, reason: str) -> None:
         assert reason in error_of(query).reason
+
+    @pytest.mark.parametrize(
+        ("query", "reason"),
+        [
+            ("SELECT k FROM SESSION(TABLE e, DESCRIPTOR(ts))", "SESSION needs GAP"),
+            ("SELECT k FROM SPLIT(TABLE e)", "the table function SPLIT cannot be translated"),
+            ("SELECT MAP['a'] AS m FROM e", "MAP[…] takes keys and values in turn"),
+            ("SELECT k FROM e QUALIFY k > 1", "QUALIFY cannot be translated"),
+            ("SELECT k FROM e x y", "expected the end of the expression, found 'y'"),
+            ("SELECT k FROM", "expected a name, the text ends"),
+        ],
+    )
+    def test_the_next_word_is_named_only_where_another_was_expected(self, query: str, reason: str) -> None:
+        assert error_of(query).reason == reason

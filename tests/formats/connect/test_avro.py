@@ -220,6 +220,29 @@ def test_all_times_may_be_read_but_not_written(chosen: AvroConfluent | DebeziumA
     assert [p.code for p in chosen.check(row, "write")] == ["avro-time", "avro-timestamp", "avro-timestamp-ltz"]
 
 
+def test_misfits_are_reported_with_the_paths_of_their_columns() -> None:
+    inner = {"type": "record", "name": "Inner", "fields": [{"name": "b", "type": "string"}]}
+    schema = record(
+        ("b", "int"),
+        ("o", inner),
+        ("many", {"type": "array", "items": "Inner"}),
+        ("by_name", {"type": "map", "values": "string"}),
+    )
+    number = t.Int().as_nullable(False)
+    part = t.row(b=number).as_nullable(False)
+    row = t.row(
+        b=number,
+        o=part,
+        many=t.Array(part).as_nullable(False),
+        by_name=t.Map(t.STRING.as_nullable(False), number).as_nullable(False),
+    )
+    assert list(find_misfits(schema, row, avro_schema(row.as_nullable(False), for_reading=True))) == [  # type: ignore[arg-type]
+        "o.b: Found string, expecting int",
+        "many[].b: Found string, expecting int",
+        "by_name[]: Found string, expecting int",
+    ]
+
+
 def test_a_column_of_another_kind_is_still_reported() -> None:
     row = t.row(at=t.Timestamp(6))
     schema = record(("at", connect_type("string", f"{DEBEZIUM}ZonedTimestamp")))

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicMissingError, UnreachableError
@@ -19,12 +20,14 @@ from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.errors import NotAllowedError
 from kdsl.run.admin.group_offsets import GroupOffsets
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
+from kdsl.run.librdkafka import consumers
 from kdsl.run.librdkafka.consumers import borrow_consumer, choose_size, discard
 from kdsl.run.offsets.stored import Range
 from kdsl.run.offsets.subscription import Subscription
 from kdsl.run.reachability import login
 from kdsl.testing import LocalKafka, Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import describe_as, on_descriptions
 from tests.mock_cluster import LIST_OFFSETS, OFFSET_COMMIT, OFFSET_FETCH, MockCluster
 from tests.outages import wait_for_connection, wait_for_request
 from tests.run.listeners.queries import until
@@ -60,13 +63,13 @@ def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_t
     group, lib = f"group-of-{topic}", native.library()
     settings = {"bootstrap.servers": kdsl_kafka.bootstrap_servers, "group.id": group}
     handle = ctypes.c_void_p(native.new_client(native.CONSUMER, settings))
-    places = lib.rd_kafka_topic_partition_list_new(1)
-    place = lib.rd_kafka_topic_partition_list_add(places, topic.encode(), 0).contents
-    place.offset, metadata = 1, ctypes.create_string_buffer(b"\xff\x00\xfe")
-    place.metadata, place.metadata_size = ctypes.addressof(metadata), 3
-    assert lib.rd_kafka_commit(handle, ctypes.c_void_p(places), 0) == 0
-    place.metadata, place.metadata_size = None, 0
-    lib.rd_kafka_topic_partition_list_destroy(places)
+    partitions = lib.rd_kafka_topic_partition_list_new(1)
+    partition = lib.rd_kafka_topic_partition_list_add(partitions, topic.encode(), 0).contents
+    partition.offset, metadata = 1, ctypes.create_string_buffer(b"\xff\x00\xfe")
+    partition.metadata, partition.metadata_size = ctypes.addressof(metadata), 3
+    assert lib.rd_kafka_commit(handle, ctypes.c_void_p(partitions), 0) == 0
+    partition.metadata, partition.metadata_size = None, 0
+    lib.rd_kafka_topic_partition_list_destroy(partitions)
     lib.rd_kafka_destroy(handle)
 
     offsets = GroupOffsets(Cluster(kdsl_kafka.bootstrap_servers))
@@ -77,8 +80,9 @@ def test_metadata_of_another_tool_may_be_binary(kdsl_kafka: RunningKafka, kdsl_t
 
 @pytest.fixture
 def mock_cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[MockCluster]:
-    monkeypatch.setattr(asking, "_FRESH", float("inf"))  # the mock does not know the request for topics
-    monkeypatch.setattr(LibrdkafkaAdmin, "_examine_port", lambda _: None)  # nor the one that tells logins apart
+    # The mock does not know the request for topics, nor the one that tells logins apart.
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_as({"orders": 1}))
+    monkeypatch.setattr(login, "explain_refusal", lambda *_: None)
     cluster = MockCluster("orders")
     yield cluster
     cluster.close()
@@ -98,6 +102,30 @@ def test_a_coordinator_that_has_just_moved_is_asked_again(mock_cluster: MockClus
         assert brokers.committed("group", [("orders", 0)]) == {}  # the mock keeps no list of a group's offsets
 
 
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            KafkaError.GROUP_AUTHORIZATION_FAILED,
+            "this user may not commit the offsets of the group 'g' .*; grant READ and DESCRIBE on the consumer group",
+        ),
+        (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            "this user may not commit the offsets of the group 'g' .*; grant READ and DESCRIBE on the topic",
+        ),
+        (KafkaError.UNKNOWN_MEMBER_ID, "the offsets of the group 'g' cannot be committed to .*Unknown member"),
+    ],
+)
+def test_offsets_that_cannot_be_committed_are_not_called_unreadable(
+    mock_cluster: MockCluster, code: int, message: str
+) -> None:
+    brokers = LibrdkafkaAdmin(Cluster(mock_cluster.servers[0]), "Orders")
+
+    mock_cluster.fail_any(OFFSET_COMMIT, code)
+    with pytest.raises(KafkaReadError, match=f"Orders: {message}"):
+        brokers.commit("g", {("orders", 0): 7})
+
+
 def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     mock_cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -105,10 +133,9 @@ def test_a_leader_that_does_not_know_a_partition_yet_is_asked_again(
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
 
     mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
-    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {"orders": Topic("", 1)})
     assert brokers.latest([("orders", 0)], committed=False) == {("orders", 0): 0}
     mock_cluster.fail_any(LIST_OFFSETS, KafkaError.UNKNOWN_TOPIC_OR_PART)
-    monkeypatch.setattr(LibrdkafkaAdmin, "topics", lambda *_: {})
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_as({}))
     with pytest.raises(TopicMissingError, match="partition 0 of the topic 'orders' does not exist any more"):
         brokers.latest([("orders", 0)], committed=False)
 
@@ -119,16 +146,14 @@ def test_a_topic_that_was_seen_and_that_a_broker_does_not_know_yet_is_asked_for_
     """When brokers learn of a topic cannot be chosen: here the broker learns of it after it has answered once."""
     known, topic = kdsl_topic(), f"late-{uuid.uuid4().hex[:8]}"
     brokers = LibrdkafkaAdmin(Cluster(kdsl_kafka.bootstrap_servers), "Orders")
-    ask, requests = brokers._describe_topics, list[list[str]]()
+    requests: list[list[str]] = []
 
-    def ask_then_create(names: list[str]) -> dict[str, Topic | KafkaError]:
-        answer = ask(names)
+    def create_after_the_second(names: list[str]) -> None:
         requests.append(sorted(names))
         if len(requests) == 2:
             kdsl_kafka.create_topic(topic, 3)
-        return answer
 
-    monkeypatch.setattr(brokers, "_describe_topics", ask_then_create)
+    on_descriptions(monkeypatch, create_after_the_second)
 
     assert brokers.topics([known, topic]).keys() == {known}
     result = brokers.topics([known, topic], known=True)
@@ -183,18 +208,18 @@ def refusal(ask: Callable[[], object]) -> str:
 def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partition(two_brokers: LocalKafka) -> None:
     """librdkafka then gives the partitions of the other leaders, and those of this one without an offset."""
     topic = two_each(two_brokers)
-    places = [(topic, n) for n in range(4)]
+    partitions = [(topic, n) for n in range(4)]
     brokers = LibrdkafkaAdmin(Cluster(two_brokers.bootstrap_servers, properties=PATIENT), "Orders")
-    assert brokers.latest(places, committed=False) == dict.fromkeys(places, 2)
+    assert brokers.latest(partitions, committed=False) == dict.fromkeys(partitions, 2)
     consumer = borrow_consumer(
         Cluster(two_brokers.bootstrap_servers), "test", choose_size(8), {"group.id": "g", "client.id": "c"}
     )
-    ranges = [Range(*place, 0, 2) for place in places]
+    ranges = [Range(*partition, 0, 2) for partition in partitions]
     assert consumer.latest(ranges, 240) == [2] * 4
 
     asks: tuple[Callable[[], bool], ...] = (
-        lambda: brokers.latest(places, committed=False) == dict.fromkeys(places, 2),
-        lambda: brokers.at_time(places, 1_700_000_000_004) == dict.fromkeys(places, 1),
+        lambda: brokers.latest(partitions, committed=False) == dict.fromkeys(partitions, 2),
+        lambda: brokers.at_time(partitions, 1_700_000_000_004) == dict.fromkeys(partitions, 1),
         lambda: consumer.latest(ranges, 240) == [2] * 4,
     )
     for ask in asks:
@@ -212,7 +237,7 @@ def test_a_suspended_leader_is_waited_for_and_not_mistaken_for_an_empty_partitio
 def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_brokers: LocalKafka) -> None:
     """librdkafka keeps for minutes that there is none, and calls partitions unknown that all have none."""
     topic = two_each(two_brokers)
-    places = [(topic, n) for n, leader in leaders(two_brokers, topic).items() if leader == 2]
+    partitions = [(topic, n) for n, leader in leaders(two_brokers, topic).items() if leader == 2]
     ranges = [Range(topic, n, 0, 2) for n in range(4)]
     two_brokers.pause(2)
     try:
@@ -220,7 +245,7 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
         cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
         consumer = borrow_consumer(cluster, "test", choose_size(8), {"group.id": "g", "client.id": "c"})
         until(lambda: "within 1 s: Broker: Leader not available" in refusal(lambda: consumer.latest(ranges, 1)))
-        led_by_none = [ranges[n] for _, n in places]
+        led_by_none = [ranges[n] for _, n in partitions]
         until(lambda: "(_UNKNOWN_PARTITION)" in refusal(lambda: consumer.latest(led_by_none, 1)))
         with pytest.raises(
             KafkaReadError, match=r"offsets of topic .*, partition 9, offsets 0 to 2 from [\d.:,]*: .*Unknown"
@@ -230,11 +255,11 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
             Cluster(cluster.bootstrap_servers, properties={"default.api.timeout.ms": "2000"}), "Orders"
         )
         message = "did not answer within 2 s, and had answered before; the client's last error: "
-        until(lambda: message in refusal(lambda: impatient.latest(places, committed=False)))
+        until(lambda: message in refusal(lambda: impatient.latest(partitions, committed=False)))
     finally:
         two_brokers.resume(2)
     assert consumer.latest(ranges, 240) == [2] * 4
-    assert LibrdkafkaAdmin(cluster, "Orders").latest(places, committed=False) == dict.fromkeys(places, 2)
+    assert LibrdkafkaAdmin(cluster, "Orders").latest(partitions, committed=False) == dict.fromkeys(partitions, 2)
     discard(consumer)
 
 
@@ -243,27 +268,27 @@ def test_a_client_that_begins_while_a_partition_has_no_leader_waits_for_one(two_
 def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brokers: LocalKafka) -> None:
     """As after a rolling restart, when leaders go back to where they were. A client of librdkafka asks the old one."""
     topic = two_each(two_brokers)
-    places = [(topic, n) for n in range(4)]
+    partitions = [(topic, n) for n in range(4)]
     cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
     brokers, offsets = LibrdkafkaAdmin(cluster, "Orders"), GroupOffsets(cluster)
-    brokers.commit("any", dict.fromkeys(places, 0))  # after which there is a topic of offsets
+    brokers.commit("any", dict.fromkeys(partitions, 0))  # after which there is a topic of offsets
     led = leaders(two_brokers, "__consumer_offsets")
     # The hash of one letter, which says where its group is kept, is its number.
     group = next(letter for letter in "abcde" if led[ord(letter) % len(led)] == 2)
     result = ord(group) % len(led)
 
     def all_tell(offset: int) -> None:
-        assert brokers.committed(group, places) == dict.fromkeys(places, offset)
+        assert brokers.committed(group, partitions) == dict.fromkeys(partitions, offset)
         assert brokers.members(group) == ()
         until(lambda: offsets.read(group, 10, stable=True) == (KafkaError.NO_ERROR, [(offset, "")] * 4))
 
     two_brokers.stop_broker(2)
     until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 1)
-    brokers.commit(group, dict.fromkeys(places, 1))
+    brokers.commit(group, dict.fromkeys(partitions, 1))
     all_tell(1)
     two_brokers.start_broker(2)
     until(lambda: leaders(two_brokers, "__consumer_offsets")[result] == 2)
-    brokers.commit(group, dict.fromkeys(places, 2))
+    brokers.commit(group, dict.fromkeys(partitions, 2))
     all_tell(2)
 
 
@@ -272,42 +297,46 @@ def test_a_coordinator_that_moves_while_its_broker_lives_is_found_again(two_brok
 def test_a_dead_broker_is_not_waited_for_if_others_lead_all_partitions(two_brokers: LocalKafka) -> None:
     """A client asks one broker for topics, whom the cluster named at random, and whoever is dead stays the one."""
     topic = two_brokers.create_topic("in", 4, replication=2)
-    places = [(topic, n) for n in range(4)]
+    partitions = [(topic, n) for n in range(4)]
     cluster = Cluster(two_brokers.bootstrap_servers, properties=PATIENT)
     clients = [LibrdkafkaAdmin(cluster, "Orders") for _ in range(8)]
-    empty = dict.fromkeys(places, 0)
-    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
+    empty = dict.fromkeys(partitions, 0)
+    assert [client.latest(partitions, committed=False) for client in clients] == [empty] * 8
 
     two_brokers.kill(2)
     until(lambda: set(leaders(two_brokers, topic).values()) == {1})
     for client in clients:
         client._view.expire()  # as after half a minute
-    assert [client.latest(places, committed=False) for client in clients] == [empty] * 8
+    assert [client.latest(partitions, committed=False) for client in clients] == [empty] * 8
 
 
-def without_an_answer(servers: str) -> LibrdkafkaAdmin:
-    """Brokers whose client has found out that nobody is there, as it does by itself; how soon is the machine's."""
-    brokers = LibrdkafkaAdmin(Cluster(servers), "Orders")
-    until(lambda: (brokers._admin.poll(1), brokers._last_error)[1] is not None)
-    return brokers
+def explain_silence(servers: str, reason: str) -> str:
+    """The error of brokers that do not answer, once their client has noticed why, which takes it some time."""
+    brokers, message = LibrdkafkaAdmin(Cluster(servers), "Orders"), ""
+
+    def has_reason() -> bool:
+        nonlocal message
+        message = refusal(lambda: brokers.topics(["orders"]))
+        return reason in message
+
+    until(has_reason)
+    return message
 
 
 def test_no_answer_names_the_servers_and_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
-    with pytest.raises(UnreachableError) as raised:
-        without_an_answer("127.0.0.1:1").topics(["orders"])
-    assert str(raised.value).startswith(
-        "Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last error: "
-    )
-    assert "Connection refused" in str(raised.value)
+    message = explain_silence("127.0.0.1:1", "Connection refused")
+
+    assert message.startswith("Orders: no broker of 127.0.0.1:1 answered within 1 s; the client's last error: ")
 
 
 def test_a_name_that_does_not_resolve_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "FIRST_ANSWER", 1.0)
 
-    with pytest.raises(UnreachableError, match=r"Failed to resolve 'no-such-host\.invalid:9092'"):
-        without_an_answer("no-such-host.invalid:9092").names()
+    message = explain_silence("no-such-host.invalid:9092", "Failed to resolve 'no-such-host.invalid:9092'")
+
+    assert "no broker of no-such-host.invalid:9092 answered within 1 s" in message
 
 
 @pytest.mark.kafka
@@ -344,6 +373,7 @@ class TestSecurity:
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 600.0)
+        monkeypatch.setattr(consumers, "LOGIN_SETTLING", 0.5)
         cluster = self.cluster(kafka, "admin", "hunter2")
 
         for read in (
@@ -362,7 +392,7 @@ class TestSecurity:
         self, kafka: LocalKafka, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(asking, "FIRST_ANSWER", 2.0)
-        monkeypatch.setattr(login, "_SECONDS", 60.0)
+        monkeypatch.setattr(login, "TIMEOUT", 60.0)
 
         with pytest.raises(UnreachableError, match="the listener requires a login, but"):
             LibrdkafkaAdmin(Cluster(kafka.bootstrap_servers), "Orders").topics(["orders"])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import pytest
@@ -12,8 +13,9 @@ from pyspark.sql import SparkSession
 from kdsl.errors import CheckpointError
 from kdsl.plan.model import Transactions, WritePlan
 from kdsl.plan.text import plan_text
+from kdsl.run.checkpoint import folder as folders
 from kdsl.run.checkpoint.checkpoint import Checkpoint
-from kdsl.run.checkpoint.folder import open_folder
+from kdsl.run.checkpoint.folder import Folder, open_folder
 from kdsl.run.checkpoint.manifest import Manifest, RowRouting, read_manifest
 from kdsl.spark_internals.hadoop import HadoopFolder
 from tests.run.write_plans import part, write_plan
@@ -105,15 +107,78 @@ class Dying:
         return getattr(self._files, name)
 
 
-def write_and_die(spark: SparkSession, place: Path, text: str, changes: int) -> bool:
+def write_and_die(spark: SparkSession, path: Path, text: str, changes: int) -> bool:
     """Whether a driver that writes a document dies before it has made a number of changes."""
-    folder = HadoopFolder(spark, str(place))
+    folder = HadoopFolder(spark, str(path))
     folder._fs = Dying(folder._fs, changes)
     try:
         folder.write("kdsl/write.json", text)
     except Died:
         return True
     return False
+
+
+class BrokenFolder:
+    """A folder on a file system that fails."""
+
+    location = "file:/cp"
+
+    def __init__(self, *_: object) -> None:
+        """Open it, which succeeds."""
+
+    def path(self, name: str) -> str:
+        return f"{self.location}/{name}"
+
+    def read(self, name: str) -> str | None:
+        raise OSError("the disk is gone")
+
+    def write(self, name: str, text: str) -> None:
+        raise OSError("the disk is gone")
+
+    def names(self, name: str) -> list[str]:
+        raise OSError
+
+    def remove(self, name: str) -> None:
+        raise OSError("the disk is gone")
+
+
+class TestFailures:
+    @pytest.fixture
+    def checkpoint(self, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
+        """A checkpoint whose file system fails after it was opened."""
+        monkeypatch.setattr(folders, "is_connect", lambda _: False)
+        monkeypatch.setattr(folders, "HadoopFolder", BrokenFolder)
+        return Checkpoint.open(cast("SparkSession", None), "/cp")
+
+    @pytest.mark.parametrize(
+        ("use", "message"),
+        [
+            (lambda checkpoint: checkpoint.batch_digest(3), "file:/cp/offsets/3 cannot be read: the disk is gone"),
+            (lambda checkpoint: checkpoint.batch_offsets(3), "file:/cp/offsets/3 cannot be read: the disk is gone"),
+            (lambda checkpoint: checkpoint.last_batches(), r"file:/cp/offsets cannot be read: OSError\(\)"),
+            (lambda checkpoint: checkpoint.store(Manifest("abc", "{}")), f"{PLACE} cannot be written: the disk is"),
+        ],
+    )
+    def test_each_use_of_a_file_is_an_error_with_its_path(
+        self, checkpoint: Checkpoint, use: Callable[[Checkpoint], object], message: str
+    ) -> None:
+        with pytest.raises(CheckpointError, match=f"{message}.*must be readable and writable"):
+            use(checkpoint)
+
+    @pytest.mark.parametrize(
+        ("use", "action"),
+        [
+            (lambda folder: folder.read("kdsl/topics.json"), "read"),
+            (lambda folder: folder.write("kdsl/topics.json", ""), "written"),
+            (lambda folder: folder.names("kdsl/topics.json"), "read"),
+            (lambda folder: folder.remove("kdsl/topics.json"), "removed"),
+        ],
+    )
+    def test_this_includes_what_others_store_there(
+        self, checkpoint: Checkpoint, use: Callable[[Folder], object], action: str
+    ) -> None:
+        with pytest.raises(CheckpointError, match=f"file:/cp/kdsl/topics.json cannot be {action}: "):
+            use(checkpoint.folder)
 
 
 class TestFolder:
@@ -143,15 +208,15 @@ class TestFolder:
         folder = HadoopFolder(spark, str(tmp_path))
         monkeypatch.setattr(folder, "_renames_atomically", lambda: replaces)  # as on HDFS, which is not there to try
         folder.write("kdsl/write.json", "first")
-        place = tmp_path / "kdsl" / "write.json"
-        file = place.stat().st_ino
+        path = tmp_path / "kdsl" / "write.json"
+        file = path.stat().st_ino
         folder.write("kdsl/write.json", "first")
-        assert place.stat().st_ino == file
+        assert path.stat().st_ino == file
 
         folder.write("kdsl/write.json", "second")
 
-        assert place.read_text(encoding="utf-8") == "second"
-        assert [p.name for p in place.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
+        assert path.read_text(encoding="utf-8") == "second"
+        assert [p.name for p in path.parent.iterdir() if not p.name.endswith(".crc")] == ["write.json"]
 
     def test_the_document_is_complete_wherever_one_driver_and_the_next_die(
         self, spark: SparkSession, tmp_path: Path
@@ -160,14 +225,14 @@ class TestFolder:
         for first in range(100):
             seconds = 0
             for second in range(100):
-                place = tmp_path / f"{first}-{second}"
-                HadoopFolder(spark, str(place)).write("kdsl/write.json", "one")
-                died = write_and_die(spark, place, "two", first)
-                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in (["one", "two"] if died else ["two"])
-                if not write_and_die(spark, place, "three", second):
+                path = tmp_path / f"{first}-{second}"
+                HadoopFolder(spark, str(path)).write("kdsl/write.json", "one")
+                died = write_and_die(spark, path, "two", first)
+                assert HadoopFolder(spark, str(path)).read("kdsl/write.json") in (["one", "two"] if died else ["two"])
+                if not write_and_die(spark, path, "three", second):
                     break
                 seconds += 1
-                assert HadoopFolder(spark, str(place)).read("kdsl/write.json") in ("one", "two", "three")
+                assert HadoopFolder(spark, str(path)).read("kdsl/write.json") in ("one", "two", "three")
             assert (tmp_path / f"{first}-{second}" / "kdsl" / "write.json").read_text(encoding="utf-8") == "three"
             steps.append(seconds)
             if not died:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kdsl.errors import DeadLetterError
+from kdsl.errors import CheckpointError, DeadLetterError
 from kdsl.run.dead_letters import counts, report
 from kdsl.run.dead_letters.counts import COUNTS, LetterCounts, _QueryCounts, _read_counts
 from kdsl.run.dead_letters.report import BatchId, Committed, LetterReport, check_refusal, refusals, too_many
@@ -128,13 +128,28 @@ def test_a_commit_waits_until_the_letters_are_stored(settings: dict[str, str]) -
 def test_letters_that_cannot_be_stored_refuse_their_batch(settings: dict[str, str]) -> None:
     class FullFolder(MemoryFolder):
         def write(self, name: str, text: str) -> None:
+            raise CheckpointError(f"{self.path(name)} cannot be written: no space left")
+
+    letters = start(FullFolder())
+    letters.receive([of_task(0, 1)])
+
+    with pytest.raises(DeadLetterError, match=rf"cannot be stored: .*{COUNTS}/0.json cannot be written: no space left"):
+        check_refusal(refusals(), BatchId(QUERY, 0))
+    report.allow_all(QUERY)
+
+
+def test_a_query_whose_letters_cannot_be_stored_is_forgotten_at_its_end(settings: dict[str, str]) -> None:
+    class FullFolder(MemoryFolder):
+        def write(self, name: str, text: str) -> None:
             raise OSError("no space left")
 
     letters = start(FullFolder())
     letters.receive([of_task(0, 1)])
 
-    with pytest.raises(DeadLetterError, match=rf"{COUNTS}/0.json: the number of .* cannot be stored: no space left"):
-        check_refusal(refusals(), BatchId(QUERY, 0))
+    with pytest.raises(OSError, match="no space left"):
+        letters.on_end(Query(QUERY, "second run"))
+
+    assert letters._queries == {}
     report.allow_all(QUERY)
 
 

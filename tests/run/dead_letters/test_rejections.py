@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +10,15 @@ import pytest
 
 from kdsl import DebeziumJson, Json
 from kdsl.errors import RecordError
+from kdsl.formats import format_names
 from kdsl.plan.model import MetadataColumn, Part, ReadPlan, Topics
 from kdsl.run.dead_letters.model import Rejection
 from kdsl.run.dead_letters.reasons import MAX_BYTES, ReasonWriter, cut
 from kdsl.run.records.decode import RecordDecoder
 from kdsl.run.records.drops import Reason
 from kdsl.types import model as t
-from tests.run.dead_letters.poison import POISON, ROW, SECRET
+from tests.registry.front import Front
+from tests.run.dead_letters.poison import POISON, ROW, SECRET, answer_schemas
 
 
 class Letters:
@@ -32,12 +34,14 @@ class Letters:
         self.rejections += rejections
 
 
-def plan_of(chosen: Any, *, metadata: tuple[MetadataColumn, ...] = (), changelog: bool = False) -> ReadPlan:
-    names = tuple(f.name for f in ROW.fields)
+def plan_of(
+    chosen: Any, *, row: t.Row = ROW, metadata: tuple[MetadataColumn, ...] = (), changelog: bool = False
+) -> ReadPlan:
+    names = tuple(f.name for f in row.fields)
     kind = (t.Field("_row_kind", t.STRING.as_nullable(False)),) if changelog else ()
     shown = tuple(t.Field(m.column, m.type) for m in metadata)
-    columns = t.Row((*kind, *ROW.fields, *shown), nullable=False)
-    value = Part(chosen, ROW, names)
+    columns = t.Row((*kind, *row.fields, *shown), nullable=False)
+    value = Part(chosen, row, names)
     return ReadPlan(
         "Orders", Topics(("orders",)), columns, columns, value=value, metadata=metadata, changelog=changelog
     )
@@ -54,12 +58,22 @@ def raw(values: Sequence[bytes | None], first: int = 0) -> pa.RecordBatch:
     )
 
 
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    with Front(answer_schemas) as front:
+        yield front.url
+
+
+def test_every_format_has_its_poison() -> None:
+    assert {one.format.identifier for one in POISON.values()} == set(format_names())
+
+
 @pytest.mark.parametrize("name", POISON)
-def test_each_of_twenty_kinds_of_poison_is_rejected_and_its_neighbours_are_rows(name: str) -> None:
-    chosen, poison, good = POISON[name]
+def test_each_of_twenty_kinds_of_poison_is_rejected_and_its_neighbours_are_rows(name: str, registry: str) -> None:
+    chosen, poison, good = POISON[name].format_with(registry), POISON[name].messages, POISON[name].good
     assert len(poison) == 20
     messages = [message for i, one in enumerate(poison.values()) for message in (good(i), one)]
-    plan = plan_of(chosen, changelog=not chosen.insert_only)
+    plan = plan_of(chosen, row=POISON[name].row, changelog=not chosen.insert_only)
     decoder, letters = RecordDecoder(plan), Letters()
     decoder.dead_letters = letters
 
@@ -124,6 +138,11 @@ def test_a_change_with_several_rows_is_one_letter() -> None:
         ("not JSON: expecting ':' at character 1234", b'{"a"}', "not JSON: expecting ':' at character 1234"),
         ("there is no member 'op' that says so", b"{}", "there is no member 'op' that says so"),
         ("field 'name[0].secret': bad", b"{}", "field '…': bad"),
+        ("field 'name[0]': bad", b"{}", "field 'name[0]': bad"),
+        ("field 'id': '4711123456' is not a BOOLEAN", b'{"id":"4711123456"}', "field 'id': '…' is not a BOOLEAN"),
+        ("field 'day': 'day4711' is not a DATE", b'{"day":"day4711"}', "field 'day': '…' is not a DATE"),
+        ("field 'name': '[4711]' is not an ARRAY", b'{"name":"[4711]"}', "field 'name': '…' is not an ARRAY"),
+        ("not JSON: expecting ']'", b"[", "not JSON: expecting ']'"),
         ("column 'day' is NULL, but it is NOT NULL", b"{}", "column 'day' is NULL, but it is NOT NULL"),
         ('"a\\"b" is not a DATE', b'a"b', '"…" is not a DATE'),
     ],

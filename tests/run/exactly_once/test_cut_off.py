@@ -103,6 +103,7 @@ def test_a_record_that_cannot_be_read_does_not_cut_its_batch_short(
     assert ids(kdsl_kafka, topic) == {}
 
 
+@pytest.mark.reliability
 def test_a_query_stopped_in_a_task_writes_its_whole_batch_later(
     spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
 ) -> None:

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import attrs
 import pytest
+from pyspark.sql import types as s
 
 from kdsl.errors import CheckpointError, ExactlyOnceError, KdslError
 from kdsl.run.checkpoint.manifest import RowRouting
 from kdsl.run.exactly_once.acquire import TokenRefresh
-from kdsl.run.exactly_once.row_routing import explain_difference, same_writers
+from kdsl.run.exactly_once.row_routing import _routing_columns, explain_difference, same_writers
 from kdsl.run.exactly_once.staged import marker_text, read_marker
 from kdsl.run.exactly_once.write_log import DoneWrite, log_topic, read_done_write, replicas_of_log
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
 from kdsl.run.librdkafka.transactions.token import Writer
 from kdsl.run.offsets.stored import Packing
+from tests.run.write_plans import write_plan
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 EIGHT = Packing("size", 8, 1_000, 20_000)
 
@@ -75,6 +82,23 @@ class TestSameWriters:
             "rows were routed to writers by the columns id, and are now routed by the columns n"
         )
         assert "by the tasks of the source, and" in explain_difference(by_tasks(4), now)
+
+
+@pytest.mark.parametrize(
+    ("key", "columns"),
+    [
+        ({}, ("id", "at")),
+        ({"id": "BIGINT"}, ("id",)),
+        ({"id": "BIGINT", "x": "DOUBLE"}, ("id",)),
+        ({"x": "DOUBLE"}, ()),  # and not the columns of the value: rows of a key would be spread over writers
+    ],
+)
+def test_rows_are_routed_by_the_exact_columns_of_their_key(key: dict[str, str], columns: tuple[str, ...]) -> None:
+    types = s.StructType([s.StructField(n, t) for n, t in (("id", s.LongType()), ("x", s.DoubleType()))])
+    types = types.add("at", s.TimestampType()).add("m", s.MapType(s.StringType(), s.LongType()))
+    rows = SimpleNamespace(schema=types, columns=types.names)
+
+    assert _routing_columns(cast("DataFrame", rows), write_plan({"at": "TIMESTAMP_LTZ(3)"}, key=key)) == columns
 
 
 class TestStaged:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -19,6 +20,7 @@ from kdsl.diagnostics import dead_letters
 from kdsl.diagnostics.dead_letters import DeadLetter, Replay, count_letters, read_letters, replay
 from kdsl.errors import DeadLetterError, KdslError, ResolveError, TopicMissingError
 from kdsl.flink_sql.load import sql
+from kdsl.formats import Format
 from kdsl.run.dead_letters import headers as names
 from kdsl.run.dead_letters.counts import COUNTS
 from kdsl.run.librdkafka.task_packing import TASK_RECORDS
@@ -26,15 +28,17 @@ from kdsl.table import Table
 from kdsl.testing import LocalKafka, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from kdsl.testing.running import Record
-from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET
+from tests.patience import do_not_wait_for_topics
+from tests.registry.front import Front
+from tests.run.dead_letters.poison import COLUMNS, LARGE, POISON, SECRET, answer_schemas
 from tests.run.listeners.queries import until
 from tests.run.test_upsert import one_transport
+from tests.transactions import settle
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-RECORDS = 100_000
 GOOD = b'{"id":%d,"day":"2024-01-01","name":"a"}'
 KEYED = ("id BIGINT NOT NULL", "name STRING NOT NULL")
 
@@ -44,11 +48,27 @@ def cluster(kdsl_kafka: RunningKafka) -> Cluster:
     return Cluster(kdsl_kafka.bootstrap_servers)
 
 
+@pytest.fixture(scope="module")
+def registry() -> Iterator[str]:
+    with Front(answer_schemas) as front:
+        yield front.url
+
+
 def declare(
-    topic: str, letters: str | None, *columns: str, form: str = "json", connector: str = "kafka", **options: str
+    topic: str,
+    letters: str | None,
+    *columns: str,
+    form: str | Format = "json",
+    connector: str = "kafka",
+    **options: str,
 ) -> Table:
     """A table; options have ``_`` for ``-`` and ``__`` for ``.``."""
-    chosen = {"connector": connector, "topic": topic, "value.format": form}
+    chosen = {"connector": connector, "topic": topic}
+    if isinstance(form, Format):
+        strings = form.to_strings()
+        chosen |= {f"value.{form.identifier}.{key}": text for key, text in strings.items()}
+        form = form.identifier
+    chosen |= {"value.format": form}
     chosen |= {"scan.startup.mode": "earliest-offset"} if connector == "kafka" else {}
     chosen |= {} if letters is None else {"scan.dead-letter.topic": letters}
     chosen |= {name.replace("__", ".").replace("_", "-"): value for name, value in options.items()}
@@ -81,24 +101,37 @@ def start(rows: DataFrame, checkpoint: Path, sink: str = "memory", **trigger: An
 
 
 class TestLetters:
-    @pytest.mark.parametrize("form", POISON)
-    def test_twenty_kinds_of_poison_in_100_000_records_are_twenty_letters_byte_for_byte(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, form: str
+    @pytest.mark.parametrize(
+        ("form", "count"),
+        [
+            ("json", 2_000),
+            ("debezium-json", 2_000),
+            *(pytest.param(form, 100_000, marks=pytest.mark.reliability) for form in POISON),
+        ],
+    )
+    def test_twenty_kinds_of_poison_are_twenty_letters_byte_for_byte(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        registry: str,
+        form: str,
+        count: int,
     ) -> None:
         """Poison of twenty kinds: each is a letter with place and reason, and its neighbours are unharmed."""
-        _, poison, good = POISON[form]
+        one = POISON[form]
+        poison, good = one.messages, one.good
         topic, letters = kdsl_topic(partitions=2), kdsl_topic("dead")
-        step = RECORDS // len(poison)
-        records = [Record(good(i), partition=i % 2) for i in range(RECORDS)]
+        step = count // len(poison)
+        records = [Record(good(i), partition=i % 2) for i in range(count)]
         for i, (name, value) in enumerate(poison.items()):
             sent = [("trace", name.encode()), ("trace", None), ("bytes", b"\xff\x00")]
             records[i * step] = Record(value, f"key {i}".encode(), sent, i % 2, 1_700_000_000_000 + i)
         kdsl_kafka.produce(topic, *records)
-        table = declare(topic, letters, form=form)
+        table = declare(topic, letters, *one.columns, form=one.format_with(registry))
 
-        count = table.read(spark, cluster).count()
-
-        assert count == RECORDS - 20
+        assert table.read(spark, cluster).count() == count - 20
         actual = read_sorted_letters(cluster, letters)
         assert sorted(map(digest, actual)) == sorted(digest(records[i * step]) for i in range(20))
         assert len({letter.id for letter in actual}) == 20
@@ -145,7 +178,7 @@ class TestLetters:
     ) -> None:
         topic, letters = kdsl_topic(partitions=2), kdsl_topic("dead")
         sent = [Record(value, b"k", [("h", b"\xff"), ("h", None)], i % 2, 1_000 + i)
-                for i, value in enumerate(POISON["json"][1].values())]  # fmt: skip
+                for i, value in enumerate(POISON["json"].messages.values())]  # fmt: skip
         kdsl_kafka.produce(topic, *sent, *(GOOD % i for i in range(50)))
         table = declare(topic, letters, transport="jvm")
 
@@ -256,8 +289,9 @@ class TestLetters:
             declare(topic, None).dead_letters(spark, cluster)
 
     def test_a_missing_topic_is_reported_before_the_read_with_the_command_that_creates_it(
-        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster
+        self, spark: SparkSession, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        do_not_wait_for_topics(monkeypatch)
         table = declare(kdsl_topic(), "no-such-dead-letters")
         command = (
             f"kafka-topics.sh --bootstrap-server {cluster.bootstrap_servers} --create --topic no-such-dead-letters"
@@ -363,7 +397,7 @@ class TestLimit:
         from pyspark.errors import PySparkException
 
         topic, letters = kdsl_topic(), kdsl_topic("dead")
-        kdsl_kafka.produce(topic, *POISON["json"][1].values())
+        kdsl_kafka.produce(topic, *POISON["json"].messages.values())
 
         with pytest.raises(PySparkException) as raised:
             declare(topic, letters, scan__dead_letter__max_count="19").read(spark, cluster).collect()
@@ -414,6 +448,45 @@ class TestLimit:
         with pytest.raises(StreamingQueryException, match=r"21 records .*the limit of dead letters is 20"):
             run(20).awaitTermination()
         assert read_stored_counts(tmp_path / "checkpoint") <= 21
+
+    @pytest.mark.parametrize("mode", ["direct", "staged"])
+    def test_an_exactly_once_copy_loses_no_letter_and_repeats_no_row(
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        cluster: Cluster,
+        tmp_path: Path,
+        mode: str,
+    ) -> None:
+        from pyspark.errors import StreamingQueryException
+
+        topic, letters, out = kdsl_topic(partitions=2), kdsl_topic("dead"), kdsl_topic("out")
+        produce_for_two_tasks(kdsl_kafka, topic, 4)
+        target = declare(
+            out,
+            None,
+            sink__delivery_guarantee="exactly-once",
+            sink__transactional_id_prefix=f"{out}-tx",
+            sink__exactly_once__mode=mode,
+        )
+
+        def run(limit: int) -> StreamingQuery:
+            rows = declare(topic, letters, scan__dead_letter__max_count=str(limit)).read_stream(spark, cluster)
+            return target.write_stream(
+                rows, cluster, checkpoint=str(tmp_path / "checkpoint"), trigger={"availableNow": True}
+            )
+
+        with pytest.raises(StreamingQueryException, match="4 records could not be read, and the limit of dead letters"):
+            run(3).awaitTermination()
+        settle(kdsl_kafka, out)
+        assert mode == "direct" or not kdsl_kafka.read(out)
+        run(4).awaitTermination()
+
+        settle(kdsl_kafka, out)
+        assert len(kdsl_kafka.read(out)) == 2 * TASK_RECORDS
+        assert len({letter.id for letter in read_sorted_letters(cluster, letters)}) == 4
+        assert read_stored_counts(tmp_path / "checkpoint") == 4
 
     def test_another_sink_stops_before_its_next_batch(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, tmp_path: Path
@@ -496,7 +569,7 @@ class TestReplay:
     ) -> None:
         """From poison through letters and a function that corrects them to the complete table."""
         topic, letters = kdsl_topic(partitions=2), kdsl_topic("dead")
-        poison = list(POISON["json"][1].values())
+        poison = list(POISON["json"].messages.values())
         kdsl_kafka.produce(topic, *(Record(v, f"key {i}", [("h", b"1")], i % 2, 500 + i) for i, v in enumerate(poison)))
         kdsl_kafka.produce(topic, *(GOOD % i for i in range(100)))
         table = declare(topic, letters)

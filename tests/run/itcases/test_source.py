@@ -26,7 +26,7 @@ Read = Callable[..., list[tuple[Any, ...]]]
 BEHAVIOUR = ("user_id INT", "item_id INT", "behavior STRING")
 BEHAVIOURS = [(1, 1102, "behavior 1"), (2, 1103, "behavior 2"), (3, 1104, "behavior 3")]
 PARTITIONS = 10
-both_formats = pytest.mark.parametrize("form", ["csv", "json"])
+often_one_format = pytest.mark.parametrize("form", ["json", pytest.param("csv", marks=pytest.mark.reliability)])
 both_ways = pytest.mark.parametrize("streaming", [False, True], ids=["batch", "stream"])
 both_formats_both_ways = pytest.mark.parametrize(
     ("form", "streaming"),
@@ -302,7 +302,7 @@ class TestStart:
         values = lines(form, self.COLUMNS, rows)
         kafka.produce(topic, *(Record(v, partition=p) for (p, _), v in zip(rows, values, strict=True)))
 
-    @both_formats
+    @often_one_format
     def test_latest_is_computed_once(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Read, form: str
     ) -> None:
@@ -323,7 +323,7 @@ class TestStart:
         self.produce(kdsl_kafka, topic, form, *third)
         assert sorted(run(result)) == third
 
-    @both_formats
+    @often_one_format
     @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
     def test_a_fresh_group_follows_the_reset_policy(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Read, form: str, reset: str

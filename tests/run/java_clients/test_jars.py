@@ -103,7 +103,7 @@ class TestAttach:
         def never(*_: Any, **__: Any) -> None:
             raise AssertionError("it was attached again")
 
-        monkeypatch.setattr(jars, "_attach_to_classic", never)
+        monkeypatch.setattr(jars, "add_to_driver", never)
         attach_connector(spark)
         attach_connector(spark, everywhere=True)
 

@@ -74,7 +74,7 @@ def test_broker_timestamps_are_read_and_define_start_and_end(
     assert stream_rows(Earlier) == ["old 0", "old 1"]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=pytest.mark.reliability)])
 def test_a_watermark_follows_the_brokers_times(
     spark: SparkSession,
     kdsl_kafka: RunningKafka,

@@ -6,19 +6,25 @@ import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unittest.mock import MagicMock
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from kdsl.cluster import Cluster
+from kdsl.errors import TopicRecreatedError
 from kdsl.flink_sql.ddl.script_reader import read_script
 from kdsl.flink_sql.scripts.planner import plan_script
 from kdsl.flink_sql.scripts.run import RunOptions, ScriptError, run_script
 from kdsl.flink_sql.scripts.script_plan import Job
 from kdsl.resolve.model import Start, Stop
+from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.listeners import spark_source
-from kdsl.run.listeners.spark_source import count_lost_in_batch
+from kdsl.run.listeners.events import Progress, Query, ReadProgress
+from kdsl.run.listeners.reads import register
+from kdsl.run.listeners.spark_source import SparkSourceGuard, count_lost_in_batch
 from kdsl.run.metrics.observer import metrics
+from kdsl.run.offsets.stored import Offsets
 from kdsl.run.read import PlannedTopics, read, read_stream
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -48,6 +54,27 @@ def test_deleted_records_that_were_not_read_are_lost(
     earliest: dict[tuple[str, int], int], rows: int, lost: dict[tuple[str, int], int]
 ) -> None:
     assert count_lost_in_batch({A: 0, B: 0}, {A: 10, B: 10}, earliest, rows) == lost
+
+
+def test_a_long_process_stores_the_errors_of_the_last_runs_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_source, "_KEPT_ERRORS", 2)
+    read = register(read_plan("orders", transport="jvm", group_id="errors"), Cluster("h:1"))
+    admin = MagicMock()
+    admin.topics.return_value = {"orders": Topic("now", 1)}
+    guard = SparkSourceGuard()
+    session = MagicMock()
+    session.streams.get.return_value = None  # the queries have ended
+
+    for n in range(4):
+        spark_source.guard(read, admin, {"orders": "before"}, passes_gaps=False)
+        progress = Progress(Query("id", f"run {n}", session=session), 0, 1, {})
+        end = Offsets({A: 1}, {"orders": ""}, read=read.id)
+        guard.on_progress(progress, (ReadProgress(read, None, end, None, 1, 0),))
+        guard.wait()
+
+    errors = [guard.error_of(f"run {n}") for n in range(4)]
+    assert errors[:2] == [None, None]
+    assert all(isinstance(e, TopicRecreatedError) and e.__traceback__ is None for e in errors[2:])
 
 
 def test_deleted_records_are_counted_if_the_policy_continues(

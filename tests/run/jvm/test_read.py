@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -139,7 +140,14 @@ class TestTopics:
             "two",
         ]
 
-    @pytest.mark.parametrize("pattern", ["{}", "{}|x", "(?P<a>{})", "(?i){}", "(?P<a>w)hole-(?P=a)?{}"])
+    @pytest.mark.parametrize(
+        "pattern",
+        [
+            "{}|x",
+            "(?P<a>w)hole-(?P=a)?{}",
+            *(pytest.param(other, marks=pytest.mark.reliability) for other in ("{}", "(?P<a>{})", "(?i){}")),
+        ],
+    )
     def test_a_pattern_must_match_the_whole_name(
         self,
         spark: SparkSession,
@@ -200,6 +208,11 @@ STOPS: tuple[tuple[str, Stop, list[str]], ...] = (
 )
 
 
+def often(cases: Sequence[tuple[str, Any, list[str]]], *names: str) -> list[Any]:
+    """Cases; those that are not named are long ones, as a batch proves the same of them."""
+    return [case if case[0] in names else pytest.param(case, marks=pytest.mark.reliability) for case in cases]
+
+
 def of(topic: str, moment: Any) -> Any:
     """A start or stop for the topic of a test."""
     return attrs.evolve(moment, offsets=tuple((topic, p, offset) for _, p, offset in moment.offsets))
@@ -221,7 +234,7 @@ class TestStartAndStop:
 
         assert sort_strings(read(spark, plan, cluster)) == case[2]
 
-    @pytest.mark.parametrize("case", STARTS, ids=lambda case: case[0])
+    @pytest.mark.parametrize("case", often(STARTS, "timestamp", "group"), ids=lambda case: case[0])
     def test_a_stream_starts(
         self,
         spark: SparkSession,
@@ -261,7 +274,7 @@ class TestStartAndStop:
 
         assert sort_strings(read(spark, plan, cluster)) == case[2]
 
-    @pytest.mark.parametrize("case", STOPS, ids=lambda case: case[0])
+    @pytest.mark.parametrize("case", often(STOPS, "latest", "timestamp"), ids=lambda case: case[0])
     def test_a_stream_returns_nothing_after_its_end(
         self,
         spark: SparkSession,
@@ -311,12 +324,12 @@ class TestStreams:
 
         assert ended
         assert query.exception() is None
-        places = [(filled_topic, 0), (filled_topic, 1)]
+        partitions = [(filled_topic, 0), (filled_topic, 1)]
         committed: dict[Any, int] = {}
         until = time.monotonic() + 120
         while not committed and time.monotonic() < until:  # the last commit comes after the end
             time.sleep(0.05)
-            committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), places)
+            committed = LibrdkafkaAdmin(cluster, "Orders").committed(str(plan.group_id), partitions)
         assert committed == {(filled_topic, 0): 4, (filled_topic, 1): 3}
 
     def test_a_checkpoint_comes_before_the_start(

@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 
 class TestFlow:
     def test_records_flow_from_topic_to_topic_and_on_after_a_restart(
-        self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+        self,
+        spark: SparkSession,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        tmp_path: Path,
+        request: pytest.FixtureRequest,
     ) -> None:
+        shortest = "spark.sql.streaming.realTimeMode.minBatchDuration"  # 5 seconds by default
+        spark.conf.set(shortest, "1s")
+        request.addfinalizer(lambda: spark.conf.unset(shortest))
         topic, target = kdsl_topic("from"), kdsl_topic("to")
         cluster = Cluster(kdsl_kafka.bootstrap_servers)
         metadata = {"at": "offset", "heads": "headers"}
@@ -39,7 +47,7 @@ class TestFlow:
         def flows(*words: str) -> None:
             df = read_stream(spark, plan, cluster).where("text <> 'dropped'").selectExpr("upper(text) text", "heads")
             # A batch must end within the test, for progress is saved then.
-            query = write_stream(df, to, cluster, checkpoint=str(tmp_path), trigger={"realTime": "5 seconds"})
+            query = write_stream(df, to, cluster, checkpoint=str(tmp_path), trigger={"realTime": "1 second"})
             try:
                 kdsl_kafka.produce(topic, *(Record(word, headers=[("h", b"1"), ("h", b"2")]) for word in words))
                 until = time.monotonic() + 240

@@ -70,17 +70,17 @@ except Exception as e:
     results["refused"] = str(e)
 
 java = JavaAdmin(spark, good, "Orders")
-places = [("orders", 0)]
+partitions = [("orders", 0)]
 register(read_plan("orders", transport="jvm", group_id="others"), good, java)
 results["java"] = {
     "topics": {name: [bool(t.id), t.partitions] for name, t in java.topics(["orders", "none"]).items()},
     "names": java.names(),
-    "offsets": [java.earliest(places)["orders", 0], java.latest(places, committed=True)["orders", 0]],
-    "time": [java.at_time(places, 0)["orders", 0], java.at_time(places, 2**42)["orders", 0]],
-    "before": list(java.committed("others", places)),
+    "offsets": [java.earliest(partitions)["orders", 0], java.latest(partitions, committed=True)["orders", 0]],
+    "time": [java.at_time(partitions, 0)["orders", 0], java.at_time(partitions, 2**42)["orders", 0]],
+    "before": list(java.committed("others", partitions)),
 }
 java.commit("others", {("orders", 0): 2})
-results["java"]["committed"] = java.committed("others", places)["orders", 0]
+results["java"]["committed"] = java.committed("others", partitions)["orders", 0]
 for what, ask in (
     ("missing", lambda: java.latest([("none", 0)], committed=False)),
     ("login", lambda: JavaAdmin(spark, cluster("wrong"), "Orders").names()),

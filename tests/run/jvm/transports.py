@@ -36,7 +36,7 @@ def commit(cluster: Cluster, group: str, offsets: Mapping[tuple[str, int], int])
     """Commit offsets for a group."""
     consumer = Consumer({**cluster.consumer(), "group.id": group})
     try:
-        places = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
-        consumer.commit(offsets=places, asynchronous=False)
+        partitions = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        consumer.commit(offsets=partitions, asynchronous=False)
     finally:
         consumer.close()

@@ -14,7 +14,7 @@ from kdsl.cluster import Cluster
 from kdsl.errors import OffsetError, TopicMissingError
 from kdsl.plan.model import ReadPlan
 from kdsl.resolve.model import Start, Stop, Topics
-from kdsl.run.librdkafka.stream import Limits
+from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
@@ -72,7 +72,7 @@ def has_ended(query: Query) -> bool:
     """Whether every position has reached its stopping offset, as the offsets say."""
     offsets = query.offsets
     return offsets.stop.keys() == offsets.positions.keys() and all(
-        offsets.positions[place] >= at for place, at in offsets.stop.items()
+        offsets.positions[partition] >= at for partition, at in offsets.stop.items()
     )
 
 
@@ -254,6 +254,28 @@ class TestStream:
         assert (has_ended(query), has_ended(both)) == (False, True)  # latest is what can be read at the start
         with pytest.raises(OffsetError, match=r"only .* up to 2 of 4 can be read now"):
             batch(query.plan, query.cluster)
+
+    def test_transactions_hold_back_nothing_after_the_end(
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        transactional: Callable[..., None],
+    ) -> None:
+        topic = kdsl_topic()
+        transactional(topic, "a")  # offset 0, marker 1
+        plan = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 4)))).plan
+        until_1 = begin(topic, stop=Stop("specific-offsets", offsets=at(topic, (0, 1)))).plan
+        transactional(topic, "b", "c", "d", commit=None)  # 2 3 4
+        over = Cluster(kdsl_kafka.bootstrap_servers, properties=COMMITTED)
+
+        def find_held_back(plan: ReadPlan) -> dict[tuple[str, int], int]:
+            stream = Stream(plan, over, finds_held_back=True)
+            stream.next(stream.initial(), Limits())
+            return stream.ends_held_back
+
+        assert find_held_back(plan) == {(topic, 0): 4}
+        assert find_held_back(until_1) == {}
 
     def test_a_range_that_was_deleted_completely_ends_and_is_counted(
         self,
@@ -497,8 +519,8 @@ class TestPartitionSets:
         assert sort_strings(batch(read_plan(one, two, start=start, stop=stop), cluster)) == ["b", "f"]
 
 
-def _with_partitions(plan: ReadPlan, *places: tuple[str, int]) -> ReadPlan:
-    return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=places))
+def _with_partitions(plan: ReadPlan, *partitions: tuple[str, int]) -> ReadPlan:
+    return attrs.evolve(plan, topics=Topics(plan.topics.names, partitions=partitions))
 
 
 def test_a_wrong_start_and_a_wrong_end_are_reported_together(kdsl_topic: MakeTopic, cluster: Cluster) -> None:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError
 from kdsl.run.admin.errors import StalledError
-from kdsl.run.librdkafka import client_pool, consumers
-from kdsl.run.librdkafka.consumers import SIZES, PooledConsumer, borrow_consumer, discard
+from kdsl.run.librdkafka import client_pool
+from kdsl.run.librdkafka.consumers import FIRST_ATTEMPT, SIZES, PooledConsumer, borrow_consumer, discard
 from kdsl.run.librdkafka.fetch import Fetcher
 from kdsl.run.offsets.stored import Range
 from tests.mock_cluster import MockCluster
@@ -32,9 +32,13 @@ TOKENS = {
 }
 
 
-def consumer_of(servers: str, **settings: Any) -> PooledConsumer:
+def settings_of(servers: str, **settings: Any) -> dict[str, Any]:
     own = {"bootstrap.servers": servers, "group.id": "g", "auto.offset.reset": "error", "log_level": 0}
-    return PooledConsumer({**own, **settings}, servers)
+    return {**own, **settings}
+
+
+def consumer_of(servers: str, **settings: Any) -> PooledConsumer:
+    return PooledConsumer(settings_of(servers, **settings), servers)
 
 
 def wait_for_message(consumer: PooledConsumer, word: str) -> str:
@@ -43,7 +47,7 @@ def wait_for_message(consumer: PooledConsumer, word: str) -> str:
 
     def lose_timeout() -> None:
         until(lambda: word in (consumer.last_error or ""))
-        fetcher._timeout = 0.0
+        fetcher.timeout = 0.0
 
     impatient = threading.Thread(target=lose_timeout)
     impatient.start()
@@ -60,20 +64,16 @@ class TestLogins:
         yield port
         port.close()
 
-    def test_one_that_the_broker_cut_off_is_tried_again(
-        self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
+    def test_one_that_the_broker_cut_off_is_tried_again(self, port: CuttingPort) -> None:
         consumer = consumer_of(port.servers, **LOGIN)
+        consumer.login_settling = 0.0
 
         assert "handshake failed: Local: " in wait_for_message(consumer, "handshake failed")
         consumer.close()
 
-    def test_a_token_that_the_identity_provider_does_not_return_is_requested_again(
-        self, port: CuttingPort, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
+    def test_a_token_that_the_identity_provider_does_not_return_is_requested_again(self, port: CuttingPort) -> None:
         consumer = consumer_of(port.servers, **TOKENS)
+        consumer.login_settling = 0.0
 
         message = wait_for_message(consumer, "token")
         assert "the client's last error: Failed to acquire SASL OAUTHBEARER token: Failed to connect to" in message
@@ -91,16 +91,16 @@ class TestLogins:
         assert "handshake" not in (consumer.last_error or "")
         consumer.close()
 
-    def test_one_that_is_refused_is_final_when_nothing_comes_for_a_while(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_one_that_is_refused_is_final_when_nothing_comes_for_a_while(self) -> None:
         consumer = consumer_of("127.0.0.1:1")
         refused = KafkaError(KafkaError._AUTHENTICATION, "sasl_plaintext://a:1/bootstrap: Authentication failed")
         elsewhere = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://b:1/2: Connection refused")
         later = KafkaError(KafkaError._TRANSPORT, "sasl_plaintext://a:1/1: Connection refused")
 
-        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 3600.0)
+        consumer.login_settling = 3600.0
         consumer.note_error(refused)
         assert consumer.lasting_error is None
-        monkeypatch.setattr(consumers, "_LOGIN_SETTLING", 0.0)
+        consumer.login_settling = 0.0
         assert consumer.lasting_error is refused
         consumer.note_error(elsewhere)
         assert consumer.lasting_error is refused
@@ -112,29 +112,43 @@ class TestLogins:
         consumer.close()
 
 
-class Asked:
-    """A client, and how long each of its questions was allowed to take."""
+class Asked(Consumer):
+    """A client that remembers how long each of its questions was allowed to take."""
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
+    def __init__(self, settings: dict[str, Any]) -> None:
+        super().__init__(settings)
         self.offsets: list[float] = []
         self.leaders: list[float] = []
 
-    def offsets_for_times(self, places: Any, timeout: float) -> Any:
+    def offsets_for_times(self, partitions: Any, timeout: float) -> Any:  # type: ignore[override]  # as it is called
         self.offsets.append(timeout)
-        return self._client.offsets_for_times(places, timeout)
+        return super().offsets_for_times(partitions, timeout)
 
-    def list_topics(self, topic: str, timeout: float) -> Any:
+    def list_topics(self, topic: str, timeout: float) -> Any:  # type: ignore[override]
         self.leaders.append(timeout)
-        return self._client.list_topics(topic, timeout)
+        return super().list_topics(topic, timeout)
+
+
+C = TypeVar("C", bound=Asked)
+
+
+def asking_consumer(
+    kind: type[C], servers: str, *, first_attempt: float = FIRST_ATTEMPT, **settings: Any
+) -> tuple[PooledConsumer, C]:
+    """A consumer with a client of a kind, and that client."""
+    clients: list[C] = []
+
+    def create(own: dict[str, Any]) -> C:
+        clients.append(kind(own))
+        return clients[-1]
+
+    consumer = PooledConsumer(settings_of(servers, **settings), servers, create=create, first_attempt=first_attempt)
+    return consumer, clients[0]
 
 
 class TestOffsets:
-    def test_without_an_answer_no_request_exceeds_the_timeout(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.1)
-        consumer = consumer_of("127.0.0.1:1")
-        asked = Asked(consumer._consumer)
-        consumer._consumer = asked  # type: ignore[assignment]
+    def test_without_an_answer_no_request_exceeds_the_timeout(self) -> None:
+        consumer, asked = asking_consumer(Asked, "127.0.0.1:1", first_attempt=0.1)
 
         with pytest.raises(KafkaReadError, match=r"from 127\.0\.0\.1:1 within 1 s: "):
             consumer.latest([Range(f"orders{n}", 0, 0, 5) for n in range(4)], 1.0)
@@ -143,41 +157,37 @@ class TestOffsets:
         assert max(asked.offsets) <= 1.0
         assert max(asked.leaders) <= 1.0
         assert len(asked.leaders) == len(asked.offsets)  # the first topic tells that nobody answers
-        asked._client.close()
+        consumer.close()
 
-    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(consumers, "_FIRST_ATTEMPT", 0.5)
+    def test_a_suspended_leader_is_not_waited_for_if_there_is_a_new_one(self) -> None:
         mock = MockCluster("orders", brokers=2)
         mock.lead("orders", 1)
-        consumer = consumer_of(mock.servers[1], **{"socket.timeout.ms": 3000})
+        consumer, asked = asking_consumer(Asked, mock.servers[1], first_attempt=0.5, **{"socket.timeout.ms": 3000})
         assert consumer.latest([RANGE], 120) == [0]
-        asked = Asked(consumer._consumer)
-        consumer._consumer = asked  # type: ignore[assignment]
+        asked.offsets.clear()
 
         mock.delay(1, 600_000)
         mock.lead("orders", 2)
         assert consumer.latest([RANGE], 120) == [0]
         assert asked.offsets[:2] == [0.5, 1.0]
-        asked._client.close()
+        consumer.close()
         mock.close()
 
     def test_a_question_that_fails_with_a_login_is_asked_again(self) -> None:
         """As it does where it waits for a connection whose login takes too long; the error says no more than that."""
 
         class CutOff(Asked):
-            def offsets_for_times(self, places: Any, timeout: float) -> Any:
+            def offsets_for_times(self, partitions: Any, timeout: float) -> Any:  # type: ignore[override]
                 if not self.offsets:
                     self.offsets.append(timeout)
                     raise KafkaException(KafkaError(KafkaError._AUTHENTICATION))
-                return super().offsets_for_times(places, timeout)
+                return super().offsets_for_times(partitions, timeout)
 
         mock = MockCluster("orders")
-        consumer = consumer_of(mock.servers[0])
-        cut_off = CutOff(consumer._consumer)
-        consumer._consumer = cut_off  # type: ignore[assignment]
+        consumer, _ = asking_consumer(CutOff, mock.servers[0])
 
         assert consumer.latest([RANGE], 120) == [0]
-        cut_off._client.close()
+        consumer.close()
         mock.close()
 
 

@@ -95,8 +95,8 @@ class TestRecords:
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, consumer: PooledConsumer
     ) -> None:
         topics = [kdsl_topic("one", partitions=3), kdsl_topic("two", partitions=2)]
-        places = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
-        for topic, partition in places:
+        partitions = [(topics[0], 0), (topics[0], 2), (topics[1], 1)]
+        for topic, partition in partitions:
             kdsl_kafka.produce(topic, *(Record(f"{n}", partition=partition) for n in range(300)))
 
         result = fetch_raw(
@@ -113,8 +113,8 @@ class TestRecords:
         wanted = [(topics[0], 0, n) for n in (*range(10, 20), *range(200, 205))]
         wanted += [(topics[0], 2, n) for n in range(300)] + [(topics[1], 1, 299)]
         rows = [(r["topic"], r["partition"], r["offset"], int(r["value"])) for r in result.to_pylist()]
-        assert sorted(rows) == sorted((*place, place[2]) for place in wanted)
-        for topic, partition in places:
+        assert sorted(rows) == sorted((*record, record[2]) for record in wanted)
+        for topic, partition in partitions:
             offsets = [r[2] for r in rows if r[:2] == (topic, partition)]
             assert offsets == sorted(offsets)
 
@@ -245,7 +245,7 @@ class TestFailures:
         fetcher = Fetcher(consumer, "Orders", {"value"}, PATIENCE)
         batches = fetcher.read([Range(topic, 0, 1, 9)])
         assert next(batches).num_rows == 1  # all records have come: a batch waits for what follows it
-        fetcher._timeout = 1.0  # only when what there is has come
+        fetcher.timeout = 1.0  # only when what there is has come
 
         with pytest.raises(StalledError) as raised:
             next(batches)
@@ -348,7 +348,7 @@ class TestOutages:
         batches = fetcher.read([Range("gone", 0, 0, 200_000)])
         next(batches)
         kafka.kill()
-        fetcher._timeout = 2.0
+        fetcher.timeout = 2.0
 
         with pytest.raises(StalledError) as raised:
             for _ in batches:

@@ -15,8 +15,8 @@ def test_limits_are_respected_and_used_up(
 ) -> None:
     taken = divide_limit(backlog, max_records=most, max_records_per_partition=each, turn=turn)
 
-    within = {place: min(count, each or count) for place, count in backlog.items()}
-    assert all(0 < count <= within[place] for place, count in taken.items())
+    within = {partition: min(count, each or count) for partition, count in backlog.items()}
+    assert all(0 < count <= within[partition] for partition, count in taken.items())
     assert sum(taken.values()) == min(most, sum(within.values()))
 
 
@@ -26,11 +26,11 @@ def test_no_partition_gets_more_than_another_that_still_has_records(
 ) -> None:
     taken = divide_limit(backlog, max_records=most, turn=turn)
 
-    waiting = [taken.get(place, 0) for place, count in backlog.items() if taken.get(place, 0) < count]
+    waiting = [taken.get(partition, 0) for partition, count in backlog.items() if taken.get(partition, 0) < count]
     assert (
         all(count <= min(waiting) + 1 for count in taken.values())
         if waiting
-        else taken == {place: count for place, count in backlog.items() if count}
+        else taken == {partition: count for partition, count in backlog.items() if count}
     )
 
 
@@ -67,7 +67,7 @@ TIMES = st.dictionaries(
 def test_a_backlog_is_caught_up_without_running_ahead(
     times: dict[tuple[str, int], list[int]], most: int, ahead: int, guess: int
 ) -> None:
-    logs = {place: sorted(stamps) for place, stamps in times.items()}
+    logs = {partition: sorted(stamps) for partition, stamps in times.items()}
     read = dict.fromkeys(logs, 0)
     total = sum(map(len, logs.values()))
 
@@ -79,8 +79,8 @@ def test_a_backlog_is_caught_up_without_running_ahead(
             max_records=most,
         )
         assert 0 < sum(taken.values()) <= most
-        for place, count in taken.items():
-            read[place] += count
+        for partition, count in taken.items():
+            read[partition] += count
         latest = max(logs[p][n - 1] for p, n in read.items() if n)
         next_ones = [logs[p][n] for p, n in read.items() if n < len(logs[p])]
         assert latest <= min(next_ones) + max(1, ahead)

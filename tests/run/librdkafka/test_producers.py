@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
 from kdsl.run.librdkafka import client_pool, producer as producer_module
@@ -27,16 +30,15 @@ def _new_producers() -> Iterator[None]:
         producer.close()
 
 
-def test_a_suspended_broker_does_not_delay_metadata_of_a_topic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_broker_does_not_delay_metadata_of_a_topic() -> None:
     """librdkafka asks the same one again, after it has closed the connection too, as long as it is one request."""
-    monkeypatch.setattr(producer_module, "_FIRST_ATTEMPT", 0.5)
     mock = MockCluster(*"abcd", brokers=3)
     producer = Producer({"bootstrap.servers": ",".join(mock.servers), "socket.timeout.ms": "2000"})
     assert producer.look_up("a", 120) == 0
 
     for broker, topic in (1, "b"), (2, "c"), (3, "d"):  # the producer asks one of them
         mock.delay(broker, 600_000)
-        assert producer.look_up(topic, 120) == 0
+        assert producer.look_up(topic, 120, first_attempt=0.5) == 0
         mock.delay(broker, 0)
     producer.close()
     mock.close()
@@ -77,3 +79,24 @@ def test_a_producer_forgets_what_it_complained_of_in_another_task() -> None:
     with producer_module.borrow_producer(NOWHERE) as again:
         assert again is first
         assert again.last_error == ""
+
+
+def test_a_record_that_would_be_altered_in_two_ways_is_one_failure() -> None:
+    """And the first failure is that of the first record, whatever is wrong with it."""
+    headers = pa.list_(pa.struct([("name", pa.string()), ("value", pa.binary())]))
+    records = pa.RecordBatch.from_pydict(
+        {
+            "key": pa.array([None] * 4, pa.binary()),
+            "value": pa.array([b"v"] * 4, pa.binary()),
+            "timestamp": pa.array([1, 2, 0, 0], pa.int64()),
+            "headers": pa.array([[("a", b"")], [("a\0b", b""), ("c\0d", b"")], [("a\0b", b"")], None], headers),
+        }
+    )
+    producer = Producer(NOWHERE)
+
+    producer.send("t", records, np.arange(10, 14))
+
+    assert producer.failed == 3
+    assert producer.failure is not None
+    assert (producer.failure.row, producer.failure.code) == (11, KafkaError._INVALID_ARG)
+    producer.abandon()

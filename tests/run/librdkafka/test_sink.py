@@ -23,9 +23,9 @@ from kdsl.run.librdkafka.producer import Producer
 from kdsl.run.librdkafka.sink import (
     PIECE_BYTES,
     PIECE_ROWS,
-    _merge_small_batches,
-    _producer_settings,
+    choose_producer_settings,
     choose_sizes,
+    merge_small_batches,
     write_rows,
 )
 from kdsl.testing import LocalKafka, RunningKafka
@@ -207,21 +207,6 @@ def test_a_topic_that_matches_and_does_not_exist_is_named(cluster: Cluster) -> N
     )
 
 
-def test_topics_are_not_created_where_that_is_not_allowed(kdsl_topic: MakeTopic) -> None:
-    """The broker would create them."""
-    with LocalKafka(properties={"auto.create.topics.enable": "true"}) as kafka:
-        plan, other = raw_plan("new-topic"), raw_plan("other-topic")
-        obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
-
-        with pytest.raises(RecordError, match="the topic does not exist"):
-            write_rows(plan, obeyed, [rows(plan, number_records(1))])
-        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
-
-        assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
-        topics = kafka.admin().list_topics(timeout=60).topics
-        assert ("new-topic" in topics, "other-topic" in topics) == (False, True)
-
-
 def test_a_record_too_large_for_the_producer_is_named_with_its_size(kdsl_topic: MakeTopic, cluster: Cluster) -> None:
     topic = kdsl_topic()
     plan = raw_plan(topic)
@@ -324,7 +309,7 @@ def test_a_producer_is_reused_by_the_next_task_with_the_same_settings(kdsl_topic
     plan = raw_plan(kdsl_topic())
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     (first,) = producer_module.empty_pool()
-    producer_module.return_producer(_producer_settings(plan, cluster)[1], plan.delivery, first)
+    producer_module.return_producer(choose_producer_settings(plan, cluster)[1], plan.delivery, first)
 
     write_rows(plan, cluster, [rows(plan, number_records(1))])
     other = Cluster(cluster.bootstrap_servers, properties={"linger.ms": "7"})
@@ -408,7 +393,7 @@ def test_small_batches_are_put_together_and_large_ones_are_not_copied() -> None:
     small = pa.record_batch({"v": [b"x", b"y"]})
     large = pa.record_batch({"v": [b"x" * PIECE_BYTES]})
     many = pa.record_batch({"v": [b"x"] * PIECE_ROWS})
-    joined = list(_merge_small_batches([small, small, large, small, many, small]))
+    joined = list(merge_small_batches([small, small, large, small, many, small]))
 
     assert [batch.num_rows for batch in joined] == [4, 1, 2 + PIECE_ROWS, 2]
     assert joined[1] is large
@@ -457,9 +442,30 @@ def test_wrong_settings_are_reported_before_anything_is_sent(cluster: Cluster) -
     assert "'transactional.id' cannot be set" in str(caught.value)
 
 
-def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
-    """The broker stops while records are in the queue."""
-    with LocalKafka(topics={"orders": 1}) as kafka:
+@pytest.mark.kafka
+class TestOwnKafka:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def kafka(cls) -> Iterator[LocalKafka]:
+        """A Kafka that creates topics, which the last test kills."""
+        with LocalKafka(topics={"orders": 1}, properties={"auto.create.topics.enable": "true"}) as kafka:
+            yield kafka
+
+    def test_topics_are_not_created_where_that_is_not_allowed(self, kafka: LocalKafka) -> None:
+        """The broker would create them."""
+        plan, other = raw_plan("new-topic"), raw_plan("other-topic")
+        obeyed = Cluster(kafka.bootstrap_servers, properties={"allow.auto.create.topics": "false"})
+
+        with pytest.raises(RecordError, match="the topic does not exist"):
+            write_rows(plan, obeyed, [rows(plan, number_records(1))])
+        write_rows(other, Cluster(kafka.bootstrap_servers), [rows(other, number_records(1))])
+
+        assert [m.key() for m in kafka.read("other-topic")] == [b"0"]
+        topics = kafka.admin().list_topics(timeout=60).topics
+        assert ("new-topic" in topics, "other-topic" in topics) == (False, True)
+
+    def test_records_that_time_out_fail_the_task(self, kafka: LocalKafka) -> None:
+        """The broker stops while records are in the queue."""
         plan = raw_plan("orders")
         hurried = Cluster(
             kafka.bootstrap_servers,
@@ -474,12 +480,12 @@ def test_records_that_time_out_fail_the_task(kdsl_topic: MakeTopic) -> None:
         with pytest.raises(RecordError) as caught:
             write_rows(plan, hurried, [rows(plan, number_records(3))])
 
-    text = str(caught.value)
-    assert text.startswith(
-        "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
-    )
-    assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
-    assert caught.value.more == 2
+        text = str(caught.value)
+        assert text.startswith(
+            "Orders: cannot write the record at topic orders, partition 0: row 1 of the task: it was not "
+        )
+        assert "acknowledged within 'delivery.timeout.ms' (2000 ms); the last error was: " in text
+        assert caught.value.more == 2
 
 
 @pytest.mark.reliability

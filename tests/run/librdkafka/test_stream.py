@@ -11,21 +11,22 @@ from typing import Any
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from kdsl.cluster import Cluster
 from kdsl.errors import OffsetError, TopicMissingError, TopicRecreatedError
 from kdsl.plan.model import ReadPlan, Watermark
 from kdsl.resolve.model import Start, Topics
-from kdsl.run.admin.cluster_admin import Topic
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task
-from kdsl.run.librdkafka.stream import Limits
+from kdsl.run.librdkafka.stream import Limits, Stream
 from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import hide_at_first
+from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import Query, read_plan, sort_strings
 from tests.transactions import settle
 
@@ -266,7 +267,11 @@ class TestDiscovery:
         assert [query.batch(), never.batch()] == [None, None]
 
     def test_new_topics_of_a_pattern_are_read_and_the_whole_name_must_match(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         """S4."""
         first = kdsl_topic("pat")
@@ -280,6 +285,7 @@ class TestDiscovery:
 
         assert sort_strings(query.batch()) == ["b"]
         kdsl_kafka.delete_topic(second)
+        do_not_wait_for_topics(monkeypatch)
         with pytest.raises(TopicMissingError, match=f"the topic '{second}' .* no longer exists"):
             query.batch()
 
@@ -369,7 +375,11 @@ class TestTopicIds:
             query.replay()
 
     def test_a_deleted_topic_is_named(
-        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]
+        self,
+        kdsl_kafka: RunningKafka,
+        kdsl_topic: MakeTopic,
+        begin: Callable[..., Query],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         topic = kdsl_topic()
         kdsl_kafka.produce(topic, "a", "b")
@@ -377,6 +387,7 @@ class TestTopicIds:
         query.batch()
         kdsl_kafka.delete_topic(topic)
 
+        do_not_wait_for_topics(monkeypatch)
         with pytest.raises(TopicMissingError, match=f"the topic '{topic}' .* no longer exists"):
             query.batch()
 
@@ -394,17 +405,10 @@ class TestTopicIds:
         assert sort_strings(query.batch()) == ["a"]
         query.restart()
         kdsl_kafka.produce(topic, "b")
-        ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
-
-        def unknown_at_first(brokers: LibrdkafkaAdmin, names: list[str]) -> dict[str, Topic | KafkaError]:
-            late: dict[str, Topic | KafkaError] = {topic: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)}
-            answers.append(answer := ask(brokers, names) if answers else late)
-            return answer
-
-        monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
+        questions = hide_at_first(monkeypatch)
 
         assert sort_strings(query.batch()) == ["b"]
-        assert len(answers) > 1
+        assert len(questions) > 1
 
 
 class TestRetention:
@@ -670,6 +674,28 @@ class TestTransactions:
 
         text = f"began at offset 2 of topic {topic}, partition 0 has held back the 3 offsets up to the log's end 5"
         assert text in caplog.text
+
+    def test_what_is_appended_while_a_batch_is_planned_is_not_held_back(
+        self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        topic = kdsl_topic()
+        kdsl_kafka.produce(topic, "a")
+        properties = {"isolation.level": "read_committed"}
+        stream = Stream(
+            read_plan(topic), Cluster(kdsl_kafka.bootstrap_servers, properties=properties), finds_held_back=True
+        )
+        start = stream.initial()
+        ask = LibrdkafkaAdmin.latest
+
+        def append_after(*args: Any, **kwargs: Any) -> dict[tuple[str, int], int]:
+            answer = ask(*args, **kwargs)
+            kdsl_kafka.produce(topic, "late")
+            return answer
+
+        monkeypatch.setattr(LibrdkafkaAdmin, "latest", append_after)
+        stream.next(start, Limits())
+
+        assert stream.ends_held_back == {}
 
     def test_everything_comes_uncommitted_which_is_the_default(
         self, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, begin: Callable[..., Query]

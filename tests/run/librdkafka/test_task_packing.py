@@ -21,9 +21,9 @@ SIZES = st.one_of(st.integers(0, 50), st.integers(0, 5_000), st.integers(0, 5_00
 
 @st.composite
 def ranges(draw: st.DrawFn) -> list[Range]:
-    places = draw(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40)), unique=True, max_size=30))
-    starts = [draw(st.integers(0, 10**9)) for _ in places]
-    return [Range(*place, start, start + draw(SIZES)) for place, start in zip(places, starts, strict=True)]
+    partitions = draw(st.lists(st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 40)), unique=True, max_size=30))
+    starts = [draw(st.integers(0, 10**9)) for _ in partitions]
+    return [Range(*partition, start, start + draw(SIZES)) for partition, start in zip(partitions, starts, strict=True)]
 
 
 @given(ranges(), st.integers(1, 16))
@@ -132,7 +132,7 @@ def test_tasks_with_deleted_records_keep_their_indices(
 
     begins = {(r.topic, r.partition): r.start for r in left}
     wanted = [
-        tuple(Range(*place, start, r.end) for r, place, start in move_starts(task, begins) if start < r.end)
+        tuple(Range(*partition, start, r.end) for r, partition, start in move_starts(task, begins) if start < r.end)
         for task in packed
     ]
     assert rest == wanted

@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
 from kdsl.errors import KafkaReadError, TopicRecreatedError
-from kdsl.run.admin.cluster_admin import Topic
-from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
 from kdsl.run.librdkafka import fetch as fetching
 from kdsl.run.librdkafka.options import write_options
 from kdsl.run.librdkafka.source import PARALLELISM, StreamReader, Task, batch_reader, source_schema
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
+from tests.descriptions import hide_at_first
+from tests.patience import do_not_wait_for_topics
 from tests.run.read_plans import read_plan
 
 
@@ -113,7 +112,10 @@ def test_a_topic_that_is_created_again_between_two_batches_of_a_task_returns_not
 
 
 def test_a_deleted_topic_is_an_error(
-    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, read: Callable[[str], tuple[Sequence[Task], Read]]
+    kdsl_kafka: RunningKafka,
+    kdsl_topic: MakeTopic,
+    read: Callable[[str], tuple[Sequence[Task], Read]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a")
@@ -121,6 +123,7 @@ def test_a_deleted_topic_is_an_error(
     assert list(reading.rows(task)) == [["a"]]
     kdsl_kafka.delete_topic(topic)
 
+    do_not_wait_for_topics(monkeypatch)
     with pytest.raises(KafkaReadError, match=r"gone|deleted"):
         list(reading.rows(task))
     assert reading.texts == ["a"]
@@ -136,14 +139,7 @@ def test_a_broker_that_does_not_know_a_new_topic_yet_does_not_fail_its_task(
     topic = kdsl_topic()
     kdsl_kafka.produce(topic, "a", "b")
     tasks, reading = read(topic)
-    ask, answers = LibrdkafkaAdmin._describe_topics, list[object]()
-
-    def unknown_at_first(brokers: LibrdkafkaAdmin, names: list[str]) -> dict[str, Topic | KafkaError]:
-        late: dict[str, Topic | KafkaError] = {topic: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)}
-        answers.append(answer := ask(brokers, names) if answers else late)
-        return answer
-
-    monkeypatch.setattr(LibrdkafkaAdmin, "_describe_topics", unknown_at_first)
+    questions = hide_at_first(monkeypatch)
 
     assert reading.all(tasks) == ["a", "b"]
-    assert len(answers) > 1
+    assert len(questions) > 1

@@ -21,8 +21,17 @@ from kdsl.cluster import Cluster
 from kdsl.errors import KdslError
 from kdsl.run.admin.cluster_admin import ClusterAdmin
 from kdsl.run.admin.librdkafka_admin import LibrdkafkaAdmin
-from kdsl.run.listeners.commits import CommitCounts, Worker, counts_of, reason_not_to_commit
+from kdsl.run.listeners.commits import (
+    CommitCounts,
+    Commits,
+    Worker,
+    counts_of,
+    reason_not_to_commit,
+    wait_for_commits,
+)
+from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.listeners.reads import read_id, register
+from kdsl.run.offsets.stored import Offsets as StoredOffsets
 from kdsl.run.read import read, read_stream
 from kdsl.testing import LocalKafka, RunningKafka
 from tests.run.listeners.queries import Streams, until
@@ -192,13 +201,14 @@ class Offsets:
     """A group that takes commits, or does not, as a test wants it."""
 
     def __init__(self) -> None:
-        self.refuses = False
+        self.refuses = self.asked = False
         self.open = Event()
         self.open.set()
         self.taken: list[dict[TopicPartition, int]] = []
 
     def commit(self, group: str, positions: Mapping[TopicPartition, int]) -> None:
         del group
+        self.asked = True
         self.open.wait(120)
         if self.refuses:
             raise KdslError("not now")
@@ -299,6 +309,30 @@ class TestWorker:
         assert offsets.taken == [{P: 1}, {P: 3}]
 
 
+def test_pending_commits_are_waited_for_when_their_read_has_changed() -> None:
+    """As when a notebook makes a read again with other settings, while a query with the earlier one runs."""
+    plan = read_plan(f"topic-{time.monotonic_ns()}")
+    slow, fast = Offsets(), Offsets()
+    slow.open.clear()
+    commits, query = Commits(), Query("id", "run")
+
+    def advance(position: int, offsets: Offsets, properties: dict[str, str]) -> None:
+        read = register(plan, Cluster("h:1", properties=properties), cast("ClusterAdmin", offsets))
+        end = StoredOffsets({P: position}, {P[0]: ""}, read=read.id)
+        commits.on_progress(Progress(query, 0, 1, {}), (ReadProgress(read, None, end, None, 1, 0),))
+
+    advance(1, slow, {})
+    until(lambda: slow.asked)
+    advance(2, fast, {"client.id": "changed"})
+    commits.on_end(query)
+
+    assert not wait_for_commits(1)  # the first commit is under way
+    slow.open.set()
+    assert wait_for_commits(120)
+    assert (slow.taken, fast.taken) == ([{P: 1}], [{P: 2}])
+
+
+@pytest.mark.reliability
 def test_a_query_continues_while_the_brokers_refuse_commits_and_the_next_one_repairs_it(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

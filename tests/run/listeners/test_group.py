@@ -9,6 +9,7 @@ from kdsl.testing import RunningKafka
 from tests.run.listeners.queries import Streams, until
 
 
+@pytest.mark.reliability
 def test_a_second_query_of_the_group_is_refused_and_the_first_continues(
     streams: Streams, kdsl_kafka: RunningKafka
 ) -> None:

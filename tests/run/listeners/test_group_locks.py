@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import pytest
 
 from kdsl.cluster import Cluster
 from kdsl.errors import LeaseHeldError
+from kdsl.run.leases.lease import Lease
 from kdsl.run.listeners.events import Progress, Query, ReadProgress
 from kdsl.run.listeners.group_locks import GroupLocks
 from kdsl.run.listeners.reads import Read, read_id
@@ -25,6 +27,21 @@ def read(kdsl_kafka: RunningKafka) -> Read:
 
 def progress(read: Read, run: str) -> tuple[Progress, tuple[ReadProgress, ...]]:
     return Progress(Query("q", run), 0, 1, {}), (ReadProgress(read, None, Offsets({}, {}), None, 0, 0),)
+
+
+def test_a_group_that_another_read_holds_is_refused(read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Lease.acquire, "__defaults__", (0.0,))  # it waits for holders that were killed; this one lives
+    holds = GroupLocks()
+    holds.acquire(read)
+
+    with pytest.raises(LeaseHeldError) as raised:
+        GroupLocks().acquire(read)
+
+    group = re.escape(repr(read.plan.group_id))
+    holder = r"kdsl-Orders-\S+ at 127\.0\.0\.1"
+    assert re.search(f"the consumer group {group} is used by another stream of kdsl: {holder}", str(raised.value))
+    holds.on_progress(*progress(read, "run"))
+    holds.on_end(Query("q", "run"))
 
 
 @pytest.mark.reliability

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from kdsl.resolve.model import Stop
 from kdsl.run.listeners.events import Query
 from kdsl.run.listeners.listener import Listener
@@ -43,8 +45,11 @@ def test_a_report_that_is_read_after_its_query_ended_still_names_the_read(stream
 
 
 def test_a_bounded_stream_ends_and_ends_again_when_it_is_started_with_nothing_left(
-    streams: Streams, kdsl_kafka: RunningKafka
+    streams: Streams, kdsl_kafka: RunningKafka, request: pytest.FixtureRequest
 ) -> None:
+    interval = "spark.sql.streaming.noDataProgressEventInterval"  # 10 s, after which Spark says that a query is idle
+    streams.spark.conf.set(interval, "200ms")
+    request.addfinalizer(lambda: streams.spark.conf.unset(interval))
     ends = kdsl_kafka.end_offsets(streams.topic)
     stop = Stop("specific-offsets", offsets=tuple((streams.topic, p, at) for p, at in ends.items()))
 

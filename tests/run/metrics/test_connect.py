@@ -34,7 +34,7 @@ query.awaitTermination()
 def sample():
     snapshot = metrics(query)
     read, written = snapshot.source, snapshot.sink
-    offsets = [[*place, at] for place, at in read.current_offsets.items()]
+    offsets = [[*partition, offset] for partition, offset in read.current_offsets.items()]
     return [read.num_records_in, read.num_bytes_in, read.pending_records, offsets, written.num_records_out]
 
 
@@ -55,9 +55,9 @@ def test_counters_offsets_and_lag_are_those_of_the_topics(
 ) -> None:
     source, target = kdsl_topic("in"), kdsl_topic("out")
     kdsl_kafka.produce(source, "a", "bb", "ccc", "dddd", "eeeee")
-    places = (kdsl_kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint"))
+    arguments = (kdsl_kafka.bootstrap_servers, source, target, str(tmp_path / "checkpoint"))
 
-    document = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
+    document = json.loads(connect.run(SCRIPT, *arguments, folder=tmp_path).splitlines()[-1])
 
     assert document["first"] == document["again"] == [5, 15, 0, [[source, 0, 5]], 5]
     assert document["bytes_out"] == 15  # the server's commits run on this machine

@@ -100,7 +100,7 @@ def test_a_stream_counts_them_in_its_metrics_its_progress_and_the_log(
     }
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", ["librdkafka", pytest.param("jvm", marks=pytest.mark.reliability)])
 def test_a_batch_logs_it_in_the_driver(
     spark: SparkSession, cluster: Cluster, plan: ReadPlan, caplog: pytest.LogCaptureFixture, transport: Transport
 ) -> None:

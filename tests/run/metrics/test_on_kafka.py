@@ -361,6 +361,7 @@ class TestSource:
             "numRecordsFiltered": 0,
         }
 
+    @pytest.mark.reliability
     def test_work_that_a_user_does_with_rows_in_jobs_of_his_own_counts_too(
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, run: Any
     ) -> None:
@@ -463,7 +464,7 @@ class TestClients:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any
     ) -> None:
         topic = kdsl_topic()
-        kdsl_kafka.produce(topic, *["x" * 100] * 20_000)
+        kdsl_kafka.produce(topic, *["x" * 100] * 8_000)
         often = {"client.id.prefix": "shop", "statistics.interval.ms": "5"}
         cluster = Cluster(kdsl_kafka.bootstrap_servers, properties=often)
 
@@ -480,7 +481,7 @@ class TestClients:
         self, spark: SparkSession, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, run: Any
     ) -> None:
         topic = kdsl_topic()
-        kdsl_kafka.produce(topic, *["x"] * 20_000)
+        kdsl_kafka.produce(topic, *["x"] * 6_000)
         off = {"register.consumer.metrics": "false", "statistics.interval.ms": "5"}
 
         result = only(
@@ -492,7 +493,7 @@ class TestClients:
         )
 
         assert result.client == {}
-        assert result.num_records_in == 20_000
+        assert result.num_records_in == 6_000
 
 
 class TestSink:

@@ -17,8 +17,8 @@ from kdsl.run.metrics.source_reports import Reporter
 @pytest.fixture
 def report_store(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What the driver keeps, empty."""
-    result = accumulated._ReportStore()
-    monkeypatch.setattr(accumulated, "_STORE", result)
+    result = accumulated.ReportStore()
+    monkeypatch.setattr(accumulated, "STORE", result)
     return result
 
 

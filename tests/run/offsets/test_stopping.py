@@ -88,11 +88,11 @@ def test_an_unlisted_partition_ends_at_the_groups_offset_or_returns_nothing() ->
 
 
 def test_the_group_is_asked_for_what_it_decides_only() -> None:
-    places = [A, B]
+    partitions = [A, B]
 
-    assert ends_at_committed(read_plan(stop=Stop("group-offsets")), places) == [A, B]
-    assert ends_at_committed(read_plan(stop=at((0, 42))), places) == [B]
-    assert ends_at_committed(read_plan(stop=Stop("latest")), places) == []
+    assert ends_at_committed(read_plan(stop=Stop("group-offsets")), partitions) == [A, B]
+    assert ends_at_committed(read_plan(stop=at((0, 42))), partitions) == [B]
+    assert ends_at_committed(read_plan(stop=Stop("latest")), partitions) == []
 
 
 def test_specific_offsets_may_be_the_protocols_marks() -> None:

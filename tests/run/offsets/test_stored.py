@@ -24,8 +24,8 @@ COUNTS = st.dictionaries(PLACES, st.integers(0, 10**12))
 def offsets(draw: st.DrawFn) -> Offsets:
     positions = draw(COUNTS)
     ids = {name: draw(st.text("abcXYZ_-", min_size=1)) for name in sorted({topic for topic, _ in positions})}
-    lost = {place: count for place, count in draw(COUNTS).items() if count and place in positions}
-    begin = {place: count for place, count in draw(COUNTS).items() if place in positions}
+    lost = {partition: count for partition, count in draw(COUNTS).items() if count and partition in positions}
+    begin = {partition: count for partition, count in draw(COUNTS).items() if partition in positions}
     return Offsets(
         positions,
         ids,
@@ -46,10 +46,10 @@ def test_offsets_survive_serialization(value: Offsets) -> None:
 
 @given(offsets(), st.randoms())
 def test_equal_offsets_have_equal_strings(value: Offsets, chance: Random) -> None:
-    places = list(value.positions)
-    chance.shuffle(places)
+    partitions = list(value.positions)
+    chance.shuffle(partitions)
     again = Offsets(
-        {place: value.positions[place] for place in places},
+        {partition: value.positions[partition] for partition in partitions},
         dict(reversed(list(value.ids.items()))),
         value.startup,
         value.begin,

@@ -52,8 +52,8 @@ def batch(count: int = 3) -> pa.RecordBatch:
 def spread(plan: WritePlan, *, partitions: int = 4, task: int = 0, rows: pa.RecordBatch | None = None) -> list[int]:
     piece = batch() if rows is None else rows
     records = RecordEncoder(plan).encode(piece)
-    places = np.arange(10, 10 + piece.num_rows)
-    result: list[int] = PartitionChooser(plan, task).choose("orders", partitions, records, piece, places).tolist()
+    indices = np.arange(10, 10 + piece.num_rows)
+    result: list[int] = PartitionChooser(plan, task).choose("orders", partitions, records, piece, indices).tolist()
     return result
 
 

@@ -127,12 +127,23 @@ def test_changes_come_in_parts_of_bounded_size_in_their_order() -> None:
     assert [part.num_rows for part, _ in compute_changes(None, upserts([]), ["k"]).batches(1)] == [0]
 
 
-def test_nan_equals_nothing_and_its_row_changes_each_time() -> None:
-    row = {"k": 1, "name": None, "score": math.nan, "tags": None, "place": None}
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.float64(), math.nan),
+        (pa.list_(pa.float64()), [math.nan, 1.0]),
+        (pa.struct([("x", pa.float32())]), {"x": math.nan}),
+    ],
+)
+def test_a_repeated_row_with_nan_changes_nothing(kind: pa.DataType, value: Any) -> None:
+    column = pa.array([value, value, None], kind)
+    rows = pa.RecordBatch.from_arrays([pa.array([1, 1, 1]), column], names=["k", "v"])
+    every = KeyedRows(rows, np.zeros(3, dtype=bool), np.arange(3, dtype=np.int64), np.zeros(3, dtype=np.int64))
 
-    result = compute_changes(None, upserts([(row, False), (row, False)]), ["k"])
+    result = compute_changes(None, every, ["k"])
 
     assert [ROW_KINDS[k] for k in result.kinds] == ["+I", "-U", "+U"]
+    assert [row["v"] is None for row in result.rows.to_pylist()] == [False, False, True]
 
 
 @pytest.mark.parametrize("keys", [["k", "name"], ["name"], ["tags"], ["place"], ["score"]])

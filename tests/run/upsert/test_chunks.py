@@ -95,7 +95,7 @@ def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
     rows = pa.RecordBatch.from_arrays([pa.array(["+U"] * 4), pa.array([1, 1, 2, 3], pa.int32()), times], schema=schema)
     records = raw(*((0, n, b"", b"") for n in range(4)))
 
-    result = chunks._build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
+    result = chunks.build_chunks([RowsOfRecords(rows, records, None)], Upserting(("k",), buckets=1 << 15), "at")
 
     values = result.column("time").view(pa.int64()).to_pylist()
     assert values[0] is None, "settings have no time"

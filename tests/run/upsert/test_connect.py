@@ -47,9 +47,9 @@ spark.stop()
 def test_changelogs_are_read_and_written(
     connect: ConnectServer, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
 ) -> None:
-    places = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), str(tmp_path / "checkpoint"))
+    arguments = (kdsl_kafka.bootstrap_servers, kdsl_topic("in"), kdsl_topic("out"), str(tmp_path / "checkpoint"))
 
-    document = json.loads(connect.run(SCRIPT, *places, folder=tmp_path).splitlines()[-1])
+    document = json.loads(connect.run(SCRIPT, *arguments, folder=tmp_path).splitlines()[-1])
 
     assert document["copies"] == sorted(["+I[1, a]", "-U[1, a]", "+U[1, c]", "+I[2, b]", "-D[2, b]"])
     assert document["left"] == [[1, "c"]]

@@ -37,7 +37,7 @@ from kdsl.datastream.source import KafkaSourceBuilder
 
 
 def last_two(partitions: tuple[TopicPartition, ...], retriever: OffsetsRetriever) -> Mapping[TopicPartition, int]:
-    return {place: end - 2 for place, end in retriever.end_offsets(partitions).items()}
+    return {partition: end - 2 for partition, end in retriever.end_offsets(partitions).items()}
 
 
 def by_first(value: PartitionerInput) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from kdsl.errors import ExactlyOnceError
+from kdsl.errors import ExactlyOnceError, KdslError
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.producer import FENCED
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec
@@ -30,14 +30,41 @@ def exactly_once_error(spec: TransactionSpec, id_: str, batch: int | None, error
     return ExactlyOnceError(f"{spec.writer}{when}: {error}; {_advice(spec, id_, error)}")
 
 
+def unknown_outcome_error(
+    spec: TransactionSpec, batch: int, commit: ProducerError, reason: KdslError
+) -> ExactlyOnceError:
+    """Create the error: a commit failed without an answer, and nothing shows whether it succeeded all the same.
+
+    Args:
+        spec: What is written.
+        batch: The batch.
+        commit: The error of the commit, which names the transactional id.
+        reason: Why the token, which would show it, cannot be read.
+    """
+    if spec.writer.kind == "stream":
+        repeated = "when the query is restarted, the token shows that, and only rows that are missing are written"
+    elif spec.writer.sink:
+        repeated = "repeat the write with the same write_id: it is skipped if they are"
+    else:
+        repeated = (
+            "look for them with isolation.level=read_committed before the write is repeated, which would duplicate them"
+        )
+    return ExactlyOnceError(
+        f"{spec.writer}, batch {batch}: {commit}; whether it was committed all the same is unknown: {reason}; its rows "
+        f"may be visible; {repeated}"
+    )
+
+
 def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
     """Return what a failed transaction means, and what to do."""
+    again = "the batch is written again when the query is restarted"
+    if spec.writer.kind == "batch":
+        again = "the write can be repeated"
     if error.code in FENCED:
         return (
             f"another attempt of the same task, or another job with the prefix {spec.prefix!r}, has taken the "
             f"transactional id {id_!r}; or the transaction took longer than transaction.timeout.ms ({spec.timeout_ms} "
-            "ms), and the brokers ended it; nothing of it is visible, and the batch is written again when the query "
-            "is restarted"
+            f"ms), and the brokers ended it; nothing of it is visible, and {again}"
         )
     if error.code == KafkaError.INVALID_TRANSACTION_TIMEOUT:
         return (
@@ -49,6 +76,5 @@ def _advice(spec: TransactionSpec, id_: str, error: ProducerError) -> str:
         return f"grant {rights} to this user"
     return (
         f"check that the brokers are up and accept transactions (transaction.state.log.replication.factor must not "
-        f"exceed the number of brokers); nothing of the transaction {id_!r} is visible, and the batch is written again "
-        "when the query is restarted"
+        f"exceed the number of brokers); nothing of the transaction {id_!r} is visible, and {again}"
     )

@@ -57,6 +57,7 @@ class TransactionalProducer(Producer):
 
         Raises:
             TransactionError: The coordinator refuses, or does not answer within the time.
+            ProducerError: The producer has failed for good.
         """
         self._call_until_done("be acquired", seconds, lambda ms: self._lib.rd_kafka_init_transactions(self._handle, ms))
 
@@ -80,6 +81,7 @@ class TransactionalProducer(Producer):
 
         Raises:
             TransactionError: The coordinator refuses, or does not answer within the time.
+            ProducerError: The producer has failed for good.
         """
         lib, data = self._lib, ctypes.create_string_buffer(text.encode())
         offsets = lib.rd_kafka_topic_partition_list_new(1)
@@ -102,6 +104,7 @@ class TransactionalProducer(Producer):
 
         Raises:
             TransactionError: It was not committed; if the error is ``retriable``, it may have been.
+            ProducerError: The producer has failed for good.
         """
         self._call_until_done(
             "be committed", seconds, lambda ms: self._lib.rd_kafka_commit_transaction(self._handle, ms)
@@ -111,7 +114,8 @@ class TransactionalProducer(Producer):
         """Abort the transaction.
 
         Raises:
-            TransactionError: It was not aborted within the time.
+            TransactionError: It was not aborted within the time, or cannot be.
+            ProducerError: The producer has failed for good.
         """
         # Discarded records are reported as failed, and these events must be handled before the call can succeed.
         self._call_until_done(
@@ -147,6 +151,7 @@ class TransactionalProducer(Producer):
         """
 
         def call_once(timeout: float) -> TransactionError | None:
+            """Call the function once; return its error, or None."""
             try:
                 self._raise_on_error(step, call(max(1, int(min(timeout, attempt) * 1000))))
             except TransactionError as e:

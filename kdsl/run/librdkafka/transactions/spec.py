@@ -68,7 +68,7 @@ class TransactionSpec:
         return Token(self.writer, batch, self.plan, int(time.time() * 1000), number, self.run, self.offsets)
 
     def done_record(self) -> tuple[bytes, bytes]:
-        """Return key and value of the record that marks this write as done."""
+        """Return key and value of the record that marks this write as done now; the key is the ``write_id``."""
         document = {
             "version": RECORD_VERSION,
             "table": self.writer.table,
@@ -133,7 +133,10 @@ def records_digest_1(plan: WritePlan) -> str:
 
 
 def add_transaction_settings(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:
-    """Return a producer's settings with those of a transactional id; timeouts above the transaction's are reduced."""
+    """Return a producer's settings with those of a transactional id, which make it idempotent.
+
+    ``delivery.timeout.ms`` and ``socket.timeout.ms`` are reduced if they are above the transaction's timeout.
+    """
     limits = {"delivery.timeout.ms": timeout_ms, "socket.timeout.ms": timeout_ms + SLACK_MS}
     limited = {
         **settings,

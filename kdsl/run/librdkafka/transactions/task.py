@@ -20,11 +20,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from kdsl.cluster import Cluster
-from kdsl.errors import ExactlyOnceError, RecordError
+from kdsl.errors import ExactlyOnceError, KdslError, RecordError
 from kdsl.run.librdkafka.client_pool import ClientPool
 from kdsl.run.librdkafka.producer import ProducerError
 from kdsl.run.librdkafka.transactions.completeness import check_complete
-from kdsl.run.librdkafka.transactions.errors import exactly_once_error
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error, unknown_outcome_error
 from kdsl.run.librdkafka.transactions.producer import FENCED, TransactionalProducer, TransactionError
 from kdsl.run.librdkafka.transactions.spec import TransactionSpec, add_transaction_settings
 from kdsl.run.librdkafka.transactions.token import Token, missing_token_error, next_step
@@ -70,8 +70,8 @@ def write_transactionally(
 
     A task without rows does not begin a transaction: the task has no rows either when the batch is written again.
 
-    If a commit is not answered and the token cannot be read afterwards, the error leaves open whether the rows are
-    visible; the next attempt finds out from the token. After any other error nothing of the transaction is visible.
+    If a commit is not answered and the token cannot be read afterwards, the error says that the rows may be visible;
+    the next attempt finds out from the token. After any other error nothing of the transaction is visible.
 
     Args:
         spec: Who writes what.
@@ -79,7 +79,7 @@ def write_transactionally(
         settings: The producer's settings with resolved secrets.
         index: The index of the task, which chooses the transactional id.
         batch: The id of the batch.
-        batches: The rows; they are always consumed to their end.
+        batches: The rows; without an error they are consumed to their end, also if they have been written.
         send: Sends rows with a producer and flushes it.
 
     Returns:
@@ -135,8 +135,12 @@ def _begin_transaction(
 ) -> OwnedProducer | None:
     """Begin a transaction with the token in it and return its producer; None if the batch has been written.
 
+    The producer is a pooled one that wrote the previous batch, or a new one, which fences any other of the id.
+
     Raises:
         ExactlyOnceError: The id cannot be acquired, its token forbids the write, or the transaction cannot begin.
+        KafkaReadError: The token cannot be read.
+        ProducerError: librdkafka refuses the settings.
     """
     owned = _take_pooled(settings, spec, batch)
     for fresh in (False, True) if owned else (True,):
@@ -170,6 +174,8 @@ def _begin_transaction(
 def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
     """Check that no later run has acquired the transactional ids of a write, without acquiring one.
 
+    Only the token of the first id is read; without it there is nothing to check.
+
     Raises:
         ExactlyOnceError: A later run or another writer has acquired them, or has written a later batch.
         KafkaReadError: The token of the id cannot be read.
@@ -178,10 +184,10 @@ def check_no_later_run(spec: TransactionSpec, cluster: Cluster) -> None:
 
 
 def send_done_record(producer: TransactionalProducer, spec: TransactionSpec) -> None:
-    """Send the record that marks the write as done, within its transaction.
+    """Send the record that marks the write as done, within its transaction, and wait for its acknowledgement.
 
     Raises:
-        ProducerError: The record cannot be sent.
+        ProducerError: The topic does not exist, or the record cannot be written.
     """
     key, value = spec.done_record()
     code = producer.look_up(spec.log, spec.step_timeout)
@@ -202,6 +208,7 @@ def _refuse_late_task(spec: TransactionSpec, cluster: Cluster, id_: str, batch: 
 
     Raises:
         ExactlyOnceError: A later run or another writer has acquired the ids, or has written a later batch.
+        KafkaReadError: The token cannot be read.
     """
     admin = token_admin_of(cluster, spec.writer.table)
     token = admin.token(id_, stable=False)  # does not wait for a transaction that a writer has left open
@@ -214,6 +221,7 @@ def take_seeded_id(spec: TransactionSpec, cluster: Cluster, settings: Mapping[st
 
     Raises:
         ExactlyOnceError: The id cannot be acquired, or its token is gone.
+        KdslError: As for `take_id`.
     """
     producer, token = take_id(spec, cluster, settings)
     if token is None:
@@ -232,6 +240,8 @@ def take_id(
 
     Raises:
         ExactlyOnceError: The id cannot be acquired.
+        KafkaReadError: The token cannot be read.
+        ProducerError: librdkafka refuses the settings.
     """
     producer = TransactionalProducer(settings)
     try:
@@ -253,11 +263,12 @@ def _commit(
     """Commit the transaction; if the commit is not answered, find out by the id's token whether it succeeded.
 
     Returns:
-        A producer that may be reused; None if the transaction is committed but another producer has taken the id.
+        A producer that may be reused, a new one if the commit was not answered; None if the transaction is committed
+        but another producer has taken the id.
 
     Raises:
         ProducerError: The transaction is not committed.
-        ExactlyOnceError: The id cannot be acquired again to find out.
+        ExactlyOnceError: The token cannot be read to find out (`unknown_outcome_error`).
     """
     try:
         owned.producer.commit(spec.step_timeout)
@@ -265,11 +276,16 @@ def _commit(
         if e.abortable or not (e.retriable or e.code in FENCED):
             raise
         abort_and_close(owned.producer)
-        if e.code in FENCED:  # the producer that has the id now must not be fenced
-            successor, token = None, token_admin_of(cluster, spec.writer.table).token(owned.producer.id)
-        else:
-            successor = take_seeded_id(spec, cluster, settings)
-            token = successor.token
+        try:
+            if e.code in FENCED:  # the producer that has the id now must not be fenced
+                successor, token = None, token_admin_of(cluster, spec.writer.table).token(owned.producer.id)
+            else:
+                successor = take_seeded_id(spec, cluster, settings)
+                token = successor.token
+        except KdslError as unread:
+            # The advice of an id that cannot be acquired does not apply: it says that nothing is visible.
+            reason = unread.__cause__ if isinstance(unread.__cause__, ProducerError) else unread
+            raise unknown_outcome_error(spec, owned.token.batch, e, reason) from unread
         if (
             token is not None
             and token.writer.is_same(spec.writer)
@@ -289,7 +305,7 @@ def _run_and_batch(token: Token) -> tuple[str, int]:
 
 @lru_cache(maxsize=4)
 def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
-    """Create a client for tokens; cached for each process and cluster."""
+    """Create a client for tokens; cached for each process, cluster and table."""
     del pid  # a client does not survive a fork
     return TokenAdmin(cluster, table)
 
@@ -307,7 +323,10 @@ def abort_and_close(producer: TransactionalProducer) -> None:
 
 
 def _take_pooled(settings: Mapping[str, str], spec: TransactionSpec, batch: int) -> OwnedProducer | None:
-    """Take a pooled producer that wrote the previous batch; close any other one, which may have been fenced since."""
+    """Take a pooled producer that wrote the previous batch in the same run, and reset it; None if there is none.
+
+    Any other one of the id is closed, because it may have been fenced since.
+    """
     owned = _pool.take(_pool_key(settings))
     if owned is None:
         return None
@@ -320,7 +339,7 @@ def _take_pooled(settings: Mapping[str, str], spec: TransactionSpec, batch: int)
 
 
 def empty_pool() -> list[TransactionalProducer]:
-    """Remove all producers from the pool and return them, still open."""
+    """Remove all producers of this process from the pool and return them, still open."""
     return [owned.producer for owned in _pool.take_all()]
 
 

@@ -85,7 +85,11 @@ class Token:
     offsets: str = ""
 
     def text(self) -> str:
-        """Return the token as JSON, without its number, which is the offset; names are shortened to fit."""
+        """Return the token as JSON, without its number, which is the offset.
+
+        If it has more than `MAX_BYTES`, first the checkpoint's location is cut off at its beginning, then the table's
+        name at its end.
+        """
         writer = self.writer
         while True:
             document = {"version": VERSION, **_CONVERTER.unstructure(attrs.evolve(self, writer=writer))}
@@ -318,7 +322,7 @@ def _has_written(token: Token, writer: Writer, progress: LogProgress) -> bool:
 
 
 def _other_offsets(token: Token, offsets: str) -> bool:
-    """Return whether Spark's offset log now has another batch with the number of the token's batch."""
+    """Return whether Spark's offset log now has another batch with the number of the token's; False if not known."""
     return bool(token.offsets and offsets) and token.offsets != offsets
 
 

@@ -39,7 +39,7 @@ class TokenAdmin(LibrdkafkaAdmin):
                 but one.
 
         Raises:
-            KafkaReadError: The token cannot be read.
+            KafkaReadError: The token cannot be read, as when the transaction does not end within a minute.
             ExactlyOnceError: The token was written by a newer version of kdsl.
         """
         code, offsets = retry(
@@ -56,7 +56,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
-        """List the transactional ids of a prefix that have tokens; none if this user may not list groups."""
+        """List the transactional ids of a prefix whose groups exist; none if this user may not list groups."""
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
             return [id_ for id_ in self.groups() if own.fullmatch(id_)]
@@ -64,7 +64,7 @@ class TokenAdmin(LibrdkafkaAdmin):
             return []
 
     def replicas(self, topic: str) -> int:
-        """Return how many replicas each partition of a topic has; 0 if the topic is missing or not visible."""
+        """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible."""
         names = TopicCollection([topic])
         description = self._ask(lambda timeout: self._admin.describe_topics(names, request_timeout=timeout))[topic]
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
@@ -83,7 +83,7 @@ class TokenAdmin(LibrdkafkaAdmin):
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
-        """Return those of some numeric settings that a broker has; none if this user may not see its settings."""
+        """Ask one broker for some numeric settings, and return those that it has; none if it does not show them."""
         metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
         broker = next(iter(metadata.brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))

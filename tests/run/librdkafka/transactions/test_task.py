@@ -184,6 +184,40 @@ def test_the_token_shows_the_outcome_of_an_unanswered_commit(
     assert seen(kdsl_kafka, topic) == {b"a": 1}
 
 
+@pytest.mark.parametrize("unread", ["the id", "the token"])
+def test_a_commit_whose_outcome_remains_unknown_is_not_reported_as_one_that_failed(
+    kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, unread: str
+) -> None:
+    """K8. The brokers commit, do not answer, and cannot be asked either."""
+    topic = kdsl_topic()
+    acquire_ids(work_for(topic, 0), cluster, LogProgress())
+    commit = TransactionalProducer.commit
+
+    def fail_to_acquire(*_: object) -> None:
+        raise TransactionError("no coordinator", KafkaError._TIMED_OUT, retriable=True)
+
+    def fail_to_read(*_: object) -> None:
+        raise KafkaReadError("no coordinator")
+
+    def fail_without_answer(producer: TransactionalProducer, seconds: float) -> None:
+        commit(producer, seconds)
+        if unread == "the id":
+            monkeypatch.setattr(TransactionalProducer, "init", fail_to_acquire)
+        else:
+            monkeypatch.setattr(TokenAdmin, "token", fail_to_read)
+        raise TransactionError("no answer", KafkaError._TIMED_OUT, retriable=True)
+
+    monkeypatch.setattr(TransactionalProducer, "commit", fail_without_answer)
+    unknown = "no answer; whether it was committed all the same is unknown: no coordinator; its rows may be visible"
+    with pytest.raises(ExactlyOnceError, match=f"batch 0: {unknown}") as raised:
+        put(topic, cluster, 0, rows(b"a"))
+    monkeypatch.undo()
+    put(topic, cluster, 0, rows(b"a"))
+
+    assert "nothing of" not in str(raised.value)
+    assert seen(kdsl_kafka, topic) == {b"a": 1}
+
+
 def test_a_row_that_kafka_does_not_take_leaves_nothing_of_its_part(
     kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, cluster: Cluster
 ) -> None:

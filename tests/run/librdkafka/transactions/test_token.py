@@ -6,9 +6,9 @@ import attrs
 import pytest
 from confluent_kafka import KafkaError
 
-from kdsl.errors import ExactlyOnceError
+from kdsl.errors import ExactlyOnceError, KdslError
 from kdsl.run.librdkafka.producer import ProducerError
-from kdsl.run.librdkafka.transactions.errors import exactly_once_error
+from kdsl.run.librdkafka.transactions.errors import exactly_once_error, unknown_outcome_error
 from kdsl.run.librdkafka.transactions.spec import (
     TransactionSpec,
     add_transaction_settings,
@@ -210,6 +210,24 @@ class TestErrors:
 
         assert "grant READ and WRITE on the topic 'p.kdsl-writes' to this user" in str(record)
         assert "grant READ and WRITE on the topic 'orders' to this user" in str(token)
+
+    @pytest.mark.parametrize(
+        ("writer", "repeated"),
+        [
+            (ME, "when the query is restarted, the token shows that, and only rows that are missing are written"),
+            (Writer("", "day-1", kind="batch"), "repeat the write with the same write_id: it is skipped if they are"),
+            (Writer("id", kind="batch"), "before the write is repeated, which would duplicate them"),
+        ],
+    )
+    def test_rows_that_may_be_visible_are_reported_with_how_to_repeat_the_write(
+        self, writer: Writer, repeated: str
+    ) -> None:
+        work = TransactionSpec(writer, "p", 1, "orders", "abc", 60_000)
+
+        error = unknown_outcome_error(work, 0, ProducerError("no answer"), KdslError("no coordinator"))
+
+        assert "unknown: no coordinator; its rows may be visible; " in str(error)
+        assert str(error).endswith(repeated)
 
 
 class TestSettings:

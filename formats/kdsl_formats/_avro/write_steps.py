@@ -11,12 +11,12 @@ from kdsl_formats._avro.resolution import FILLS, UNITS, member
 
 
 @attrs.frozen(eq=False)
-class Target:
+class WriteStep:
     """How the values of a column are written."""
 
 
 @attrs.frozen(eq=False)
-class Value(Target):
+class Value(WriteStep):
     """A value without parts.
 
     Attributes:
@@ -39,51 +39,57 @@ class Value(Target):
 
 
 @attrs.frozen(eq=False)
-class Optional(Target):
+class Optional(WriteStep):
     """A union of one type, with or without null, and the indices of both branches."""
 
-    inner: Target
+    inner: WriteStep
     branch: int
     null: int | None
     name: str
 
 
 @attrs.frozen(eq=False)
-class Choice(Target):
-    """A union of several types, whose column is a row with a member for each: name, target, branch and type of each."""
+class Choice(WriteStep):
+    """A union of several types, whose column is a row with a member for each: name, step, branch and type of each."""
 
-    members: tuple[tuple[str, Target, int, str], ...]
+    members: tuple[tuple[str, WriteStep, int, str], ...]
     null: int | None
 
 
 @attrs.frozen(eq=False)
-class ArrayOf(Target):
+class ArrayOf(WriteStep):
     """An array."""
 
-    inner: Target
+    inner: WriteStep
 
 
 @attrs.frozen(eq=False)
-class MapOf(Target):
+class MapOf(WriteStep):
     """A map."""
 
-    inner: Target
+    inner: WriteStep
 
 
 @attrs.frozen(eq=False)
-class RecordOf(Target):
-    """A record: the column and the target of each field, in the schema's order."""
+class RecordOf(WriteStep):
+    """A record: the column and the step of each field, in the schema's order."""
 
-    fields: tuple[tuple[str, Target], ...]
+    fields: tuple[tuple[str, WriteStep], ...]
 
 
 @attrs.frozen(eq=False)
-class Nothing(Target):
+class Nothing(WriteStep):
     """The type null."""
 
 
-def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> Target:
+def plan_write(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> WriteStep:
     """Plan how a column is written with a schema.
+
+    Args:
+        kind: The type in the schema.
+        column: The column's type.
+        exact_units: As for `AvroEncoder`.
+        path: The path of the column, for errors.
 
     Raises:
         AvroTypeError: The schema does not support the column.
@@ -93,9 +99,11 @@ def target_of(kind: Type, column: t.DataType, *, exact_units: bool, path: str = 
 
 @attrs.frozen
 class _Planner:
+    """Plans how columns are written; see `plan_write`."""
+
     exact_units: bool
 
-    def plan(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def plan(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
         """Plan how a column is written as a type.
 
         Raises:
@@ -116,7 +124,7 @@ class _Planner:
                 return self._plan_record(kind, column, path)
         return self._plan_value(kind, column, path)
 
-    def _plan_union(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def _plan_union(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
         """Plan how a column is written as a union; `AvroTypeError` as in `plan`."""
         null = next((i for i, b in enumerate(kind.branches) if b.kind == "null"), None)
         others = [(i, b) for i, b in enumerate(kind.branches) if b.kind != "null"]
@@ -132,7 +140,7 @@ class _Planner:
             members.append((name, self.plan(inner, kind_inside, f"{path}.{name}"), i, inner.type_name))
         return Choice(tuple(members), null)
 
-    def _plan_record(self, kind: Type, column: t.Row, path: str) -> Target:
+    def _plan_record(self, kind: Type, column: t.Row, path: str) -> WriteStep:
         """Plan how a row is written as a record, which must have the same fields.
 
         Raises:
@@ -156,7 +164,7 @@ class _Planner:
             fields.append((field.name, self.plan(field.type, columns[field.name], inside)))
         return RecordOf(tuple(fields))
 
-    def _plan_value(self, kind: Type, column: t.DataType, path: str) -> Target:
+    def _plan_value(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
         """Plan how a value without parts is written.
 
         Raises:
