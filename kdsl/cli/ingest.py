@@ -191,9 +191,9 @@ def _state(checkpoint: str) -> IngestState:
         KdslError: It has nothing of an ingestion.
     """
     from kdsl.ingest.state import StateFiles
-    from kdsl.run.checkpoint.folder import LocalFolder
+    from kdsl.run.checkpoint.folder import open_local_folder
 
-    state = StateFiles(LocalFolder(checkpoint)).load()
+    state = StateFiles(open_local_folder(checkpoint)).load()
     if state.last is None:
         raise KdslError(f"{checkpoint} is not the checkpoint of an ingestion, or nothing was learned yet")
     return state

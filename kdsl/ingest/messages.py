@@ -195,7 +195,7 @@ class MessageEncoder:
 
 def _with_modes(value: DebeziumJson) -> DebeziumJson:
     """A format that writes values as Debezium's connectors do by default, where its options do not say otherwise."""
-    return attrs.evolve(  # type: ignore[misc, no-any-return]
+    return attrs.evolve(  # type: ignore[misc]
         value,
         time_precision_mode=value.time_precision_mode or "adaptive",
         decimal_handling_mode=value.decimal_handling_mode or "precise",

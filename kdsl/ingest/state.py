@@ -19,7 +19,7 @@ from kdsl.formats import TableId
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable
 from kdsl.ingest.ids import format_id, parse_id
 from kdsl.run.checkpoint.checkpoint import FOLDER
-from kdsl.run.checkpoint.folder import Folder, explain_failure
+from kdsl.run.checkpoint.folder import Folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema, join_schemas
@@ -110,7 +110,7 @@ class StateFiles:
     """The files with the state of an ingestion.
 
     Args:
-        folder: The folder of the checkpoint.
+        folder: The folder of the checkpoint; its methods raise a CheckpointError if its file system fails.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -189,16 +189,14 @@ class StateFiles:
             "notes": [*(_document_of_state(before) if whole else ()), _document(note)],
         }
         name = f"{SCHEMAS}/{_file(note.batch)}"
-        with explain_failure(self._folder.path(name), "written"):
-            self._folder.write(name, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
-            for number in earlier if whole else ():
-                self._folder.remove(f"{SCHEMAS}/{_file(number)}")
+        self._folder.write(name, json.dumps(document, ensure_ascii=False, indent=1) + "\n")
+        for number in earlier if whole else ():
+            self._folder.remove(f"{SCHEMAS}/{_file(number)}")
         return before.add(note)
 
     def _numbers(self) -> list[int]:
         """The numbers of the batches that have a file, ascending."""
-        with explain_failure(self._folder.path(SCHEMAS), "read"):
-            names = self._folder.names(SCHEMAS)
+        names = self._folder.names(SCHEMAS)
         stems = [name.removesuffix(".json") for name in names if name.endswith(".json")]
         return sorted(START if stem == "start" else int(stem) for stem in stems if stem == "start" or stem.isdecimal())
 
@@ -209,8 +207,7 @@ class StateFiles:
             CheckpointError: It cannot be read, or was written by a newer kdsl.
         """
         name = f"{SCHEMAS}/{_file(number)}"
-        with explain_failure(self._folder.path(name), "read"):
-            text = self._folder.read(name)
+        text = self._folder.read(name)
         try:
             document = json.loads(text or "")
             version = document["version"]

@@ -16,7 +16,7 @@ from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
 from kdsl.ingest.evolution import Place, TableDelta
 from kdsl.ingest.plan import IngestPlan
 from kdsl.ingest.state import IngestState, StateFiles
-from kdsl.run.checkpoint.folder import LocalFolder
+from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
@@ -185,7 +185,7 @@ DELTAS = st.lists(st.tuples(st.sampled_from(["t", "u_1", "u_2"]), COLUMNS), min_
 
 
 def test_a_batch_that_was_interrupted_decides_and_keeps_the_same_again(tmp_path: Path) -> None:
-    planned, files = plan(), StateFiles(LocalFolder(tmp_path))
+    planned, files = plan(), StateFiles(open_local_folder(tmp_path))
     batch_seen = show(delta(0, id="BIGINT"), dirty=0)
     decisions = []
     for _ in range(3):  # killed after the file was written, twice

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from kdsl.errors import CheckpointError
 from kdsl.ingest.evolution import Place, SchemaChange, UpstreamTable, changes_between
 from kdsl.ingest.state import SCHEMAS, START, WHOLE_EVERY, IngestState, Note, StateFiles
-from kdsl.run.checkpoint.folder import LocalFolder
+from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
 from kdsl.types.widening import TableSchema
@@ -39,11 +39,11 @@ def change(batch: int) -> Note:
 
 @pytest.fixture
 def files(tmp_path: Path) -> StateFiles:
-    return StateFiles(LocalFolder(tmp_path))
+    return StateFiles(open_local_folder(tmp_path))
 
 
 def names(path: Path) -> list[str]:
-    return LocalFolder(path).names(SCHEMAS)
+    return open_local_folder(path).names(SCHEMAS)
 
 
 def run(files: StateFiles, note: Note) -> IngestState:
@@ -125,7 +125,7 @@ def test_files_that_a_kill_left_beside_a_whole_one_do_not_count(files: StateFile
 
 
 def test_a_batch_that_is_repeated_keeps_the_changes_of_the_attempt_before(tmp_path: Path) -> None:
-    files = StateFiles(LocalFolder(tmp_path))
+    files = StateFiles(open_local_folder(tmp_path))
     first = change(0)
     files.write(first, files.load(0))  # then a sink table is changed, and the process ends
     again = attrs.evolve(first, changes=(), sinks={})  # now the table has the change already
@@ -138,7 +138,7 @@ def test_a_batch_that_is_repeated_keeps_the_changes_of_the_attempt_before(tmp_pa
 class TestDamage:
     def damage(self, tmp_path: Path, name: str, text: str | None) -> str:
         """Replace or remove a file, and return the error of the next load."""
-        files = StateFiles(LocalFolder(tmp_path))
+        files = StateFiles(open_local_folder(tmp_path))
         for batch in range(3):
             run(files, change(batch))
         file = tmp_path / SCHEMAS / name
@@ -188,7 +188,7 @@ def test_attempts_that_fail_change_nothing(
     data: st.DataObject,
 ) -> None:
     """Any batch may be run several times, as after a crash between its file and Spark's commit."""
-    once, often = (StateFiles(LocalFolder(tmp_path_factory.mktemp("state"))) for _ in range(2))
+    once, often = (StateFiles(open_local_folder(tmp_path_factory.mktemp("state"))) for _ in range(2))
     for number, (tables, dirty) in enumerate(batches):
         changes = tuple(one for table, wide in tables.items() for one in changes_between(table, None, wide))
         upstream = {table: UpstreamTable(one) for table, one in tables.items()}

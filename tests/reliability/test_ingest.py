@@ -13,7 +13,7 @@ import pytest
 
 from kdsl.changelog.to_delta import DeltaTarget, _Delta
 from kdsl.ingest.state import StateFiles
-from kdsl.run.checkpoint.folder import LocalFolder
+from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.testing import RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.changelog.tables import needs_delta
@@ -115,7 +115,7 @@ def run_and_judge(
     life = job.run(timeout=900)
     assert life.code == 0, life.log[-4000:]
 
-    state = StateFiles(LocalFolder(job.checkpoint.folder)).load()
+    state = StateFiles(open_local_folder(job.checkpoint.folder)).load()
     for name, rows in expected.items():
         columns = [f.name for f in state.upstream["shop", name].schema.columns]
         assert as_strings(read(name, columns), columns) == as_strings(rows, columns), name

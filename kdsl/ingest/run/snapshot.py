@@ -6,7 +6,7 @@ import json
 import logging
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import attrs
 
@@ -72,7 +72,7 @@ def copy_snapshot(
         raise KdslError(f"the source {source.type!r} is not copied once; only 'jdbc' is")
     folder = Checkpoint.open(spark, location).folder
     text = folder.read(FILE)
-    document = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
+    document: dict[str, Any] = {"id": str(uuid.uuid4()), "done": False} if text is None else json.loads(text)
     if document["done"]:
         _log.info("%s: the tables were copied already", folder.location)
         return False

@@ -64,6 +64,17 @@ def open_folder(spark: SparkSession, location: str) -> Folder:
         return _ExplainedFolder(HadoopFolder(spark, location))
 
 
+def open_local_folder(location: str | PathLike[str]) -> Folder:
+    """Open a folder of this machine, without Spark.
+
+    The methods of the folder raise a CheckpointError if its file system fails.
+
+    Args:
+        location: The folder, or its ``file:`` address.
+    """
+    return _ExplainedFolder(LocalFolder(location))
+
+
 class _ExplainedFolder:
     """A folder whose methods convert the exceptions of another folder's file system to a `CheckpointError`.
 
