@@ -148,10 +148,13 @@ class DeltaTarget:
             properties: The properties of the table.
         """
         session = _Delta(spark)
+        schema = java_schema(spark, spark_schema(t.Row(tuple(columns))))
         with session.active():
-            if not self.is_path:
+            if not self.is_path:  # Delta's builder takes no name with a catalog
                 session.create_database(self.table)
-            builder = session.builder(self).addColumns(java_schema(spark, spark_schema(t.Row(tuple(columns)))))
+                session.sql(_write_create_table(self.table, str(schema.toDDL()), partition_keys, properties or {}))
+                return
+            builder = session.builder(self).addColumns(schema)
             for key, value in (properties or {}).items():
                 builder = builder.property(key, value)
             if partition_keys:
@@ -286,6 +289,24 @@ class DeltaTarget:
         own = session if batch is None else session.for_batch(batch, numbered=numbered)
         with own.active():
             _merge(own.open(self), changes, keys, names, evolve=self.schema_evolution).execute()
+
+
+def _write_create_table(table: str, columns: str, partition_keys: Sequence[str], properties: Mapping[str, str]) -> str:
+    """Write the statement that creates a named Delta table if it does not exist.
+
+    Args:
+        table: Its name, as in SQL.
+        columns: Its columns, as in SQL.
+        partition_keys: The columns by which it is partitioned.
+        properties: Its properties.
+    """
+    parts = [f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING delta"]
+    if partition_keys:
+        parts.append(f"PARTITIONED BY ({', '.join(map(quote_name, partition_keys))})")
+    if properties:
+        pairs = (f"{literal(key)[0]} = {literal(value)[0]}" for key, value in properties.items())
+        parts.append(f"TBLPROPERTIES ({', '.join(pairs)})")
+    return " ".join(parts)
 
 
 def _changes_in_place(detail: Mapping[str, Any], types: Mapping[str, tuple[t.DataType, t.DataType]]) -> bool:
