@@ -145,7 +145,9 @@ def fetch_jars(
 
 
 def explain_failure(output: str, error: str = "", *, subject: str, folder: str, mirror: str, alternative: str) -> str:
-    """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it, without passwords.
+    """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it.
+
+    What to do is left out if the cause is unknown. Passwords in addresses of ``output`` and ``error`` are hidden.
 
     Args:
         output: What Ivy printed.

@@ -16,7 +16,7 @@ from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.definition import TableDef
 from kdsl.declare.document import load_definitions
 from kdsl.declare.start_and_end import Startup
-from kdsl.errors import KdslError, Problem, ResolveError, fail_on
+from kdsl.errors import KdslError, Problem, ResolveError, fail_on, nearest
 from kdsl.formats import ROW_KIND, Direction
 from kdsl.plan import schema as schemas
 from kdsl.plan.build import read_plan, write_plan
@@ -278,7 +278,7 @@ class Table:
 
         Raises:
             ResolveError: The table cannot be read, or its cluster is unknown or invalid.
-            KdslError: Its rows are not changes, the key is unknown, or as for `read`.
+            KdslError: Its rows are not changes, there is no key, a column of ``keys`` does not exist, or as for `read`.
         """
         from kdsl.run.dataframes.latest import choose_key, last_changes
         from kdsl.run.read import read
@@ -289,6 +289,9 @@ class Table:
                 "UpsertTable, or use a value format that carries changes, such as debezium-json"
             )
         key, at = choose_key(self.definition, keys), self._find_cluster(cluster)
+        names = [column.name for column in self.definition.columns]
+        if unknown := [name for name in key if name not in names]:
+            raise KdslError(f"{self.name} has no column {unknown[0]!r}{nearest(unknown[0], names)}, named by keys=")
         plan = read_plan(self._resolve("read", cluster, at, log=True))
         by_key = plan.upserts is not None and set(key) == set(plan.upserts.keys)
         if plan.upserts is not None and by_key:  # without before-images, a read returns the last change of each key

@@ -20,7 +20,7 @@ from kdsl.cluster import SERVERS, Cluster, Registry
 from kdsl.declare.connector import KafkaOptions, UpsertOptions
 from kdsl.declare.definition import ColumnDef, Inferred, TableDef
 from kdsl.diagnostics.clients import open_admin
-from kdsl.errors import InferenceError, Problem, ResolveError, TopicMissingError, fail_on, nearest
+from kdsl.errors import InferenceError, Problem, TopicMissingError, fail_on, nearest
 from kdsl.formats import Format, format_class
 from kdsl.table import Table
 from kdsl.types import model as t
@@ -243,7 +243,8 @@ class KafkaCatalog:
                 return None, []
             raise InferenceError(
                 f"the registry {registry.url} has no subject {f'{topic}-value'!r}, which the table needs because the "
-                f"catalog {self.name!r} has the format {chosen!r}; remove the format, or choose json for this topic"
+                f"catalog {self.name!r} has the format {chosen!r}; remove the format, or take this topic from a "
+                "catalog with the format 'json'"
             )
         if chosen is not None and side[0].format.identifier != chosen:
             raise InferenceError(
@@ -311,16 +312,15 @@ def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> Ta
     columns = (*POSITION, *key_columns, *value_columns)
     names = [c.name for c in columns]
     twice = sorted({name for name in names if names.count(name) > 1})
-    problems = [
+    problems = (
         Problem(
             "catalog-column",
             f"the messages of the topic {topic!r} give a column {name!r}, and the table has another one of this name",
             "choose other prefixes with 'key.fields-prefix' and 'value.fields-prefix' (key_prefix=, value_prefix=)",
         )
         for name in twice
-    ]
-    if problems:
-        raise ResolveError(f"the table {topic!r} has {len(problems)} problems", problems)
+    )
+    fail_on(problems, f"the table {topic!r}")
     kind = UpsertOptions if schema.upserts else KafkaOptions
     arguments = {"topic": (topic,), "value_prefix": chosen.value_prefix}
     if key:

@@ -23,6 +23,7 @@ import attrs
 from kdsl.changelog.address import has_literal_secret, hide_login, resolve_references, secrets_in_address
 from kdsl.changelog.connection import Connection, CountedStatement, is_unique_violation
 from kdsl.changelog.dialects import DIALECTS, Dialect, Statements, cast_type, dialect_of, product
+from kdsl.changelog.jdbc_strings import write_as_strings
 from kdsl.changelog.postgres import read_postgres_schema
 from kdsl.changelog.target import Batch, explain_missing_row, is_applied
 from kdsl.errors import ChangelogError, listing, nearest
@@ -394,9 +395,11 @@ class _Staging:
         existing: Mapping[str, str],
         writer: str,
     ) -> None:
-        self._target, self._connection, self._changes = target, connection, _times_as_strings(changes)
-        self._keys, self._names = keys, names
         url = _unwrap(target.url)
+        types = {name: existing[to] for name, to in names.items()}
+        self._target, self._connection = target, connection
+        self._changes = write_as_strings(changes, types, postgres=product(url) == "postgresql")
+        self._keys, self._names = keys, names
         kinds = {name: self._changes.schema[name].dataType.simpleString() for name in names}
         casts = {connection.quote(to): cast_type(url, kinds[name], existing[to]) for name, to in names.items()}
         self._casts = {name: kind for name, kind in casts.items() if kind is not None}
@@ -504,14 +507,6 @@ class _Staging:
         selected = rows.select(*(F.col(quote_name(name)).alias(self._names[name]) for name in names))
         create = statements.staging(stage, columns)
         return stage, self._target._fill_table(self._connection, create, stage, selected)  # noqa: SLF001
-
-
-def _times_as_strings(changes: DataFrame) -> DataFrame:
-    """Cast times of the day, also nested ones, to strings, since Spark's JDBC writer cannot write them."""
-    kinds = {field.name: field.dataType.simpleString() for field in changes.schema.fields}
-    casts = {name: re.sub(r"\btime\(\d\)", "string", kind) for name, kind in kinds.items()}
-    strings = {name: changes[quote_name(name)].cast(kind) for name, kind in casts.items() if kind != kinds[name]}
-    return changes.withColumns(strings) if strings else changes
 
 
 def _unwrap(value: str | Secret) -> str:

@@ -65,7 +65,10 @@ def lag(
     if group is None and checkpoint is None:
         raise typer.BadParameter("name a table, or use --group or --checkpoint", param_hint="TARGET")
     if cluster is None:
-        raise typer.BadParameter(f"name a table with a cluster, or use {WHERE}", param_hint="--bootstrap")
+        raise typer.BadParameter(
+            f"no table is named, so the brokers are unknown: name a table of a cluster, or use {WHERE}",
+            param_hint="TARGET",
+        )
     live = not (as_json or once or fail_above is not None) and out.is_terminal
     with LagReader(cluster, _TIMEOUT if live else None) as reader:
         fetch = _make_fetch(reader, group, checkpoint, topics)

@@ -192,8 +192,10 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
 def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
     """Translate a login with tokens: of an identity provider, of a provider of kdsl, or unsecured ones.
 
-    A callback handler or login module that does not fit is recorded as a problem. Nothing else is translated if the
-    JAAS configuration is an unresolved reference, or if librdkafka's own properties already configure the tokens.
+    Nothing is translated if the callback handler or login module does not fit, which is recorded as a problem, or if
+    the JAAS configuration is an unresolved reference. The settings of an identity provider are not translated, either,
+    if librdkafka's own properties configure the tokens. With a machine, this process begins to serve the tokens of a
+    provider of kdsl; without one, while planning, the provider is only checked.
     """
     handler = draft.java.get("sasl.login.callback.handler.class", "OAuthBearerLoginCallbackHandler")
     if handler.rpartition(".")[2] not in (

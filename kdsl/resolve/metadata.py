@@ -52,10 +52,11 @@ def metadata_types(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
     Columns whose type could not be read are left out, and for a write the virtual ones.
     """
+    formats = table.value_format.metadata if table.value_format else {}
+    types = {key: metadata.type for key, metadata in METADATA.items()}
+    types |= {IN_VALUE + name: kind for name, kind in formats.items()}
     for column in metadata_columns(table, direction):
-        known = METADATA.get(column.shows)
-        formats = table.value_format.metadata if table.value_format else {}
-        kind = known.type if known else formats.get(column.shows.removeprefix(IN_VALUE))
+        kind = types.get(column.shows)
         if kind is not None and column.type_known and not castable(kind, column.type):
             message = (
                 f"the metadata {column.shows!r} is {kind.spelling}, which cannot be cast to {column.type.spelling}"

@@ -25,6 +25,17 @@ def make_folder(path: Path) -> Path:
     return path
 
 
+def read_tail(log: Path, lines: int = 25) -> str:
+    """Read the last lines of a log; empty if it cannot be read."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 65536))
+            text = file.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])
+
+
 @contextmanager
 def lock_file(path: Path) -> Iterator[None]:
     """Hold a lock between processes; it ends with the process that holds it. The file is created.

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from kdsl.retry import Deadline, retry
 from kdsl.testing.errors import LocalKafkaError
+from kdsl.testing.folders import read_tail
 from kdsl.testing.ports import answers, free_port
 
 REALM = "KDSL.TEST"
@@ -94,7 +95,7 @@ class Realm:
         process = self._process
         retry(lambda _: answers(port) or process.poll() is not None, bool, Deadline(20), pause=0.02)
         if not answers(port):
-            raise LocalKafkaError(f"the KDC does not start; its log is {folder}/kdc.log")
+            raise LocalKafkaError(f"the KDC does not start; the end of its log:\n{read_tail(folder / 'kdc.log')}")
 
     def keytab(self, *principals: str) -> Path:
         """Add principals (without the realm) with random keys, write their keytab, and return its path.

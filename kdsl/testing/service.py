@@ -17,6 +17,7 @@ import psutil
 
 from kdsl.errors import KdslError
 from kdsl.retry import Deadline, retry
+from kdsl.testing.folders import read_tail
 from kdsl.testing.watchdog import Watchdog
 
 
@@ -240,10 +241,4 @@ class ServiceProcess:
 
     def tail(self, lines: int = 25) -> str:
         """Read the last lines of the log; empty if there is no log."""
-        try:
-            with self.log.open("rb") as file:
-                file.seek(max(0, self.log.stat().st_size - 65536))
-                text = file.read().decode("utf-8", errors="replace")
-        except OSError:
-            return ""
-        return "\n".join(text.splitlines()[-lines:])
+        return read_tail(self.log, lines)

@@ -337,6 +337,7 @@ def test_every_target_has_the_rows_of_the_source_through_kills_and_alters(
     assert bool(lacking) == (identity == "DEFAULT")
 
     job.trigger = {"availableNow": True}
+    write_script(job, source, name, converter, registry, kdsl_kafka, per_batch=5 * PER_BATCH)
     life = job.run(timeout=1800)
     assert life.code == 0, life.log[-6000:]
 
@@ -385,7 +386,13 @@ def connector(name: str, postgres: Postgres, converter: str, registry: LocalRegi
 
 
 def write_script(
-    job: Job, source: Source, name: str, converter: str, registry: LocalRegistry, kafka: RunningKafka
+    job: Job,
+    source: Source,
+    name: str,
+    converter: str,
+    registry: LocalRegistry,
+    kafka: RunningKafka,
+    per_batch: int = PER_BATCH,
 ) -> None:
     """Write the script of the driver, whose tables have the columns that the source has now."""
     listed = ", ".join(f"{column} {c.declared}{' NOT NULL' * c.required}" for column, c in source.columns.items())
@@ -406,7 +413,7 @@ def write_script(
         CREATE TABLE things (id BIGINT, {listed}, PRIMARY KEY (id) NOT ENFORCED) WITH (
           'connector' = 'kafka', {servers}, 'topic' = '{name}.store.things', 'cdc-events-duplicate' = 'true',
           'scan.startup.mode' = 'earliest-offset', 'scan.changelog.buckets' = '8',
-          'scan.max-records-per-trigger' = '{PER_BATCH}', 'value.format' = '{format_}'{settings});
+          'scan.max-records-per-trigger' = '{per_batch}', 'value.format' = '{format_}'{settings});
         CREATE TABLE copies (id BIGINT, {listed}, PRIMARY KEY (id) NOT ENFORCED) WITH (
           {upserts}, 'topic' = '{name}-copies');
         CREATE TABLE sums (

@@ -51,8 +51,10 @@ def test_an_insert_only_table_is_not_a_changelog_and_may_have_a_column_of_that_n
     assert not resolve(table("id INT"), "read").changelog
 
 
-def test_metadata_without_the_prefix_is_unknown_and_reported_with_a_suggestion() -> None:
-    (result,) = errors(table("id INT", "m STRING METADATA FROM source.database", options={"format": "debezium-json"}))
+@pytest.mark.parametrize("kind", ["STRING", "INT"])
+def test_metadata_without_the_prefix_is_unknown_and_reported_with_a_suggestion(kind: str) -> None:
+    column = f"m {kind} METADATA FROM source.database"
+    (result,) = errors(table("id INT", column, options={"format": "debezium-json"}))
 
     assert result.code == "metadata-key"
     assert "did you mean 'value.source.database'?" in result.message

@@ -13,6 +13,8 @@ from kdsl import Cluster, Col, Json, KafkaTable, Key, PrimaryKey, UpsertTable, V
 from kdsl.errors import KdslError, ResolveError
 from kdsl.formats import ROW_KIND
 from kdsl.run.dataframes.changelog_text import changelog_lines
+from kdsl.run.librdkafka.task_packing import choose_packing, pack
+from kdsl.run.offsets.stored import Range
 from kdsl.testing import Record, RunningKafka
 from kdsl.testing.pytest_plugin import MakeTopic
 from tests.transactions import settle
@@ -402,6 +404,29 @@ class TestSnapshots:
         by_seat, by_guest = Seats.snapshot(spark, cluster), Seats.snapshot(spark, cluster, keys=["guest"])
         for left in (by_seat, by_guest):
             assert sorted(map(tuple, left.collect())) == [(1, "cy"), (3, "di")]
+        with pytest.raises(KdslError, match=r"Seats has no column 'gest' \(did you mean 'guest'\?\), named by keys="):
+            Seats.snapshot(spark, cluster, keys=["gest"])
+
+    def test_a_task_may_read_the_beginning_and_the_end_of_a_partition(
+        self, spark: SparkSession, cluster: Cluster, kdsl_kafka: RunningKafka, kdsl_topic: MakeTopic, tmp_path: Path
+    ) -> None:
+        """Three pieces of one partition and two of the other are read by four tasks."""
+        pieces = pack([Range("t", 0, 0, 60_201), Range("t", 1, 0, 59_799)], choose_packing(4, ordered=False))
+        assert any(len({r.partition for r in task}) < len(task) for task in pieces)
+        topic = kdsl_topic(partitions=2)
+        for partition, count in ((0, 60_201), (1, 59_799)):
+            records = (Record(b'{"n":%d}' % n, b'{"seat":%d}' % (2 * (n % 50) + partition), partition=partition)
+                       for n in range(count))  # fmt: skip
+            kdsl_kafka.produce(topic, *records)
+
+        class Seats(UpsertTable, topic=topic, key=Json(), value=Json(), value_fields="EXCEPT_KEY", scan_parallelism=4):
+            seat: PrimaryKey[int]
+            n: Col[int]
+
+        expected = sorted((2 * (n % 50) + p, n) for p, count in ((0, 60_201), (1, 59_799)) for n in range(count)[-50:])
+        assert sorted(map(tuple, Seats.snapshot(spark, cluster).collect())) == expected
+        changes = by_key(Stream(tmp_path / "checkpoint").run(Seats.read_stream(spark, cluster)))
+        assert {seat: of[-1] for seat, of in changes.items()} == {str(s): f"+U[{s}, {n}]" for s, n in expected}
 
 
 class TestWrites:

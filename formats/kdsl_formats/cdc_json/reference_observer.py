@@ -83,10 +83,10 @@ class ChangeReader:
                 return list(_objects(first or [])), list(_objects(second or []))
 
     def table_of(self, change: Row) -> TableId:
-        """The table id of a change, without a schema if the change has none.
+        """The table id of a change, without a schema if the change has none; a single member is split at its dots.
 
         Raises:
-            FieldError: Another part is absent, or a part is not a string or is empty.
+            FieldError: Another member is absent, or a member is not a string or is empty.
         """
         dialect = self.rules.dialect
         parts = []

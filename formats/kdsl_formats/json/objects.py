@@ -161,9 +161,10 @@ class ObjectFinder:
         self._layouts: list[ShapeLayout] = []
 
     def find(self, buffer: MessageBuffer, objects: Spans, first: Indices | None = None) -> FoundMembers:
-        """Locate each column's value in each object; objects that are few, or are not plain JSON, need the fallback.
+        """Locate each column's value in each object.
 
-        Shapes of objects are remembered for the next batch.
+        Objects need the fallback if few have their shape, they are not plain JSON, or they have a column twice or lack
+        a needed one. Shapes of objects are remembered for the next batch.
 
         Args:
             buffer: The buffer.

@@ -515,7 +515,9 @@ class RowReader:
             return None
         tables = list(dict.fromkeys(self.table_of(each) for each in objects))
         if len(tables) > 1:
-            raise FieldError(f"the message has rows of {len(tables)} tables, {listing(map('.'.join, tables))}")
+            raise FieldError(
+                f"the message has rows of {listing(map('.'.join, tables))}, and may have those of one table only"
+            )
         flat = self._rules.flat
         return Shown(tables[0], objects if flat is None else [flatten_members(each, flat) for each in objects])
 

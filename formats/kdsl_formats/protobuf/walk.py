@@ -221,7 +221,8 @@ class _Walk:
     def _read_tags(self, which: Integers | None) -> None:
         """Read the tags at the cursors, and store them with the positions after them; ended messages have `_END`.
 
-        Messages with invalid tags end here, and are marked for the fallback.
+        Messages with tags of more than four bytes end here, and are marked for the fallback. The field number 0 is left
+        to `_read_field`.
         """
         cursor = self._cursor if which is None else self._cursor[which]
         end = self._end if which is None else self._end[which]

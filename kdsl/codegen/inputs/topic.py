@@ -173,6 +173,8 @@ def _read_raw(topic: str, cluster: Cluster, records: int) -> list[dict[str, Any]
 def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from the bytes of one side, by the schema in the registry if they name one.
 
+    Without messages the format is raw, unless csv or a format with schemas is named.
+
     Args:
         messages: The bytes.
         cluster: The cluster of the topic.

@@ -196,7 +196,10 @@ class _ColumnReader:
         return tuple(mark for mark in every if not is_sql_type(mark))
 
     def _check_mark(self, mark: Any) -> None:
-        """Record a problem if a mark looks like one of kdsl's, but has no meaning as it is written."""
+        """Record a problem for a string, a mark of kdsl that is a class or a `Named`, and another ``Annotated``.
+
+        Other objects, which may have a meaning for other libraries, are ignored.
+        """
         if isinstance(mark, type) and issubclass(mark, KeyField | MetadataMark):
             call = "KeyField()" if issubclass(mark, KeyField) else 'Metadata("offset")'
             message = f"Annotated holds the class {call.split('(')[0]} instead of an instance"

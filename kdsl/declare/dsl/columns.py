@@ -145,8 +145,8 @@ class ColumnDescriptor(Generic[T]):
         """
         name = type(row).__name__
         raise AttributeError(
-            f"{name}.{self.attribute} is filled in by Kafka, so only rows that were read have it; "
-            f"{name}.collect(df) returns such rows"
+            f"{name}.{self.attribute} is filled in by Kafka, so only rows that were read with it have it; "
+            f"{name}.collect(df) returns such rows if df has the column"
         )
 
 

@@ -44,8 +44,8 @@ class Computed(Virtual[T]):
             return self.function(row)
         name = type(row).__name__
         raise AttributeError(
-            f"{name}.{self.attribute} is computed by Spark, so only rows that were read have it; "
-            f"{name}.collect(df) returns such rows"
+            f"{name}.{self.attribute} is computed by Spark, so only rows that were read with it have it; "
+            f"{name}.collect(df) returns such rows if df has the column"
         )
 
 

@@ -201,7 +201,10 @@ class _ScriptReader(StatementReader):
         return self.read_runnable(first)
 
     def read_runnable(self, first: Token) -> Insert | StatementSet | Query:
-        """Read INSERT, a statement set or a query.
+        """Read INSERT, a statement set or a query, at the current token, which is not taken yet.
+
+        Args:
+            first: The token that is the location of the statement.
 
         Raises:
             StatementError: It is another statement, or cannot be read.
@@ -281,7 +284,7 @@ class _ScriptReader(StatementReader):
         return Use(where=self.locate(first), kind="DATABASE", name=self.read_database())
 
     def read_database(self) -> Name:
-        """Read ``database`` or ``catalog.database``; a third part is recorded as a problem.
+        """Read ``database`` or ``catalog.database``; more parts are recorded as a problem and kept.
 
         Raises:
             StatementError: As for `read_path`.

@@ -262,7 +262,10 @@ class _ScriptRun:
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 
     def create_instant_views(self, query: Translated) -> None:
-        """Create or replace the temporary views that a query reads instead of tables, with an instant as event time."""
+        """Create or replace the temporary views that a query reads instead of tables and views.
+
+        Each has one column more: the instant of its wall-clock event time, with the watermark.
+        """
         for view in query.instants:
             df = with_instants(self.spark.table(quote_name(view.source)), view.column)
             df.createOrReplaceTempView(quote_name(view.view))

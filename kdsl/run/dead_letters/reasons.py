@@ -107,7 +107,7 @@ def _hide_numbers(text: str, data: bytes) -> str:
 
 
 def _names(kind: t.DataType) -> Iterator[str]:
-    """Yield the names of all members of a type, at any depth."""
+    """Yield the names of all members of a kdsl type, also of those inside arrays, multisets and maps."""
     match kind:
         case t.Row(fields=fields):
             for field in fields:

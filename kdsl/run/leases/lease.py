@@ -249,9 +249,10 @@ class _Membership:
         self._thread.join(_LEAVE_TIMEOUT)
 
     def _run(self) -> None:
-        """Poll the consumer until the member leaves, then close it; note errors, check the lease when it may be lost.
+        """Poll the consumer until the member leaves, then close it; errors are noted. Runs in a thread.
 
-        Runs in a thread.
+        The lease is checked from time to time and after an interruption; a loss is reported to the function given to
+        `watch`, in another thread.
         """
         while not self._left.is_set():
             try:

@@ -24,6 +24,7 @@ from kdsl.types.arrow import arrow_schema
 
 DELETE = "__kdsl_delete"
 TIME = "__kdsl_time"
+OFFSET = "__kdsl_offset"
 UNAVAILABLE = "__kdsl_lacks"
 """For change data: the offset of a row's record, and the indices of the columns whose values its message does not
 contain; NULL for a row with all its values. The offset alone marks that the table was emptied there; each bucket gets
@@ -61,7 +62,7 @@ def chunk_row_schema(rows: pa.Schema, *, events: bool = False) -> pa.Schema:
         rows: The schema of the rows.
         events: Whether their records may lack values (`Upserts.may_lack_values`).
     """
-    own = [pa.field(DELETE, pa.bool_(), False), pa.field(TIME, pa.int64(), False)]
+    own = [pa.field(DELETE, pa.bool_(), False), pa.field(TIME, pa.int64(), False), pa.field(OFFSET, pa.int64(), False)]
     if events:
         own.append(pa.field(UNAVAILABLE, _UNAVAILABLE_TYPE))
     return pa.schema([*rows, *own])
@@ -85,7 +86,7 @@ class ChunkOutput:
         """Decode and collect records; when there are enough, yield a batch of their chunks.
 
         Args:
-            raw: The records, those of each partition in the order of their offsets.
+            raw: The records.
 
         Raises:
             RecordError: As for `RecordDecoder.decode`.
@@ -165,6 +166,7 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
     own = {
         DELETE: pa.array([True] * count),
         TIME: decoded.raw.column("timestamp").take(which),
+        OFFSET: offsets,
         UNAVAILABLE: pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), offsets, type=_UNAVAILABLE_TYPE),
     }
     columns = [own[f.name] if f.name in own else pa.nulls(count, f.type) for f in schema]
@@ -196,7 +198,7 @@ def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.Recor
     for some in decoded:
         kinds, *columns = some.rows.columns
         rows = some.rows.schema.remove(0)
-        own = [pc.equal(kinds, "-D"), some.of("timestamp")]
+        own = [pc.equal(kinds, "-D"), some.of("timestamp"), some.of("offset")]
         if upserts.may_lack_values:
             own.append(_unavailable_values(some, rows.names))
         schema = chunk_row_schema(rows, events=upserts.may_lack_values)
@@ -236,6 +238,9 @@ class Chunk:
 def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = False) -> KeyedRows | None:
     """Read the rows of one bucket's chunks, grouped by partition and in the order of their offsets; None without rows.
 
+    The offsets of two chunks may overlap: a task may read several ranges of a partition, and another task what is
+    between them.
+
     Args:
         chunks: The chunks, in any order.
         schema: The schema of the rows.
@@ -249,9 +254,13 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
     numbers: dict[tuple[str, int], int] = {}
     parts = [numbers.setdefault((p.topic, p.partition), len(numbers)) for p in ordered]
     rows = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    part_of = np.repeat(np.array(parts, dtype=np.int64), [b.num_rows for b in batches])
+    offsets: Integers = rows.column(OFFSET).to_numpy()
+    if ((offsets[1:] < offsets[:-1]) & (part_of[1:] == part_of[:-1])).any():
+        order = np.lexsort((offsets, part_of))
+        rows, part_of = take_rows(rows, order), part_of[order]
     deletes: Mask = rows.column(DELETE).to_numpy(zero_copy_only=False)
     times: Integers = rows.column(TIME).to_numpy()
-    part_of = np.repeat(np.array(parts, dtype=np.int64), [b.num_rows for b in batches])
     lacks = rows.column(UNAVAILABLE) if events else None
     return KeyedRows(
         pa.RecordBatch.from_arrays(rows.columns[: len(schema)], schema=schema),

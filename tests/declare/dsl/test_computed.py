@@ -217,7 +217,8 @@ def test_what_only_spark_can_work_out_is_not_on_new_rows() -> None:
     with pytest.raises(AttributeError) as error:
         _ = row.loud
     assert str(error.value) == (
-        "Chained.loud is computed by Spark, so only rows that were read have it; Chained.collect(df) returns such rows"
+        "Chained.loud is computed by Spark, so only rows that were read with it have it; Chained.collect(df) returns "
+        "such rows if df has the column"
     )
 
 

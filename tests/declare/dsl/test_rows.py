@@ -119,7 +119,8 @@ def test_what_kafka_fills_in_is_not_on_new_rows() -> None:
         _ = ROW.offset
 
     assert str(error.value) == (
-        "Orders.offset is filled in by Kafka, so only rows that were read have it; Orders.collect(df) returns such rows"
+        "Orders.offset is filled in by Kafka, so only rows that were read with it have it; Orders.collect(df) returns "
+        "such rows if df has the column"
     )
     assert not hasattr(ROW, "offset")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 
-from kdsl.run.upsert.chunks import DELETE, TIME, chunk_row_schema
+from kdsl.run.upsert.chunks import DELETE, OFFSET, TIME, chunk_row_schema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,8 @@ def chunk(rows: pa.RecordBatch, deletes: Sequence[int] = ()) -> pd.DataFrame:
     marks = pa.array([n in deletes for n in range(rows.num_rows)])
     times = pa.array([0] * rows.num_rows, pa.int64())
     schema = chunk_row_schema(rows.schema)
-    assert schema.names[-2:] == [DELETE, TIME]
-    packed = pa.RecordBatch.from_arrays([*rows.columns, marks, times], schema=schema)
+    assert schema.names[-3:] == [DELETE, TIME, OFFSET]
+    offsets = pa.array(range(rows.num_rows), pa.int64())
+    packed = pa.RecordBatch.from_arrays([*rows.columns, marks, times, offsets], schema=schema)
     data = packed.serialize().to_pybytes()
     return pd.DataFrame({"bucket": [5], "topic": ["t"], "partition": [0], "offset": [0], "rows": [data]})

@@ -87,6 +87,20 @@ def test_rows_and_deletes_of_a_bucket_come_out_in_the_order_of_each_partition(mo
             assert places == sorted(places)
 
 
+def test_the_ranges_of_a_task_may_surround_those_of_another_task() -> None:
+    key, names = b'{"user_id":1}', [b'{"name":"n%d"}' % n for n in range(6)]
+    first, second, third = (
+        raw(*((0, n, key, names[n]) for n in some), (1, some[0], b'{"user_id":2}', b'{"name":"other"}'))
+        for some in ((0, 1), (2, 3), (4, 5))
+    )
+
+    for task in ([first, third], [third, first]):
+        result = rows_by_bucket([*pack(second), *pack(*task)])
+        rows = [row for of in result.values() for row in of.rows.to_pylist() if row["user_id"] == 1]
+        assert [row["place"] for row in rows] == [0, 1, 2, 3, 4, 5]
+        assert [row["name"] for row in rows] == [f"n{n}" for n in range(6)]
+
+
 @pytest.mark.parametrize("kind", ["timestamp_ltz(3)", "timestamp(6)"])
 def test_a_chunk_has_the_latest_event_time_of_its_rows(kind: str) -> None:
     row = t.Row((t.Field(ROW_KIND, t.STRING), t.Field("k", t.Int()), t.Field("at", parse_type(kind))), nullable=False)

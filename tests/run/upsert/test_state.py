@@ -49,7 +49,7 @@ class TestUnavailable:
         of.init(store)  # type: ignore[arg-type]
         keys, notes, lacks = zip(*rows, strict=True)
         schema = chunk_row_schema(self.SCHEMA, events=True)
-        columns = [list(keys), list(notes), [False] * len(rows), [0] * len(rows), list(lacks)]
+        columns = [list(keys), list(notes), [False] * len(rows), [0] * len(rows), list(range(len(rows))), list(lacks)]
         arrays = [pa.array(values, f.type) for values, f in zip(columns, schema, strict=True)]
         packed = pa.RecordBatch.from_arrays(arrays, schema=schema).serialize().to_pybytes()
         frame = chunk(pa.RecordBatch.from_pylist([{"k": 0}], self.SCHEMA)).assign(rows=[packed])
