@@ -116,14 +116,18 @@ def _definition(field: t.Field) -> str:
     return f"{quote_identifier(field.name)} {postgres_type(field.type)}{required}"
 
 
-def create_table(table: str, columns: Sequence[t.Field], keys: Sequence[str]) -> list[str]:
-    """Write the statements that create a table, and the schema that it is in, if they do not exist."""
+def create_schema(table: str) -> str | None:
+    """Write the statement that creates the schema that a table is in, if it does not exist; None without a schema."""
     schema, dot, _ = table.rpartition(".")
+    return f"CREATE SCHEMA IF NOT EXISTS {schema}" if dot else None
+
+
+def create_table(table: str, columns: Sequence[t.Field], keys: Sequence[str]) -> str:
+    """Write the statement that creates a table, if it does not exist; its schema exists."""
     parts = [_definition(field) for field in columns]
     if keys:
         parts.append(f"PRIMARY KEY ({', '.join(map(quote_identifier, keys))})")
-    create = f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)})"
-    return [f"CREATE SCHEMA IF NOT EXISTS {schema}", create] if dot else [create]
+    return f"CREATE TABLE IF NOT EXISTS {table} ({', '.join(parts)})"
 
 
 def add_column(table: str, field: t.Field) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from kdsl.changelog.postgres import add_column, change_type, column_type, create_table, postgres_type
+from kdsl.changelog.postgres import add_column, change_type, column_type, create_schema, create_table, postgres_type
 from kdsl.types import model as t
 from kdsl.types.widening import holds
 from tests.strategies import scalar_types
@@ -44,11 +44,12 @@ def test_nested_types_have_none() -> None:
 def test_statements() -> None:
     columns = [t.Field("id", t.BigInt(nullable=False)), t.Field('a "b"', t.STRING)]
 
-    assert create_table('"s"."t"', columns, ["id"]) == [
-        'CREATE SCHEMA IF NOT EXISTS "s"',
-        'CREATE TABLE IF NOT EXISTS "s"."t" ("id" bigint NOT NULL, "a ""b""" text, PRIMARY KEY ("id"))',
-    ]
-    assert create_table('"t"', columns[:1], []) == ['CREATE TABLE IF NOT EXISTS "t" ("id" bigint NOT NULL)']
+    assert create_schema('"s"."t"') == 'CREATE SCHEMA IF NOT EXISTS "s"'
+    assert create_schema('"t"') is None
+    assert create_table('"s"."t"', columns, ["id"]) == (
+        'CREATE TABLE IF NOT EXISTS "s"."t" ("id" bigint NOT NULL, "a ""b""" text, PRIMARY KEY ("id"))'
+    )
+    assert create_table('"t"', columns[:1], []) == 'CREATE TABLE IF NOT EXISTS "t" ("id" bigint NOT NULL)'
     assert add_column('"t"', columns[1]) == 'ALTER TABLE "t" ADD COLUMN IF NOT EXISTS "a ""b""" text'
     assert change_type('"t"', t.Field("c", t.STRING), t.BigInt()) == (
         'ALTER TABLE "t" ALTER COLUMN "c" TYPE text USING "c"::text'

@@ -492,6 +492,33 @@ class TestPostgres:
 
         assert self.read(postgres, table) == ["1\t1"]
 
+    def test_columns_and_rows_are_one_transaction(self, setup: Setup, postgres: Postgres, sink: JdbcTables) -> None:
+        table = f"c{setup.topic[-8:]}"
+        postgres.execute(f"CREATE TABLE {table} (id bigint PRIMARY KEY CHECK (id < 5))")
+        ingestion = setup.ingestion(sink, transform=[Transform(r"\.*", primary_keys=("id",))],
+                                    route=[Route(r"\.*", f"public.{table}")])  # fmt: skip
+        setup.produce({"id": 9, "n": 1})
+        with pytest.raises(StreamingQueryException, match="violates check constraint"):
+            setup.run(ingestion)
+        assert self.columns(postgres, table) == ["id\tbigint\tt"]
+
+        postgres.execute(f"ALTER TABLE {table} DROP CONSTRAINT {table}_id_check")
+        setup.run(ingestion)
+        assert self.read(postgres, table) == ["9\t1"]
+        left = "SELECT tablename FROM pg_tables WHERE tablename LIKE 'kdsl%' AND tablename <> 'kdsl_changelog_batches'"
+        assert postgres.execute(left) == ""
+
+    def test_a_character_that_postgres_does_not_store_is_an_error_with_its_column(
+        self, setup: Setup, postgres: Postgres, sink: JdbcTables
+    ) -> None:
+        table = f"z{setup.topic[-8:]}"
+        setup.produce({"id": 1, "n": "fine", "text": "a\0b"})
+        ingestion = setup.ingestion(sink, transform=[Transform(r"\.*", primary_keys=("id",))],
+                                    route=[Route(r"\.*", f"public.{table}")])  # fmt: skip
+        with pytest.raises(StreamingQueryException, match=r"U\+0000, which Postgres cannot store: 'text' \(1 rows\)"):
+            setup.run(ingestion)
+        assert postgres.execute(f"SELECT to_regclass('{table}') IS NULL").strip() == "t"
+
 
 class TestKafka:
     def consume(self, setup: Setup, topic: str) -> list[tuple[Any, Any, int | None, list[Any]]]:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from kdsl.changelog.postgres import add_column, change_type, create_table, postgres_type, quote_identifier
+from kdsl.changelog.postgres import (
+    add_column,
+    change_type,
+    create_schema,
+    create_table,
+    postgres_type,
+    quote_identifier,
+)
 from kdsl.changelog.target import Batch
-from kdsl.changelog.to_jdbc import JdbcTarget, jdbc
+from kdsl.changelog.to_jdbc import JdbcTarget, TableChange, jdbc
 from kdsl.formats import TableId
 from kdsl.ingest.ends import JdbcSnapshot, JdbcTables
 from kdsl.ingest.evolution import Refusal, SchemaChange
@@ -37,7 +45,7 @@ def find_database_table(end: JdbcTables | JdbcSnapshot, table: str) -> JdbcTarge
 
 
 class JdbcWriter(TableWriter):
-    """Writes the tables of a Postgres: one transaction for each batch and table, and one before it for new columns.
+    """Writes the tables of a Postgres: one transaction for each batch and table, which also changes its columns.
 
     Args:
         sink: The sink, with its secrets.
@@ -48,6 +56,7 @@ class JdbcWriter(TableWriter):
         super().__init__(concurrency)
         self._sink = sink
         self._changing = Lock()
+        self._started: set[TableId] = set()
 
     def target(self, table: TableId) -> JdbcTarget:
         """The database table of a sink table."""
@@ -74,21 +83,38 @@ class JdbcWriter(TableWriter):
     def write_table(self, table: SinkTable, batch: Batch) -> None:
         """Create or change a table, and upsert or insert its rows; see `TableWriter.write_table`."""
         target, spark, keys = self.target(table.table), table.rows.sparkSession, table.schema.primary_key
-        statements: list[str] = []
-        for change in table.evolution.changes:
-            match change.tag:
-                case "create.table":
-                    statements += create_table(target.table, change.columns, keys)
-                case "add.column":
-                    statements += (add_column(target.table, field) for field in change.columns)
-                case "alter.column.type":
-                    assert change.before is not None
-                    statements.append(change_type(target.table, change.columns[0], change.before))
-        if statements:
+        if table.table not in self._started:
+            target.last_batch(spark, batch.writer)  # drops staging tables of a run that was killed
+            self._started.add(table.table)
+        changes = table.evolution.changes
+        creates = any(change.tag == "create.table" for change in changes)
+        if creates and (schema := create_schema(target.table)) is not None:
             with self._changing:  # Postgres fails if two transactions create the same schema at once
-                target.change(spark, statements, self._sink.lock_timeout)
+                target.run(spark, schema)
+        table_change = TableChange(partial(_write_changes, changes, keys), creates, self._sink.lock_timeout)
         rows = (table.last_changes() if keys else table.inserts()).persist()
         try:
-            target.apply(rows, keys, batch)
+            target.apply(rows, keys, batch, table_change if changes else None)
         finally:
             rows.unpersist()
+
+
+def _write_changes(changes: Sequence[SchemaChange], keys: Sequence[str], table: str) -> list[str]:
+    """Write the statements that make changes of a table.
+
+    Args:
+        changes: The changes, in order.
+        keys: The primary key.
+        table: The table, as in SQL.
+    """
+    statements: list[str] = []
+    for change in changes:
+        match change.tag:
+            case "create.table":
+                statements.append(create_table(table, change.columns, keys))
+            case "add.column":
+                statements += (add_column(table, field) for field in change.columns)
+            case "alter.column.type":
+                assert change.before is not None
+                statements.append(change_type(table, change.columns[0], change.before))
+    return statements
