@@ -218,12 +218,13 @@ def _print_status(ingestion: Ingestion, checkpoint: str) -> None:
         lines.append(f"last schema change: {_change_text(*state.changes[-1])}")
     out.print("\n".join(lines), highlight=False, markup=False, soft_wrap=True)
     grid = Grid(title=f"{len(state.upstream):,} tables", title_justify="left")
-    for name, justify in (("table", "left"), ("columns", "right"), ("primary key", "left"), ("sink tables", "left")):
-        grid.add_column(name, overflow="fold", justify="right" if justify == "right" else "left")
+    for name in ("table", "records", "columns", "primary key", "sink tables"):
+        grid.add_column(name, overflow="fold", justify="right" if name in ("records", "columns") else "left")
     for table, upstream in sorted(state.upstream.items()):
         schema = upstream.schema
         targets = ", ".join(map(format_id, plan.targets(table)))
-        grid.add_row(format_id(table), f"{len(schema.columns):,}", ", ".join(schema.primary_key), targets)
+        records, columns = f"{state.records.get(table, 0):,}", f"{len(schema.columns):,}"
+        grid.add_row(format_id(table), records, columns, ", ".join(schema.primary_key), targets)
     out.print(grid)
 
 

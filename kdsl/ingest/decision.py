@@ -132,6 +132,7 @@ def decide_batch(
         {table: sink.schema for table, sink in sinks.items() if state.sinks.get(table) != sink.schema},
         counts,
         tuple(change for sink in sinks.values() for change in sink.changes),
+        records=dict(seen.rows),
     )
     return Decision(note, tuple(tables), sinks)
 

@@ -1,6 +1,6 @@
 """What an ingestion has learned, kept with its checkpoint: the schemas of tables, counts, and the history of changes.
 
-Each batch that learns or counts something writes a file with its number, before it changes a sink. A file holds what is
+Each batch with records writes a file with its number, before it changes a sink. A file holds what is
 new; every hundredth holds everything, and the files before it are removed. Reading joins the files. A batch that failed
 after its file was written is repeated with the same records and writes the same file, so that nothing is counted twice.
 """
@@ -42,6 +42,7 @@ class Note:
         counts: How many records, values or columns the batch counted, by reason.
         changes: The changes of sink tables, in order.
         declared: What the sections of the declaration were, by section, as digests.
+        records: How many records of each upstream table the batch read.
     """
 
     batch: int
@@ -50,6 +51,7 @@ class Note:
     counts: Mapping[str, int] = attrs.field(factory=dict)
     changes: tuple[SchemaChange, ...] = ()
     declared: Mapping[str, str] = attrs.field(factory=dict)
+    records: Mapping[TableId, int] = attrs.field(factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -68,6 +70,7 @@ class IngestState:
         changes: All changes of sink tables, in order, each with the number of its batch.
         declared: What the sections of the declaration were when they were last noted.
         last: The number of the last batch with a file; None if there is none.
+        records: How many records of each upstream table all batches read.
     """
 
     upstream: Mapping[TableId, UpstreamTable] = attrs.field(factory=dict)
@@ -76,6 +79,7 @@ class IngestState:
     changes: tuple[tuple[int, SchemaChange], ...] = ()
     declared: Mapping[str, str] = attrs.field(factory=dict)
     last: int | None = None
+    records: Mapping[TableId, int] = attrs.field(factory=dict)
 
     def add(self, note: Note) -> Self:
         """The state after a batch.
@@ -91,6 +95,7 @@ class IngestState:
             changes=(*self.changes, *((note.batch, change) for change in note.changes)),
             declared={**self.declared, **note.declared},
             last=note.batch,
+            records=dict(Counter(self.records) + Counter(note.records)),
         )
 
 
@@ -270,6 +275,7 @@ def _document(note: Note) -> dict[str, Any]:
         "counts": dict(note.counts),
         "changes": [_change_document(change) for change in note.changes],
         "declared": dict(note.declared),
+        "records": {format_id(table): count for table, count in note.records.items()},
     }
     return {"batch": note.batch, **{key: part for key, part in parts.items() if part}}
 
@@ -282,7 +288,7 @@ def _document_of_state(state: IngestState) -> Iterator[dict[str, Any]]:
     for batch, changes in batches.items():
         yield _document(Note(batch, changes=tuple(changes)))
     if state.last is not None:
-        yield _document(Note(state.last, state.upstream, state.sinks, state.counts, (), state.declared))
+        yield _document(Note(state.last, state.upstream, state.sinks, state.counts, (), state.declared, state.records))
 
 
 def _change_document(change: SchemaChange) -> dict[str, Any]:
@@ -320,4 +326,5 @@ def _read_notes(document: Mapping[str, Any]) -> Iterator[Note]:
             {reason: int(count) for reason, count in one.get("counts", {}).items()},
             changes,
             dict(one.get("declared", {})),
+            {parse_id(name): int(count) for name, count in one.get("records", {}).items()},
         )

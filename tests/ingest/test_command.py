@@ -91,6 +91,8 @@ def test_a_run_prints_rows_and_its_checkpoint_says_what_was_learned(
     status, columns = kdsl(*call, "--status").output, kdsl(*call, "a", "--schemas").output
 
     assert "batch 1 is done; 1 records are not read yet" in status
+    rows = [[cell.strip() for cell in line.split("│")] for line in status.splitlines() if line.startswith("│")]
+    assert [row[1:4] for row in rows] == [["a", "2", "3"], ["b", "1", "2"]]
     assert f"last schema change: batch 1: add.column a `n` STRING (topic {topic}, partition 0, offset 2)" in status
     assert columns == "a\n  `t` STRING\n  `id` BIGINT\n  `n` STRING\n"
     history = kdsl(*call, "--schemas", "--history").output.splitlines()

@@ -15,7 +15,7 @@ from kdsl.ingest import Blackhole, DeltaTables, Ingestion, KafkaFeed, KafkaTopic
 from kdsl.ingest.decision import Decision, Seen, decide_batch, forgive_errors
 from kdsl.ingest.evolution import Place, TableDelta
 from kdsl.ingest.plan import IngestPlan
-from kdsl.ingest.state import IngestState, StateFiles
+from kdsl.ingest.state import IngestState, Note, StateFiles
 from kdsl.run.checkpoint.folder import open_local_folder
 from kdsl.types import model as t
 from kdsl.types.parse import parse_type
@@ -91,13 +91,14 @@ def test_changes_and_refusals_name_the_record_that_caused_them() -> None:
     assert "(shown by the record at topic t, partition 0, offset 9)" in str(refused.refusals[0])
 
 
-def test_a_batch_in_the_steady_state_notes_nothing() -> None:
+def test_a_batch_in_the_steady_state_only_counts_its_records() -> None:
     run = Run(plan())
     run.batch(show(delta(0, id="BIGINT")))
 
     decision = run.batch(show(t=100))
 
-    assert decision.note.is_empty
+    assert decision.note == Note(decision.note.batch, records={TABLE: 100})
+    assert run.state.records == {TABLE: 101}
     assert decision.sinks[TABLE].changes == ()
 
 
@@ -128,7 +129,8 @@ def test_static_schemas_stay() -> None:
     run = Run(plan(source={"inference": "static"}))
     run.batch(show(delta(0, id="BIGINT")))
 
-    assert run.batch(show(delta(1, id="STRING", more="DATE"))).note.is_empty
+    note = run.batch(show(delta(1, id="STRING", more="DATE"))).note
+    assert note == Note(note.batch, records={TABLE: 1})
     assert run.sink() == {"id": "BIGINT"}
 
 
@@ -212,7 +214,7 @@ def test_a_repeated_batch_changes_nothing_again(batches: list[list[tuple[str, di
         again = decide_batch(run.plan, run.state, number, batch_seen)
 
         assert first.refusals == again.refusals == ()
-        assert again.note.is_empty
+        assert again.note == Note(number, records=batch_seen.rows)
         assert {table: sink.schema for table, sink in again.sinks.items()} == {
             table: sink.schema for table, sink in first.sinks.items()
         }

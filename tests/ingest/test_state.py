@@ -34,7 +34,9 @@ WITH_KEY = UpstreamTable(schema(x="DECIMAL(5, 2)", y="DATE"), ("x",))
 
 def change(batch: int) -> Note:
     added = SchemaChange("add.column", ORDERS, (t.Field(f"c{batch}", t.STRING),), place=Place("x", 0, batch))
-    return Note(batch, {ORDERS: UpstreamTable(TWO)}, {ORDERS: TWO}, {"dirty": 2}, (added,))
+    return Note(
+        batch, {ORDERS: UpstreamTable(TWO)}, {ORDERS: TWO}, {"dirty": 2}, (added,), records={ORDERS: 5, ODD: batch}
+    )
 
 
 @pytest.fixture
@@ -58,6 +60,7 @@ def test_what_is_written_is_read_again(files: StateFiles) -> None:
     assert files.load() == after
     assert after.upstream == {ORDERS: UpstreamTable(TWO), ODD: WITH_KEY}
     assert (after.counts, after.declared, after.last) == ({"dirty": 2}, {"route": "abc"}, 3)
+    assert after.records == {ORDERS: 5, ODD: 3}
     assert [(batch, str(one)) for batch, one in after.changes] == [
         (3, "add.column shop.orders `c3` STRING (topic x, partition 0, offset 3)"),
     ]  # fmt: skip
@@ -74,7 +77,7 @@ def test_a_repeated_batch_counts_and_changes_nothing_twice(files: StateFiles, tm
     run(files, Note(0, {ORDERS: UpstreamTable(ONE)}))
     first = run(files, change(1))
 
-    assert files.load(1).counts == {}
+    assert (files.load(1).counts, files.load(1).records) == ({}, {})
     assert files.load(1).upstream == {ORDERS: UpstreamTable(TWO)}  # what an attempt learned stays
     assert run(files, change(1)) == first
     assert files.load() == first
@@ -107,6 +110,7 @@ def test_every_hundredth_file_is_whole_and_the_others_are_removed(files: StateFi
     assert names(tmp_path) == ["200.json"]
     assert files.load() == whole
     assert whole.counts == {"dirty": 2 * (WHOLE_EVERY + 1)}
+    assert whole.records[ORDERS] == 5 * (WHOLE_EVERY + 1)
     assert [batch for batch, _ in whole.changes] == [*range(WHOLE_EVERY), 200]
     assert run(files, change(200)) == whole
     assert run(files, change(201)) == files.load()
@@ -192,10 +196,12 @@ def test_attempts_that_fail_change_nothing(
     for number, (tables, dirty) in enumerate(batches):
         changes = tuple(one for table, wide in tables.items() for one in changes_between(table, None, wide))
         upstream = {table: UpstreamTable(one) for table, one in tables.items()}
-        note = Note(number, upstream, tables, {"dirty": dirty} if dirty else {}, changes)
+        note = Note(number, upstream, tables, {"dirty": dirty} if dirty else {}, changes,
+                    records={ORDERS: dirty} if dirty else {})  # fmt: skip
         run(once, note)
         for _ in range(data.draw(st.integers(1, 3))):
             run(often, note)
 
     assert often.load() == once.load()
     assert once.load().counts.get("dirty", 0) == sum(dirty for _, dirty in batches)
+    assert once.load().records.get(ORDERS, 0) == sum(dirty for _, dirty in batches)

@@ -95,7 +95,7 @@ def copy_snapshot(
     def read(work: TableWork) -> DataFrame:
         return frames[work.plan.table]
 
-    note = attrs.evolve(decision.note, upstream=upstream, declared=write_declaration(plan))
+    note = attrs.evolve(decision.note, upstream=upstream, declared=write_declaration(plan), records={})
     StateFiles(folder).write(note, IngestState())
     tables = build_sink_tables(plan, read, decision, with_filtered=sink_writer.pairs_updates)
     sink_writer.write(list(tables), Batch(document["id"], 0, f"{document['id']}/0"))
