@@ -26,9 +26,8 @@ DELETE = "__kdsl_delete"
 TIME = "__kdsl_time"
 OFFSET = "__kdsl_offset"
 UNAVAILABLE = "__kdsl_lacks"
-"""For change data: the offset of a row's record, and the indices of the columns whose values its message does not
-contain; NULL for a row with all its values. The offset alone marks that the table was emptied there; each bucket gets
-such a row."""
+"""For change data: the indices of the columns whose values a row's message does not contain; NULL for a row with all
+its values. An empty list marks that the table was emptied there; each bucket gets such a row."""
 MAX_ROWS = 262_144
 MAX_BYTES = 64 << 20
 """How many rows, and bytes of rows, a task collects before it builds chunks."""
@@ -175,7 +174,7 @@ def _truncate_rows(decoded: RowsOfRecords, schema: pa.Schema) -> pa.RecordBatch:
         DELETE: pa.array([True] * count),
         TIME: decoded.raw.column("timestamp").take(which),
         OFFSET: offsets,
-        UNAVAILABLE: pa.ListArray.from_arrays(pa.array(range(count + 1), pa.int32()), offsets, type=_UNAVAILABLE_TYPE),
+        UNAVAILABLE: pa.array([[]] * count, _UNAVAILABLE_TYPE),
     }
     columns = [own[f.name] if f.name in own else pa.nulls(count, f.type) for f in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -224,15 +223,10 @@ def _unavailable_values(decoded: RowsOfRecords, names: Sequence[str]) -> pa.Arra
     flags = np.column_stack(list(decoded.unavailable.values()))
     rows, which = np.nonzero(flags)  # by row
     columns = np.array([names.index(name) for name in decoded.unavailable])[which]
-    lacking, first = np.unique(rows, return_index=True)
-    offsets = decoded.of("offset").to_numpy()[lacking]
-    values = np.insert(columns, first, offsets)
-    counts = np.zeros(decoded.rows.num_rows, dtype=np.int64)
-    np.add.at(counts, rows, 1)
-    counts[lacking] += 1
+    counts = np.bincount(rows, minlength=decoded.rows.num_rows)
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
     return pa.ListArray.from_arrays(
-        pa.array(ends), pa.array(values), type=_UNAVAILABLE_TYPE, mask=pa.array(counts == 0)
+        pa.array(ends), pa.array(columns, pa.int64()), type=_UNAVAILABLE_TYPE, mask=pa.array(counts == 0)
     )
 
 
@@ -269,7 +263,7 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
     offsets: Integers = rows.column(OFFSET).to_numpy()
     if ((offsets[1:] < offsets[:-1]) & (part_of[1:] == part_of[:-1])).any():
         order = np.lexsort((offsets, part_of))
-        rows, part_of = take_rows(rows, order), part_of[order]
+        rows, part_of, offsets = take_rows(rows, order), part_of[order], offsets[order]
     deletes: Mask = rows.column(DELETE).to_numpy(zero_copy_only=False)
     times: Integers = rows.column(TIME).to_numpy()
     lacks = rows.column(UNAVAILABLE) if events else None
@@ -278,7 +272,7 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
         deletes,
         times,
         part_of,
-        None if lacks is None else _read_unavailable(lacks, schema, part_of, list(numbers)),
+        None if lacks is None else _read_unavailable(lacks, schema, offsets, part_of, list(numbers)),
         None if lacks is None else _find_truncates(lacks),
     )
 
@@ -287,12 +281,12 @@ def _find_truncates(lacks: pa.ListArray) -> Mask | None:
     """Return which rows mark in the column `UNAVAILABLE` that the table was emptied; None if there are none."""
     if lacks.null_count == len(lacks):
         return None
-    result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 1), False).to_numpy(zero_copy_only=False)
+    result: Mask = pc.fill_null(pc.equal(pc.list_value_length(lacks), 0), False).to_numpy(zero_copy_only=False)
     return result if result.any() else None
 
 
 def _read_unavailable(
-    lacks: pa.ListArray, schema: pa.Schema, part_of: Integers, partitions: Sequence[tuple[str, int]]
+    lacks: pa.ListArray, schema: pa.Schema, offsets: Integers, part_of: Integers, partitions: Sequence[tuple[str, int]]
 ) -> Unavailable | None:
     """Decode the unavailable values of rows from the column `UNAVAILABLE`; None if no row lacks one.
 
@@ -302,10 +296,8 @@ def _read_unavailable(
         return None
     rows = np.flatnonzero(lacks.is_valid().to_numpy(zero_copy_only=False))
     marked = lacks.take(pa.array(rows))
-    counts = marked.value_lengths().to_numpy() - 1
-    values = marked.flatten().to_numpy()
-    first = np.concatenate([[0], np.cumsum(counts + 1)[:-1]])
-    columns, row_of = np.delete(values, first), np.repeat(rows, counts)
+    columns = marked.flatten().to_numpy()
+    row_of = np.repeat(rows, marked.value_lengths().to_numpy())
     if not len(columns):
         return None
     flags = {}
@@ -314,6 +306,6 @@ def _read_unavailable(
         flags[schema.names[column]][row_of[columns == column]] = True
     records = {
         row: (*partitions[part], offset)
-        for row, part, offset in zip(rows.tolist(), part_of[rows].tolist(), values[first].tolist(), strict=True)
+        for row, part, offset in zip(rows.tolist(), part_of[rows].tolist(), offsets[rows].tolist(), strict=True)
     }
     return Unavailable(flags, records)
