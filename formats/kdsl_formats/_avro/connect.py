@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kdsl.types import model as t
 from kdsl_formats._avro.model import Type
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._connect import columns, values
 from kdsl_formats._connect.columns import ReadColumn
 from kdsl_formats._connect.schemas import DECIMAL, TIME_SCHEMAS, VARIABLE, VARIABLE_TYPE
@@ -62,7 +63,9 @@ class _TimeConversion(Conversion):
 
     def column(self, values: pa.Array) -> ReadColumn:
         """Convert a column of values; also return which need the fallback."""
-        return self.wire.read_strings(values) if pa.types.is_string(values.type) else self.wire.read_longs(values)
+        if pa.types.is_string(values.type):
+            return self.wire.read_strings(StringSpans.of(values))
+        return self.wire.read_longs(values)
 
 
 class _VariableScaleConversion(Conversion):
@@ -96,7 +99,7 @@ class _StringConversion(Conversion):
 
     def column(self, values: pa.Array) -> ReadColumn:
         """Convert a column of values; also return which need the fallback."""
-        return self.wire.read_strings(values)
+        return self.wire.read_strings(StringSpans.of(values))
 
 
 class _DoubleConversion(Conversion):
@@ -115,7 +118,7 @@ class _DoubleConversion(Conversion):
 
     def column(self, values: pa.Array) -> ReadColumn:
         """Convert a column of values; also return which need the fallback."""
-        return self.wire.read_numbers(pc.cast(values, pa.string()))
+        return self.wire.read_numbers(StringSpans.of(pc.cast(values, pa.string())))
 
 
 def conversion_of(wire: Type, column: t.DataType) -> Conversion | None:

@@ -66,6 +66,11 @@ def bitmap(valid: Mask) -> pa.Buffer | None:
     return None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
+def build_array(values: npt.NDArray[Any], kind: pa.DataType, valid: Mask) -> pa.Array:
+    """An array from numbers of the width of its type; NULL where they are not valid."""
+    return pa.Array.from_buffers(kind, len(values), [bitmap(valid), pa.py_buffer(np.ascontiguousarray(values))])
+
+
 def words_of(data: Bytes) -> Words:
     """The eight bytes that begin at each position of a buffer, as numbers; writing to them writes to the buffer."""
     return np.ndarray((max(len(data) - 7, 0),), dtype="<u8", buffer=data, strides=(1,))

@@ -24,6 +24,7 @@ from kdsl_formats._columns.arrays import (
     validity,
     words_of,
 )
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._columns.unscaled import LONGEST, decimal_array, exceeds_precision, read_numbers, rescale
 from kdsl_formats._connect.values import (
     FIRST_DAY,
@@ -68,9 +69,9 @@ class ReadColumn:
     infinite: Mask | None = None
 
 
-def all_fallback(column: pa.Array, kind: pa.DataType) -> ReadColumn:
-    """A column of NULLs, in which every value that was not NULL needs the fallback."""
-    return ReadColumn(pa.nulls(len(column), kind), np.asarray(column.is_valid()))
+def all_fallback(present: Mask, kind: pa.DataType) -> ReadColumn:
+    """A column of NULLs, in which the values that are present need the fallback."""
+    return ReadColumn(pa.nulls(len(present), kind), present)
 
 
 def decimals_of_base64(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
@@ -216,7 +217,7 @@ def _decimals_of_scales(
     each = np.asarray(scales.fill_null(kind.scale))
     different = np.unique(each)
     if len(different) > _SCALES:
-        return all_fallback(of, arrow_type(kind))
+        return all_fallback(np.asarray(of.is_valid()), arrow_type(kind))
     for scale in different.tolist():
         which = np.flatnonzero(each == scale)
         unsure = fallback[which]
@@ -225,13 +226,14 @@ def _decimals_of_scales(
     return _decimals(kind, low, high, fallback, of)
 
 
-def decimals_of_strings(strings: pa.StringArray, kind: t.Decimal) -> ReadColumn:
+def decimals_of_strings(strings: StringSpans, kind: t.Decimal) -> ReadColumn:
     """Decimals from strings of numbers, rounded to the column's scale; infinite ones are NULL.
 
     Other strings, and numbers with too many digits, need the fallback.
     """
     values, fallback = reading.decimals(strings, arrow_type(kind))
-    fallback = fallback | np.asarray(pc.and_(values.is_null(), strings.is_valid()))
+    if values.null_count:
+        fallback = fallback | (strings.present & np.asarray(values.is_null()))
     return _without_infinite(strings, ReadColumn(values, fallback), INFINITE_NUMBERS)
 
 
@@ -245,11 +247,9 @@ def dates_of_numbers(days: pa.Array) -> ReadColumn:
     return _replace_infinite(days.view(pa.date32()), fallback, infinite)
 
 
-def dates_of_strings(strings: pa.StringArray) -> ReadColumn:
+def dates_of_strings(strings: StringSpans) -> ReadColumn:
     """Dates from strings such as ``2017-09-15Z``; other spellings need the fallback."""
-    days, fallback = _strip_zone(strings)
-    values, more = reading.dates(days)
-    return ReadColumn(values, fallback | more)
+    return ReadColumn(*reading.dates(strings, zoned=True))
 
 
 def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadColumn:
@@ -268,15 +268,14 @@ def times_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.Time) -> ReadCol
     return ReadColumn(_build_array(nanos, arrow_type(kind), numbers), fallback)
 
 
-def times_of_strings(strings: pa.StringArray, kind: t.Time) -> ReadColumn:
+def times_of_strings(strings: StringSpans, kind: t.Time) -> ReadColumn:
     """Times of day from strings such as ``04:05:11.789Z``; digits beyond the type's precision are cut off.
 
     Other spellings need the fallback.
     """
-    plain, fallback = _strip_zone(strings)
-    values, more = reading.times(plain)
+    values, fallback = reading.times(strings, zoned=True)
     cut = time_unit(kind.precision)
-    return ReadColumn(pc.multiply(pc.divide(values.view(pa.int64()), cut), cut).view(arrow_type(kind)), fallback | more)
+    return ReadColumn(pc.multiply(pc.divide(values.view(pa.int64()), cut), cut).view(arrow_type(kind)), fallback)
 
 
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
@@ -300,7 +299,7 @@ def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -
     return _replace_infinite(_build_array(micros, arrow_type(kind), numbers), fallback, infinite)
 
 
-def timestamps_of_strings(strings: pa.StringArray, kind: t.DataType) -> ReadColumn:
+def timestamps_of_strings(strings: StringSpans, kind: t.DataType) -> ReadColumn:
     """Timestamps from strings such as ``2019-07-09T02:28:57.123456Z``; infinite ones are NULL.
 
     Other spellings need the fallback.
@@ -341,15 +340,6 @@ def bytes_of_base64(strings: pa.StringArray, *, url_safe: bool) -> ReadColumn:
     return ReadColumn(values, fallback)
 
 
-def _strip_zone(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:
-    """Strings without their trailing ``Z``, and which need the fallback because they do not have it; these are NULL."""
-    start, end = bounds(strings)
-    data = content(strings)
-    present = np.asarray(strings.is_valid())
-    ends = (data[np.maximum(end - 1, 0)] == 90) & (end > start) if data.size else np.zeros(len(strings), dtype=bool)
-    return slices(data, start, np.where(ends, end - 1, end), present & ends, pa.string()), present & ~ends
-
-
 def _fill_longs(numbers: pa.Array) -> Integers:
     """Numbers with zeros in place of NULL."""
     return np.asarray(numbers.fill_null(0) if numbers.null_count else numbers).astype(np.int64, copy=False)
@@ -367,7 +357,7 @@ def _replace_infinite(values: pa.Array, fallback: Mask, infinite: Mask) -> ReadC
     return ReadColumn(pc.if_else(pa.array(infinite), pa.scalar(None, values.type), values), fallback, infinite)
 
 
-def _without_infinite(strings: pa.StringArray, read: ReadColumn, known: Sequence[str]) -> ReadColumn:
+def _without_infinite(strings: StringSpans, read: ReadColumn, known: Sequence[str]) -> ReadColumn:
     """A column in which strings for infinity (``known``) are NULL and marked, instead of needing the fallback.
 
     Args:
@@ -377,5 +367,5 @@ def _without_infinite(strings: pa.StringArray, read: ReadColumn, known: Sequence
     """
     if not read.fallback.any():
         return read
-    infinite = np.asarray(pc.is_in(strings, pa.array(known, pa.string()))) & read.fallback
+    infinite = np.asarray(pc.is_in(strings.array, pa.array(known, pa.string()))) & read.fallback
     return ReadColumn(read.values, read.fallback & ~infinite, infinite) if infinite.any() else read

@@ -22,6 +22,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings import numbers, temporal
 from kdsl_formats._columns.arrays import validity
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._columns.unscaled import number_bytes
 from kdsl_formats._connect import columns, values
 from kdsl_formats._connect.columns import ReadColumn
@@ -97,17 +98,17 @@ class Wire(ABC):
         """
         raise ValueError(f"expected {self.expected}")
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read values from strings; unless a wire overrides this, all need the fallback."""
-        return columns.all_fallback(strings, self.type)
+        return columns.all_fallback(strings.present, self.type)
 
-    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+    def read_numbers(self, strings: StringSpans) -> ReadColumn:
         """Read values from numbers as spelled in JSON; unless a wire overrides this, all need the fallback."""
-        return columns.all_fallback(spelled, self.type)
+        return columns.all_fallback(strings.present, self.type)
 
-    def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
+    def read_objects(self, strings: StringSpans) -> ReadColumn:
         """Read values from objects as spelled in JSON; unless a wire overrides this, all need the fallback."""
-        return columns.all_fallback(spelled, self.type)
+        return columns.all_fallback(strings.present, self.type)
 
     @abstractmethod
     def write(self, value: Any) -> str:
@@ -143,9 +144,9 @@ class _NumberWire(Wire):
             raise ValueError(f"expected {self.expected}")
         return self.from_long(numbers.parse_integer(spelled, 64))
 
-    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+    def read_numbers(self, strings: StringSpans) -> ReadColumn:
         """Read values from numbers, as they are spelled in JSON; also return which need the fallback."""
-        integers, fallback = reading.integers(spelled, pa.int64())
+        integers, fallback = reading.integers(strings.array, pa.int64())
         read = self.read_longs(integers)
         return attrs.evolve(read, fallback=read.fallback | fallback) if fallback.any() else read
 
@@ -204,21 +205,21 @@ class Decimals(Wire):
             raise ValueError(f"expected {self.expected}")
         return values.decimal_of(parse_base64(value), numbers.parse_integer(scale, 32), self.decimal)
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read values from strings; also return which need the fallback."""
         if self.mode == "precise":
-            return columns.decimals_of_base64(strings, self.decimal)
+            return columns.decimals_of_base64(strings.array, self.decimal)
         return columns.decimals_of_strings(strings, self.decimal)
 
-    def read_numbers(self, spelled: pa.StringArray) -> ReadColumn:
+    def read_numbers(self, strings: StringSpans) -> ReadColumn:
         """Read values from numbers, as they are spelled in JSON; also return which need the fallback."""
-        return columns.decimals_of_strings(spelled, self.decimal)
+        return columns.decimals_of_strings(strings, self.decimal)
 
-    def read_objects(self, spelled: pa.StringArray) -> ReadColumn:
+    def read_objects(self, strings: StringSpans) -> ReadColumn:
         """Read values from objects, as they are spelled in JSON; all need the fallback in modes but ``precise``."""
         if self.mode == "precise":
-            return columns.decimals_of_objects(spelled, self.decimal)
-        return super().read_objects(spelled)
+            return columns.decimals_of_objects(strings.array, self.decimal)
+        return super().read_objects(strings)
 
     def write(self, value: Decimal) -> str:
         """Write a decimal by the mode: as base64 of its digits, as a string, or as a double; without quotes.
@@ -263,7 +264,11 @@ class Dates(_NumberWire):
 
     def read_longs(self, array: pa.Array) -> ReadColumn:
         """Read dates from 64-bit or 32-bit numbers; all need the fallback if dates are strings on this wire."""
-        return columns.all_fallback(array, self.type) if self.iso else columns.dates_of_numbers(array)
+        return (
+            columns.all_fallback(np.asarray(array.is_valid()), self.type)
+            if self.iso
+            else columns.dates_of_numbers(array)
+        )
 
     def from_string(self, string: str) -> int:
         """Read the days since 1970-01-01 from an ISO date.
@@ -273,7 +278,7 @@ class Dates(_NumberWire):
         """
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read dates from strings; all need the fallback if dates are numbers on this wire."""
         return columns.dates_of_strings(strings) if self.iso else super().read_strings(strings)
 
@@ -311,14 +316,14 @@ class Times(_NumberWire):
     def read_longs(self, array: pa.Array) -> ReadColumn:
         """Read times from 64-bit or 32-bit numbers; all need the fallback if times are strings on this wire."""
         if self.unit is None:
-            return columns.all_fallback(array, self.type)
+            return columns.all_fallback(np.asarray(array.is_valid()), self.type)
         return columns.times_of_numbers(array, self.unit, self.time)
 
     def from_string(self, string: str) -> int:
         """Read the nanoseconds of a time of day from an ISO time, in every mode; `ValueError` if it is not one."""
         return values.time_of_string(string, self.time.precision)
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read times from strings, in every mode; also return which need the fallback."""
         return columns.times_of_strings(strings, self.time)
 
@@ -365,7 +370,7 @@ class Timestamps(_NumberWire):
     def read_longs(self, array: pa.Array) -> ReadColumn:
         """Read timestamps from 64-bit or 32-bit numbers; all need the fallback if they are strings on this wire."""
         if self.unit is None:
-            return columns.all_fallback(array, self.type)
+            return columns.all_fallback(np.asarray(array.is_valid()), self.type)
         return columns.timestamps_of_numbers(array, self.unit, self.kind)
 
     def from_string(self, string: str) -> int:
@@ -378,7 +383,7 @@ class Timestamps(_NumberWire):
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_string(string, zoned=self.zoned)
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read timestamps from strings; all need the fallback if they can only be numbers on this wire."""
         if self.unit is not None and not self.zoned:
             return super().read_strings(strings)
@@ -445,11 +450,11 @@ class Binary(Wire):
             string = string.replace("-", "+").replace("_", "/")
         return parse_base64(string)
 
-    def read_strings(self, strings: pa.StringArray) -> ReadColumn:
+    def read_strings(self, strings: StringSpans) -> ReadColumn:
         """Read values from strings; also return which need the fallback."""
         if self.mode == "hex":
-            return columns.bytes_of_hex(strings)
-        return columns.bytes_of_base64(strings, url_safe=self.mode == "base64-url-safe")
+            return columns.bytes_of_hex(strings.array)
+        return columns.bytes_of_base64(strings.array, url_safe=self.mode == "base64-url-safe")
 
     def write(self, value: bytes) -> str:
         """Write bytes as a string of the mode, without quotes; hexadecimal digits are in lower case."""

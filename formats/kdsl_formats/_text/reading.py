@@ -6,21 +6,21 @@ reads them with `numbers` or `temporal`. All other values equal those that these
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kdsl.types import model as t
-from kdsl_formats._columns.arrays import Indices, Mask, bounds, content, slices, validity
+from kdsl_formats._columns.arrays import Integers, Mask, bitmap, bounds, build_array, content, slices, validity
+from kdsl_formats._columns.string_spans import StringSpans
+from kdsl_formats._columns.unscaled import decimal_array
+from kdsl_formats._text import digits
 
 _INTEGER = r"^-?[0-9]{1,18}$"
 _FLOATING = r"^[+-]?([0-9]{1,300}(\.[0-9]{0,300})?|\.[0-9]{1,300})([eE][+-]?[0-9]{1,5})?$"
 _DECIMAL = r"^[+-]?([0-9]{1,19}(\.[0-9]{0,18})?|[0-9]{1,9}(\.[0-9]{1,9})?[eE][+-]?[0-9])$"
-_DAY = (
-    r"[0-9]{4}-((0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31)"
-    r"|[0-9]{2}(0[48]|[2468][048]|[13579][26])-02-29"
-)
-_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
 _INTEGER_BYTES = np.zeros(256, dtype=bool)
 _INTEGER_BYTES[list(b"0123456789-")] = True
 _DECIMAL_BYTES = np.zeros(256, dtype=bool)
@@ -29,8 +29,8 @@ _FLOATING_BYTES = np.zeros(256, dtype=bool)
 _FLOATING_BYTES[list(b"0123456789+-.eE")] = True
 BASE64 = np.full(256, 255, dtype=np.uint8)  # the value of each letter; 255 marks other bytes
 BASE64[list(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")] = np.arange(64)
+_DATE_LENGTH, _ZONE = 10, 90
 _WIDEST = pa.decimal128(38, 18)
-_DAY_LENGTH = 10  # characters of yyyy-MM-dd
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
@@ -60,8 +60,20 @@ def floats(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
     return pc.cast(plain, kind), _unread(strings, plain)
 
 
-def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
+def decimals(strings: StringSpans, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
     """Read decimals, rounded half up to their scale, and return which need the fallback; too many digits give NULL."""
+    numbers, plain = digits.decimals(strings, kind.scale)
+    plain &= np.abs(numbers) < 10 ** min(kind.precision, 18)
+    return _with_others(
+        strings,
+        plain,
+        decimal_array(kind, numbers, numbers >> 63, bitmap(plain)),
+        lambda others: _other_decimals(others, kind),
+    )
+
+
+def _other_decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array, Mask]:
+    """Read decimals of any spelling, as `decimals` does."""
     start, end = bounds(strings)
     present = np.asarray(strings.is_valid())
     # Arrow does not detect an overflow if the digits of a number and the scale together exceed its precision.
@@ -85,19 +97,29 @@ def decimals(strings: pa.StringArray, kind: pa.Decimal128Type) -> tuple[pa.Array
     return pc.coalesce(values, pc.cast(wide, kind)), _unread(strings, plain)
 
 
-def dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Read dates as ``yyyy-MM-dd``, in the years 0001 to 9999; also returns which strings need the fallback."""
-    return _parse(strings, pa.date32(), f"^({_DAY})$")
+def dates(strings: StringSpans, *, zoned: bool = False) -> tuple[pa.Array, Mask]:
+    """Read dates as ``yyyy-MM-dd``, in the years 0001 to 9999; also returns which strings need the fallback.
+
+    Args:
+        strings: The strings.
+        zoned: Whether each ends with ``Z``.
+    """
+    days, plain = digits.dates(strings, zoned=zoned)
+    return build_array(days.astype(np.int32), pa.date32(), plain), strings.present & ~plain
 
 
-def times(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Read times as ``HH:mm:ss`` with up to nine digits of a fraction; also returns which strings need the fallback."""
-    plain = _keep_matching(strings, rf"^{_CLOCK}:[0-5][0-9](\.[0-9]{{1,9}})?$")
-    instants = pc.cast(pc.binary_join_element_wise("1970-01-01 ", plain, ""), pa.timestamp("ns"))
-    return pc.cast(instants.view(pa.int64()), pa.time64("ns")), _unread(strings, plain)
+def times(strings: StringSpans, *, zoned: bool = False) -> tuple[pa.Array, Mask]:
+    """Read times as ``HH:mm:ss`` with up to nine digits of a fraction; also returns which strings need the fallback.
+
+    Args:
+        strings: The strings.
+        zoned: Whether each ends with ``Z``.
+    """
+    nanos, plain = digits.times(strings, zoned=zoned)
+    return build_array(nanos, pa.time64("ns"), plain), strings.present & ~plain
 
 
-def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[pa.Array, Mask]:
+def timestamps(strings: StringSpans, standard: str, *, zoned: bool) -> tuple[pa.Array, Mask]:
     """Read timestamps in microseconds, finer digits cut off; also returns which strings need the fallback.
 
     Args:
@@ -105,66 +127,44 @@ def timestamps(strings: pa.StringArray, standard: str, *, zoned: bool) -> tuple[
         standard: ``"SQL"`` or ``"ISO-8601"``.
         zoned: Whether each string ends with ``Z``; the values then have the zone UTC.
     """
-    kind = pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
+    micros, plain = _timestamps(strings, standard, zoned=zoned)
+    return build_array(micros, _timestamp_type(zoned=zoned), plain), strings.present & ~plain
+
+
+def _timestamps(strings: StringSpans, standard: str, *, zoned: bool) -> tuple[Integers, Mask]:
+    """Read timestamps of a standard as microseconds; also returns which strings are timestamps."""
     iso = standard == "ISO-8601"
-    start, end = bounds(strings)
-    length = (end - start) - zoned
-    data = content(strings)
-    # An index past the end of a short string is clipped; the length of the string excludes it later.
-    last_index = max(len(data) - 1, 0)
-    if not len(data):
-        return pa.nulls(len(strings), kind), np.asarray(strings.is_valid())
-    present = np.asarray(strings.is_valid())
-    shaped = (length >= 19) | ((length == 16) & iso)
-    shaped &= data[np.minimum(start + 10, last_index)] == (84 if iso else 32)
-    if zoned:
-        shaped &= data[end - 1] == 90
-    if bool((length > 26).any()):
-        for offset in (26, 27, 28):
-            shaped &= (length <= offset) | (data[np.minimum(start + offset, last_index)] - 48 <= 9)
-        shaped &= length <= 29
-    fallback = present & ~shaped
-    try:
-        return _instants(_keep_only(strings, shaped & present) if fallback.any() else strings, length, kind), fallback
-    except pa.ArrowInvalid:
-        pass
-    seconds = r"(:[0-5][0-9](\.[0-9]{1,9})?)?" if iso else r":[0-5][0-9](\.[0-9]{1,9})?"
-    plain = _keep_matching(strings, f"^({_DAY}){'T' if iso else ' '}{_CLOCK}{seconds}{'Z' * zoned}$")
-    return _instants(plain, length, kind), _unread(strings, plain)
+    return digits.timestamps(strings, b"T" if iso else b" ", zoned=zoned, seconds=not iso)
 
 
-def moments(strings: pa.StringArray, *, zoned: bool) -> tuple[pa.Array, Mask]:
+def _timestamp_type(*, zoned: bool) -> pa.TimestampType:
+    """The type of timestamps in microseconds, in UTC if they have a zone."""
+    return pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
+
+
+def moments(strings: StringSpans, *, zoned: bool) -> tuple[pa.Array, Mask]:
     """Read dates and timestamps as `inferred.parse_moment` does; also returns which strings need the fallback.
 
     Args:
         strings: ``yyyy-MM-dd``, or a timestamp as in `timestamps`.
         zoned: Whether some may end with ``Z``; the values then have the zone UTC.
     """
-    kind = pa.timestamp("us", tz="UTC") if zoned else pa.timestamp("us")
-    start, end = bounds(strings)
-    data = content(strings)
-    present = np.asarray(strings.is_valid())
-    last_index = max(len(data) - 1, 0)
-    if not len(data):
-        return pa.nulls(len(strings), kind), present
-    days = present & (end - start == _DAY_LENGTH)
-    iso = data[np.minimum(start + _DAY_LENGTH, last_index)] == 84
-    instants = data[np.maximum(end - 1, 0)] == 90 if zoned else np.zeros(len(strings), dtype=bool)
-    values, fallback = pa.nulls(len(strings), kind), present.copy()
-    if days.any():
-        some, unread = dates(_keep_only(strings, days))
-        values, fallback[days] = pc.cast(some, pa.timestamp("us")).view(kind), unread[days]
-    for standard, in_form in (("SQL", ~iso), ("ISO-8601", iso)):
+    micros, plain = np.zeros(len(strings), dtype=np.int64), np.zeros(len(strings), dtype=bool)
+    length = strings.end - strings.start
+    days = strings.present & (length == _DATE_LENGTH)
+    longer = strings.present & (length > _DATE_LENGTH)
+    separators = strings.data[np.where(longer, strings.start + _DATE_LENGTH, 0)]
+    last = strings.data[np.where(longer, strings.end - 1, 0)]
+    for standard, separator in (("SQL", b" "), ("ISO-8601", b"T")):
         for with_zone in (False, True) if zoned else (False,):
-            group = present & ~days & in_form & (instants == with_zone)
-            if not group.any():
-                continue
-            if group.all():
-                some, unread = timestamps(strings, standard, zoned=with_zone)
-                return some.view(kind), unread
-            some, unread = timestamps(_keep_only(strings, group), standard, zoned=with_zone)
-            values, fallback[group] = pc.coalesce(values, some.view(kind)), unread[group]
-    return values, fallback
+            group = longer & (separators == separator[0]) & ((last == _ZONE) == with_zone)
+            if group.any():
+                some, read = _timestamps(strings, standard, zoned=with_zone)
+                micros, plain = np.where(read, some, micros), plain | read
+    if days.any():
+        some, read = digits.dates(strings, zoned=False)
+        micros, plain = np.where(read, some * digits.MICROS_PER_DAY, micros), plain | read
+    return build_array(micros, _timestamp_type(zoned=zoned), plain), strings.present & ~plain
 
 
 def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -217,30 +217,25 @@ def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     return pa.Array.from_buffers(pa.binary(), len(strings), buffers), fallback
 
 
-def _instants(strings: pa.StringArray, length: Indices, kind: pa.TimestampType) -> pa.Array:
-    """Cast strings whose date and time have these lengths, without the zone; NULL may have any length."""
-    if kind.tz or bool((length > 26).any()):
-        start, end = bounds(strings)
-        strings = slices(
-            content(strings),
-            start,
-            np.minimum(end, start + np.clip(length, 0, 26)),
-            np.asarray(strings.is_valid()),
-            pa.string(),
-        )
-    return pc.cast(strings, pa.timestamp("us")).view(kind)
+def _with_others(
+    strings: StringSpans, plain: Mask, values: pa.Array, read: Callable[[pa.StringArray], tuple[pa.Array, Mask]]
+) -> tuple[pa.Array, Mask]:
+    """Read the strings that are not plain by a function, and put them among the values of the others.
 
-
-def _parse(strings: pa.StringArray, kind: pa.DataType, pattern: str) -> tuple[pa.Array, Mask]:
-    """Cast strings; also returns which need the fallback: those that do not match a pattern, or all if a cast fails."""
-    try:
-        return pc.cast(strings, kind), _no_fallback(strings)
-    except pa.ArrowInvalid:
-        plain = _keep_matching(strings, pattern)
-    try:
-        return pc.cast(plain, kind), _unread(strings, plain)
-    except pa.ArrowInvalid:  # a date of the year 0000
-        return pa.nulls(len(strings), kind), np.asarray(strings.is_valid())
+    Args:
+        strings: The strings.
+        plain: Which of them ``values`` has.
+        values: The values; NULL for the others.
+        read: Reads strings of any spelling, and returns which of them need the fallback.
+    """
+    others = np.flatnonzero(strings.present & ~plain)
+    fallback = np.zeros(len(strings), dtype=bool)
+    if not others.size:
+        return values, fallback
+    read_values, fallback[others] = read(strings.pick(others).array)
+    mask = np.zeros(len(strings), dtype=bool)
+    mask[others] = True
+    return pc.replace_with_mask(values, pa.array(mask), read_values), fallback
 
 
 def _keep_with_bytes(strings: pa.StringArray, known: Mask) -> tuple[pa.StringArray, Mask]:

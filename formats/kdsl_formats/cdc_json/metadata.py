@@ -19,6 +19,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings import numbers, temporal
 from kdsl_formats._columns.arrays import Mask
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._text import reading
 from kdsl_formats.json.errors import FieldError
 
@@ -137,5 +138,5 @@ def _read_clocks(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     The usual form is read: with a blank or a ``T``, and a fraction of up to six digits.
     """
     plain = pc.replace_substring_regex(strings, r"^(\d{4}-\d\d-\d\d)T", r"\1 ")
-    timestamps, fallback = reading.timestamps(plain, "SQL", zoned=False)
+    timestamps, fallback = reading.timestamps(StringSpans.of(plain), "SQL", zoned=False)
     return timestamps.view(INSTANT), fallback

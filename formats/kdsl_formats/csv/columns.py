@@ -12,6 +12,7 @@ from kdsl.types import model as t
 from kdsl.types.arrow import arrow_field, arrow_type
 from kdsl.types.strings.numbers import BLANKS
 from kdsl_formats._columns.arrays import Indices, Mask
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._text import reading
 from kdsl_formats.csv.grammar import Dialect
 
@@ -131,7 +132,7 @@ def _reader_of(kind: t.DataType) -> Read:
         case t.Float() | t.Double():
             return lambda strings: reading.floats(strings, arrow)
         case t.Decimal():
-            return lambda strings: reading.decimals(strings, arrow)
+            return lambda strings: reading.decimals(StringSpans.of(strings), arrow)
         case t.Binary() | t.VarBinary():
             return reading.base64
         case t.Date():
@@ -139,9 +140,9 @@ def _reader_of(kind: t.DataType) -> Read:
         case t.Time(precision=precision):
             return lambda strings: _read_times(strings, precision)
         case t.Timestamp():
-            return lambda strings: reading.timestamps(strings, "SQL", zoned=False)
+            return lambda strings: reading.timestamps(StringSpans.of(strings), "SQL", zoned=False)
         case t.TimestampLtz():
-            return lambda strings: reading.timestamps(strings, "SQL", zoned=True)
+            return lambda strings: reading.timestamps(StringSpans.of(strings), "SQL", zoned=True)
     raise AssertionError(kind)  # Csv.check rejects other types
 
 
@@ -152,14 +153,14 @@ def _read_booleans(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 def _read_dates(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
     """Read dates; also returns which strings need the fallback: unusual ones, and days before 1582-10-15."""
-    values, fallback = reading.dates(strings)
+    values, fallback = reading.dates(StringSpans.of(strings))
     days = np.asarray(values.view(pa.int32()).fill_null(0))
     return values, fallback | (days < FIRST_GREGORIAN_DAY)
 
 
 def _read_times(strings: pa.StringArray, precision: int) -> tuple[pa.Array, Mask]:
     """Read times, cut to the precision and at most to milliseconds; also return which strings need the fallback."""
-    values, fallback = reading.times(strings)
+    values, fallback = reading.times(StringSpans.of(strings))
     unit = 10 ** (9 - min(precision, 3))
     nanos = np.asarray(values.view(pa.int64()).fill_null(0))
     return pa.array(nanos - nanos % unit, pa.time64("ns"), mask=np.asarray(values.is_null())), fallback

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from kdsl.types import model as t
 from kdsl.types.arrow import arrow_type
 from kdsl.types.strings.temporal import time_unit
-from kdsl_formats._columns.arrays import Indices, Integers, Mask, bitmap, find_repeated_keys, slices
+from kdsl_formats._columns.arrays import Indices, Integers, Mask, bitmap, find_repeated_keys
+from kdsl_formats._columns.string_spans import StringSpans
 from kdsl_formats._connect.wires import Wire, wire_of
 from kdsl_formats._text import reading
 from kdsl_formats.json.buffer import BRACE, BRACKET, MessageBuffer, Spans
@@ -97,7 +98,7 @@ class ColumnReader:
                 return self._read_integers(buffer, spans, text, bare)
             case t.Float() | t.Double() | t.Decimal():
                 return self._read_numbers(buffer, spans, text, bare)
-        column, fallback = self._read_quoted(_slice_strings(buffer, spans, text))
+        column, fallback = self._read_quoted(StringSpans(buffer.data, spans.start, spans.end, text))
         return column, fallback | bare
 
     def read_rows(
@@ -196,11 +197,11 @@ class ColumnReader:
         for present, read in ((text, wire.read_strings), (objects, wire.read_objects), (numbers, wire.read_numbers)):
             if not present.any():
                 continue
-            spelled = _slice_strings(buffer, spans, present)
-            column = read(spelled)
+            strings = StringSpans(buffer.data, spans.start, spans.end, present)
+            column = read(strings)
             fallback |= column.fallback & present
             if present is numbers:
-                fallback |= numbers & ~are_numbers(buffer, spans, spelled)
+                fallback |= numbers & ~are_numbers(buffer, spans, strings.array)
             if column.infinite is not None:
                 infinite |= column.infinite & present
             array = column.values if array is None else pc.if_else(pa.array(present), column.values, array)
@@ -211,14 +212,14 @@ class ColumnReader:
                 fallback |= infinite
         return pa.nulls(len(text), self.type) if array is None else array, fallback
 
-    def _read_quoted(self, strings: pa.StringArray) -> tuple[pa.Array, Mask]:
+    def _read_quoted(self, strings: StringSpans) -> tuple[pa.Array, Mask]:
         """Read strings as bytes, dates, times or timestamps; return the column, and which need the fallback.
 
         The digits of a time beyond the type's precision are cut off.
         """
         match self.kind:
             case t.Binary() | t.VarBinary():
-                return reading.latin_bytes(strings) if self.rules.as_texts else reading.base64(strings)
+                return reading.latin_bytes(strings.array) if self.rules.as_texts else reading.base64(strings.array)
             case t.Date():
                 return reading.dates(strings)
             case t.Time(precision=precision):
@@ -269,9 +270,10 @@ class ColumnReader:
         With the tree reader, a FLOAT without quotes is rounded from a double, and a FLOAT or DOUBLE of zero without
         quotes needs the fallback.
         """
-        strings = _slice_strings(buffer, spans, text | bare)
+        located = StringSpans(buffer.data, spans.start, spans.end, text | bare)
+        strings = located.array
         if isinstance(self.kind, t.Decimal):
-            values, fallback = reading.decimals(strings, self.type)
+            values, fallback = reading.decimals(located, self.type)
         else:
             values, fallback = reading.floats(strings, self.type)
         if bare.any():
@@ -372,8 +374,7 @@ def _concat(columns: Sequence[ValueSpans]) -> ValueSpans:
 
 def _slice_strings(buffer: MessageBuffer, spans: Spans, present: Mask) -> pa.StringArray:
     """The spans as strings, with their escapes as they are written; NULL where not present."""
-    whole = None if present.all() else present
-    return slices(buffer.data, spans.start, spans.end, whole, pa.string())
+    return StringSpans(buffer.data, spans.start, spans.end, present).array
 
 
 def _unescape_strings(strings: pa.StringArray) -> tuple[pa.StringArray, Mask]:

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kdsl.types.strings import numbers, temporal
-from kdsl_formats._text import reading
+from kdsl_formats._columns.string_spans import StringSpans
+from kdsl_formats._text import digits, reading
 from kdsl_formats._text.base64_text import parse_base64
 
 unhurried = settings(deadline=None)
@@ -75,6 +76,11 @@ def plain(values: pa.Array) -> list[Any]:
     return list(values.to_pylist())
 
 
+def of_spans(read: Callable[..., tuple[pa.Array, Any]], *args: Any, **options: Any) -> Callable[[pa.Array], Any]:
+    """A reader of arrays, from a reader of strings in a buffer."""
+    return lambda array: read(StringSpans.of(array), *args, **options)
+
+
 def bits(value: float) -> bytes:
     return struct.pack("<d", value)
 
@@ -106,19 +112,19 @@ def test_floats_equal_the_judge(texts: list[str | None]) -> None:
 @unhurried
 @given(columns(NUMBERS), st.integers(1, 38).flatmap(lambda p: st.tuples(st.just(p), st.integers(0, p))))
 def test_decimals_equal_the_judge(texts: list[str | None], size: tuple[int, int]) -> None:
-    check(texts, lambda a: reading.decimals(a, pa.decimal128(*size)), lambda s: numbers.parse_decimal(s, *size))
+    check(texts, of_spans(reading.decimals, pa.decimal128(*size)), lambda s: numbers.parse_decimal(s, *size))
 
 
 @unhurried
 @given(columns(DAYS))
 def test_dates_equal_the_judge(texts: list[str | None]) -> None:
-    check(texts, reading.dates, temporal.parse_date)
+    check(texts, of_spans(reading.dates), temporal.parse_date)
 
 
 @unhurried
 @given(columns(CLOCKS))
 def test_times_equal_the_judge(texts: list[str | None]) -> None:
-    check(texts, reading.times, temporal.parse_time)
+    check(texts, of_spans(reading.times), temporal.parse_time)
 
 
 @unhurried
@@ -126,7 +132,7 @@ def test_times_equal_the_judge(texts: list[str | None]) -> None:
 def test_timestamps_equal_the_judge(texts: list[str | None], standard: str, zoned: bool) -> None:
     check(
         texts,
-        lambda a: reading.timestamps(a, standard, zoned=zoned),
+        of_spans(reading.timestamps, standard, zoned=zoned),
         lambda s: temporal.parse_timestamp(s, standard, zoned=zoned),
     )
 
@@ -154,42 +160,63 @@ def test_plain_floats_are_not_in_doubt(texts: list[str]) -> None:
 @unhurried
 @given(st.lists(st.decimals(-(10**8), 10**8, places=5).map(str), min_size=1))
 def test_plain_decimals_are_not_in_doubt(texts: list[str]) -> None:
-    no_doubts(texts, lambda a: reading.decimals(a, pa.decimal128(10, 2)))
+    no_doubts(texts, of_spans(reading.decimals, pa.decimal128(10, 2)))
 
 
 @unhurried
 @given(st.lists(st.dates().map(str), min_size=1))
 def test_plain_dates_are_not_in_doubt(texts: list[str]) -> None:
-    no_doubts([t for t in texts if t[5:] != "02-29"] or ["2024-02-29"], reading.dates)
+    no_doubts([t for t in texts if t[5:] != "02-29"] or ["2024-02-29"], of_spans(reading.dates))
 
 
 @unhurried
 @given(st.lists(st.times().map(str), min_size=1))
 def test_plain_times_are_not_in_doubt(texts: list[str]) -> None:
-    no_doubts(texts, reading.times)
+    no_doubts(texts, of_spans(reading.times))
 
 
 @unhurried
 @given(st.lists(st.datetimes(), min_size=1), st.sampled_from(["SQL", "ISO-8601"]), st.booleans())
 def test_plain_timestamps_are_not_in_doubt(stamps: list[Any], standard: str, zoned: bool) -> None:
     texts = [s.isoformat("T" if standard == "ISO-8601" else " ") + "Z" * zoned for s in stamps]
-    no_doubts([t for t in texts if t[5:10] != "02-29"] or ["?"], lambda a: reading.timestamps(a, standard, zoned=zoned))
+    no_doubts(
+        [t for t in texts if t[5:10] != "02-29"] or ["?"],
+        of_spans(reading.timestamps, standard, zoned=zoned),
+    )
 
 
-@pytest.mark.parametrize("read", [reading.dates, reading.times, reading.base64])
+@pytest.mark.parametrize("read", [of_spans(reading.dates), of_spans(reading.times), reading.base64])
 def test_an_empty_column_has_no_values(read: Callable[[pa.Array], tuple[pa.Array, Any]]) -> None:
     for array in (pa.array([], pa.string()), pa.array(["a"])[:0], pa.nulls(3, pa.string())):
         values, fallback = read(array)
         assert (values.null_count, fallback.any()) == (len(array), False)
 
 
+@unhurried
+@given(st.text("-", min_size=1, max_size=5000) | st.from_regex(r"-{0,3}[0-9]{0,17}\.?[0-9]{0,3}", fullmatch=True))
+def test_signs_and_lengths_of_decimals(number: str) -> None:
+    check([number], of_spans(reading.decimals, pa.decimal128(18, 2)), lambda s: numbers.parse_decimal(s, 18, 2))
+
+
+@unhurried
+@given(st.lists(st.from_regex(r"-?[1-9][0-9]{0,12}\.[0-9]{2}", fullmatch=True), min_size=1))
+def test_decimals_of_one_scale_are_read_by_their_digits(texts: list[str]) -> None:
+    values, plain = digits.decimals(StringSpans.of(pa.array(texts)), 2)
+    assert plain.all()
+    assert values.tolist() == [int(text.replace(".", "")) for text in texts]
+
+
 def test_decimals_in_scientific_notation_are_read() -> None:
-    values, fallback = reading.decimals(pa.array(["1.2E+2", "1E+5", "-2.5e-1", "7", "1e30"]), pa.decimal128(10, 2))
+    values, fallback = reading.decimals(
+        StringSpans.of(pa.array(["1.2E+2", "1E+5", "-2.5e-1", "7", "1e30"])), pa.decimal128(10, 2)
+    )
     assert values.to_pylist() == [Decimal("120.00"), Decimal("100000.00"), Decimal("-0.25"), Decimal("7.00"), None]
     assert fallback.tolist() == [False, False, False, False, True]
 
 
 def test_decimals_round_half_up_and_drop_what_is_too_large() -> None:
-    values, fallback = reading.decimals(pa.array(["1.005", "-1.005", "999.994", "999.995", "1e3"]), pa.decimal128(5, 2))
+    values, fallback = reading.decimals(
+        StringSpans.of(pa.array(["1.005", "-1.005", "999.994", "999.995", "1e3"])), pa.decimal128(5, 2)
+    )
     assert values.to_pylist() == [Decimal("1.01"), Decimal("-1.01"), Decimal("999.99"), None, None]
     assert fallback.tolist() == [False, False, False, False, False]
