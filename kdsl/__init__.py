@@ -15,7 +15,7 @@ from typing import Any
 
 @cache
 def _modules() -> dict[str, str]:
-    """The module of each public name, as the stub beside this file imports it."""
+    """The module of each public name, as the stub beside this file imports it; OSError if the stub is missing."""
     stub = pkgutil.get_data(__name__, "__init__.pyi") or b""
     imports = [node for node in ast.parse(stub).body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names if alias.asname}

@@ -74,6 +74,9 @@ class OffsetsRetriever(Protocol):
 
         Args:
             timestamps: Milliseconds since 1970-01-01 UTC by partition.
+
+        Raises:
+            KafkaReadError: The brokers do not answer, as for the other methods.
         """
         ...
 
@@ -131,7 +134,7 @@ class FunctionError(KdslError):
 
 
 def import_name(function: Callable[..., Any]) -> str:
-    """The name by which another process can import a function: ``package.module:function``.
+    """The name by which another process can import a function: ``package.module:function``; nothing is imported.
 
     Args:
         function: A function or a class at the top of a module, or a method of such a class.
@@ -165,7 +168,7 @@ def import_function(name: str) -> Callable[..., Any]:
     """Import a function, and the module that defines it, by its name.
 
     Args:
-        name: ``package.module:function``.
+        name: ``package.module:function``, or ``package.module:Class.method``.
 
     Raises:
         FunctionError: The import of the module fails in this process, whatever the error, or the module has no such

@@ -109,7 +109,7 @@ class Cluster:
             prefix: How the variables' names begin.
 
         Raises:
-            ResolveError: ``KDSL_BOOTSTRAP_SERVERS`` is not set.
+            ResolveError: ``KDSL_BOOTSTRAP_SERVERS`` is not set; values are not checked here.
         """
 
         def read_variables(start: str) -> dict[str, Value]:
@@ -196,7 +196,10 @@ class Cluster:
         return tuple(dict.fromkeys(problems))
 
     def _check_conflict(self) -> Iterable[Problem]:
-        """Yield a problem if the properties name other brokers than ``bootstrap_servers``; a `Secret` is skipped."""
+        """Yield a problem if the properties name other brokers than ``bootstrap_servers``; blanks do not count.
+
+        A `Secret` is skipped.
+        """
         again = self.properties.get(SERVERS)
         if isinstance(again, str) and _join_servers(again) != self.bootstrap_servers:
             yield Problem(
@@ -338,7 +341,10 @@ def _from_document(document: YamlDocument, name: str | None) -> dict[str, Any]:
 
 
 def _read_cluster(declared: Mapping[Any, Any], cluster_path: str) -> tuple[dict[str, Any], list[Problem]]:
-    """Read a cluster of a document: the constructor's arguments, incomplete after mistakes, and the mistakes."""
+    """Read a cluster of a document: the constructor's arguments, and the mistakes.
+
+    After mistakes the arguments are of no use: some are missing, and properties may have wrong values.
+    """
     arguments: dict[str, Any] = {}
     problems: list[Problem] = []
     properties: dict[Any, Any] = {}

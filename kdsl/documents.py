@@ -132,6 +132,9 @@ class YamlDocument:
 
         A key that is not a single value is recorded as a problem and left out; of a repeated one, also a problem, the
         last value is returned.
+
+        Raises:
+            yaml.YAMLError: As in `_scalar`.
         """
         mapping: dict[str, Any] = {}
         for key_node, child in self._pairs(node):
@@ -167,10 +170,10 @@ class YamlDocument:
                     self._add_problem("'<<' merges a value that is not a mapping", key.start_mark.line + 1)
                     continue
                 self._inside.append(source)
-                merged = [(k, v) for k, v in self._pairs(source) if k.value not in known]
+                pairs = self._pairs(source)
                 self._inside.pop()
-                own += merged
-                known |= {k.value for k, _ in merged}
+                own += [(k, v) for k, v in pairs if not (isinstance(k, yaml.ScalarNode) and k.value in known)]
+                known |= {k.value for k, _ in pairs if isinstance(k, yaml.ScalarNode)}
         return own
 
     def _scalar(self, node: yaml.ScalarNode) -> Any:

@@ -31,7 +31,7 @@ def parse_duration(text: str) -> timedelta:
     """Parse a duration.
 
     Args:
-        text: An integer with a unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
+        text: One integer with one unit (``d h min s ms us`` or their long names), a bare number of milliseconds, or
             ISO-8601 in days, hours, minutes and seconds (``PT5M``). Each may be negative: ``-1 ms``, ``PT-1S``. Letter
             case is ignored, and so are digits of seconds after the microseconds.
 

@@ -73,6 +73,9 @@ def process_folder(purpose: str) -> Path:
 
     Args:
         purpose: A part of the folder's name: ``kdsl-PURPOSE-…``.
+
+    Raises:
+        OSError: It cannot be created among the temporary files.
     """
     key = (os.getpid(), purpose)
     with _lock:
@@ -83,13 +86,16 @@ def process_folder(purpose: str) -> Path:
 
 
 def _remove(key: tuple[int, str]) -> None:
-    """Delete and forget a folder of `process_folder`, unless this process is a fork of the one that created it."""
+    """Delete and forget a folder of `process_folder`; a failure to delete it is ignored.
+
+    Nothing happens in a fork of the process that created it.
+    """
     if key[0] == os.getpid() and key in _folders:
         shutil.rmtree(_folders.pop(key), ignore_errors=True)
 
 
 def _own() -> Path | None:
-    """Return the folder that the environment variable KDSL_CACHE names; None if it is not set."""
+    """Return the absolute path that the environment variable KDSL_CACHE names; None if it is not set, or is empty."""
     named = os.environ.get("KDSL_CACHE")
     return Path(named).expanduser().absolute() if named else None
 

@@ -215,6 +215,9 @@ class Decoder(Protocol):
         """Decode an array of messages; null is a null message.
 
         Messages that cannot be decoded do not raise an error: they are among the bad records of the result.
+
+        Raises:
+            KdslError: What decoding needs cannot be fetched, such as a schema from the schema registry.
         """
         ...
 
@@ -223,12 +226,15 @@ class Encoder(Protocol):
     """Encodes rows. Created once per worker, used for many batches, and not shared between threads."""
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows.
+        """Encode rows; those that cannot be encoded do not raise an error, but are bad records of the result.
 
         Args:
             rows: A struct array of the row type's Arrow type, without null elements.
             kinds: The kind of each row, as an index into `ROW_KINDS` (int8); None if all rows are inserts, and always
                 for a format that only inserts.
+
+        Raises:
+            KdslError: What encoding needs cannot be fetched or stored, such as a schema in the schema registry.
         """
         ...
 
@@ -277,7 +283,7 @@ class Format(Options):
         return ()
 
     def check_use(self, row: t.Row, use: Use, direction: Direction) -> Iterable[Problem]:
-        """Yield the problems of this format with the way a table uses it: its side and its topics.
+        """Yield the problems of this format with the way a table uses it: its side and its topics; none by default.
 
         The registry is not known here; see `check_registry`.
         """
@@ -293,7 +299,7 @@ class Format(Options):
         return ()
 
     def registry(self, cluster_registry: Registry | None) -> Registry | None:
-        """Return the schema registry that this format uses; None if it uses none.
+        """Return the schema registry that this format uses, unchecked; None if it uses none, which is the default.
 
         Args:
             cluster_registry: The registry of the cluster, whose login it may share.
@@ -304,7 +310,8 @@ class Format(Options):
     def prunable(self) -> bool:
         """Whether a decoder for some of the columns returns the same values for them as a decoder for all columns.
 
-        This is true of formats that find columns by name, and not of those that count positions or read all columns.
+        The default is False, which is right for formats that count positions or read all columns; those that find
+        columns by name return True.
         """
         return False
 
@@ -319,7 +326,8 @@ class Format(Options):
     def portable(self) -> Self:
         """Return the format as a plan contains it: with the contents of files and classes of this process.
 
-        It is called only if `check` has found no problem.
+        By default that is the format itself. It is called only if `check` has found no problem; an error means that a
+        file or class has changed since.
         """
         return self
 

@@ -84,7 +84,7 @@ class Coordinate:
 def repository() -> str | None:
     """The URL of the repository that jars come from; None means Ivy's default, Maven Central.
 
-    ``$KDSL_MAVEN_REPOSITORY``, else ``$DEFAULT_ARTIFACT_REPOSITORY``, which Spark uses too.
+    ``$KDSL_MAVEN_REPOSITORY``, else ``$DEFAULT_ARTIFACT_REPOSITORY``, which Spark uses too; with a slash at its end.
     """
     named = os.environ.get("KDSL_MAVEN_REPOSITORY") or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
     return named.rstrip("/") + "/" if named else None
@@ -110,7 +110,8 @@ def fetch_jars(
         on_progress: Called with a line about each jar that is downloaded.
 
     Raises:
-        IvyError: A repository cannot be reached, an artifact is missing there, or pyspark's Ivy was not found.
+        IvyError: A repository cannot be reached, an artifact is missing there, pyspark's Ivy was not found, or the
+            environment names a proxy that is not an address.
     """
     with tempfile.TemporaryDirectory(prefix="kdsl-ivy-") as folder:
         settings, module = Path(folder, "settings.xml"), Path(folder, "ivy.xml")
@@ -147,7 +148,8 @@ def fetch_jars(
 def explain_failure(output: str, error: str = "", *, subject: str, folder: str, mirror: str, alternative: str) -> str:
     """Write one sentence for an error: why Ivy could not fetch some jars, and what to do about it.
 
-    What to do is left out if the cause is unknown. Passwords in addresses of ``output`` and ``error`` are hidden.
+    If the cause is unknown, the first line of ``error`` is quoted, with ``alternative`` as advice; without ``error``
+    the last lines of ``output``, without advice. Passwords in addresses of both are hidden.
 
     Args:
         output: What Ivy printed.
@@ -261,7 +263,7 @@ def _settings(ivy: Path, named: str | None, *, poms: bool = True) -> str:
 
 
 def _module(coordinates: Sequence[Coordinate]) -> str:
-    """Write Ivy's description of a module that depends on the artifacts."""
+    """Return Ivy's description, as XML, of a module that depends on the artifacts: alone, or with what they need."""
     dependencies = "\n".join(
         f"    <dependency org={quoteattr(c.group)} name={quoteattr(c.artifact)} rev={quoteattr(c.version)}"
         f' conf="default->{"master" if c.alone else "default"}">{_file(c)}</dependency>'
@@ -292,13 +294,20 @@ def _proxy() -> list[str]:
     """Build the JVM's flags ``-Dhttp(s).proxyHost=…`` from the proxies that pip and curl read from the environment.
 
     With a proxy there is also ``-Dhttp.nonProxyHosts=…`` from ``no_proxy``. Logins in the proxies are ignored.
+
+    Raises:
+        IvyError: A proxy is not an address.
     """
     flags = []
     for scheme in ("https", "http"):
         named = os.environ.get(f"{scheme}_proxy") or os.environ.get(f"{scheme.upper()}_PROXY")
-        proxy = urlsplit(named if "//" in named else f"//{named}") if named else None
+        try:
+            proxy = urlsplit(named if "//" in named else f"//{named}") if named else None
+            port = (proxy.port if proxy else None) or 80
+        except ValueError:  # its message may quote a part of a password
+            raise IvyError(f"the proxy in {scheme}_proxy is not an address; write http://HOST:PORT") from None
         if proxy and proxy.hostname:
-            flags += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={proxy.port or 80}"]
+            flags += [f"-D{scheme}.proxyHost={proxy.hostname}", f"-D{scheme}.proxyPort={port}"]
     skipped = os.environ.get("no_proxy") or os.environ.get("NO_PROXY")
     if flags and skipped:
         hosts = "|".join(f"*{name}" if name.startswith(".") else name for name in re.split(r"[,\s]+", skipped) if name)

@@ -121,7 +121,7 @@ class KafkaTable(metaclass=_TableClass):
             row_classes.fill(self, values)
 
     def evolve(self, **changes: Any) -> Self:
-        """Return a copy of the row with other values and the same row kind; virtual and computed ones are not copied.
+        """Return a copy of the row with other values and the same row kind, but without virtual and computed columns.
 
         Raises:
             TypeError: An argument is not a column of the row's constructor.

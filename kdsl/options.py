@@ -105,6 +105,9 @@ def option(
 ) -> Any:
     """Declare an option of an `Options` class.
 
+    Nothing is checked or converted here: the constructor of the class stores values in their form, and
+    `Options.problems` checks them.
+
     Args:
         key: Flink's key, without the prefix that the group has in a ``WITH`` clause. One that ends in ``.*`` stands for
             all keys with that prefix: the option maps the rest of each key to a string (`Properties`).
@@ -180,7 +183,7 @@ class Options:
 
     @classmethod
     def _unknown_option(cls, name: str, valid: Mapping[str, Any], form: str) -> _Mistake:
-        """Create the mistake of an option that does not exist.
+        """Create the mistake of an option that does not exist; it names the closest valid one, and lists all of them.
 
         Args:
             name: The name or key that the user wrote.
@@ -244,14 +247,14 @@ class Options:
         return strings
 
     def spell_changes(self, other: Options, prefix: str = "") -> tuple[str, str]:
-        """Write the options that differ in another group, as Python and as SQL.
+        """Write the options that differ in another group, with their values there, as Python and as SQL.
 
         Args:
             other: The other group, of the same class.
             prefix: The prefix of Flink's keys.
 
         Returns:
-            The arguments of the constructor, and the options in SQL.
+            The arguments of the constructor, and the options in SQL; empty if nothing differs.
         """
         changed = [a for a in self.declarations() if getattr(self, a.name) != getattr(other, a.name)]
         arguments = (f"{a.name}={getattr(other, a.name)!r}" for a in changed)
@@ -382,7 +385,7 @@ class _Mistake:
     declared: bool = True
 
     def problem(self, name: Callable[[str, str], str], options: Mapping[str, attrs.Attribute[Any]]) -> Problem:
-        """The problem, with the option's name in the user's spelling.
+        """The problem, with the option's name in the user's spelling and without a location.
 
         Args:
             name: Returns that spelling, from the Python name and the Flink key.
@@ -431,7 +434,7 @@ _WORDS: dict[Any, str] = {
 
 
 def _matches(value: Any, kind: Any) -> bool:
-    """Return whether a value has a type of an option."""
+    """Return whether a value has a type of an option; True and False are not integers here."""
     for one in _alternatives(kind):
         match get_origin(one):
             case _ if one is NoneType:
@@ -545,7 +548,7 @@ def _parse(text: str, a: attrs.Attribute[Any]) -> Any:
 
 
 def _write(value: Any) -> str:
-    """Write the value of an option as a string."""
+    """Write the value of an option as DDL spells it: ``true``, ``5 min``, ``a;b``; anything else by ``str``."""
     match value:
         case bool():
             return str(value).lower()

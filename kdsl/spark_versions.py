@@ -117,7 +117,7 @@ def refusal(subject: str, version: str) -> str | None:
 
 
 def pyspark_version() -> str:
-    """The version of the installed PySpark."""
+    """The version of the installed PySpark, which it states itself; ImportError if there is none."""
     from pyspark.version import __version__
 
     return __version__

@@ -96,7 +96,7 @@ def _is_character(code: int) -> bool:
 def tokenize(text: str) -> list[Token]:
     """Split an SQL text into tokens; the last one is of the kind ``end``.
 
-    What is not SQL becomes tokens of the kind ``broken``; no error is raised.
+    Comments and whitespace are skipped. What is not SQL becomes tokens of the kind ``broken``; no error is raised.
     """
     tokens: list[Token] = []
     position = 0

@@ -332,6 +332,8 @@ class Table:
     def decode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Decode a DataFrame of raw Kafka records into the table's rows, without a broker.
 
+        A classic session gets an accumulator for what the tasks leave out, unless its metrics are switched off.
+
         Args:
             df: Columns as Spark's own Kafka source names them: ``key``, ``value`` and, if the table needs them,
                 ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestampType``, ``headers``.
@@ -352,6 +354,8 @@ class Table:
 
     def encode(self, df: DataFrame, registry: Registry | str | None = None) -> DataFrame:
         """Encode the table's rows into raw Kafka records, without a broker.
+
+        A classic session gets an accumulator for what the tasks leave out, which is logged.
 
         Args:
             df: The table's physical and writable metadata columns.
@@ -400,7 +404,7 @@ class Table:
         return Cluster(str(servers), properties=own)
 
     def _find_cluster(self, cluster: Cluster | None) -> Cluster | None:
-        """Return the cluster of a run, or None if neither the argument nor the table names it.
+        """Return the cluster of a run as `cluster` does, or None if neither the argument nor the table names it.
 
         Raises:
             ResolveError: The settings of the given cluster are invalid.

@@ -102,7 +102,7 @@ class Raw(Format):
         return RawEncoder(row.fields[0], self._wire_options())
 
     def _wire_options(self) -> _WireOptions:
-        """The options in the form that the decoder and the encoder use."""
+        """The charset, endianness and delimiter in the form that the decoder and encoder use; the options are valid."""
         java_charset = charset(self.charset)
         assert java_charset, self.charset
         return _WireOptions(
@@ -190,9 +190,9 @@ class RawDecoder:
         return pa.array([None if m is None else decode(m) for m in messages.to_pylist()], pa.string())
 
     def _split_messages(self, messages: pa.BinaryArray, delimiter: str) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """The parts of all messages, without empty last ones, and the message of each part.
+        """The parts of all messages, without the last part of a message if it is empty, and the message of each part.
 
-        Strings in another charset than UTF-8 are decoded before.
+        Strings in another charset than UTF-8 are decoded before, with U+FFFD in place of invalid bytes.
         """
         if isinstance(self.kind, STRINGS) and not self.wire.utf8:
             parts = pc.split_pattern(self._convert_strings(messages), delimiter)
@@ -246,7 +246,10 @@ class RawEncoder:
 
 
 def _read_numbers(messages: pa.BinaryArray, dtype: np.dtype[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """The number in each message, and a mask of the messages of the wrong size (these and null messages become 0)."""
+    """The number in each message, and a mask of the messages of the wrong size.
+
+    These become 0, and so do null messages, which do not have a wrong size.
+    """
     lengths = np.asarray(pc.fill_null(pc.binary_length(messages), -1))
     right = lengths == dtype.itemsize
     if right.all():

@@ -31,7 +31,9 @@ def suggest_format(messages: pa.BinaryArray) -> Format | None:
 
 
 def explain_bad_batch(declared: Format, messages: pa.BinaryArray, observed: Observed) -> str | None:
-    """Why messages of a topic cannot be read, and which format they seem to have; None where at least half of them can.
+    """Why messages of a topic cannot be read, and which other format they seem to have, if one of those tried fits.
+
+    None where at least half of them can be read, or all are null.
 
     Args:
         declared: The format that was declared.

@@ -40,7 +40,7 @@ def leaves_columns_out(table: TableDef, options: Mapping[str, str]) -> bool:
 
 
 def _names_in_value(table: TableDef) -> list[str]:
-    """The physical columns that the table declares, without those of the message key."""
+    """The physical columns that the table declares, without those of the message key, even if the value has these."""
     keys = set(table.message_key) if table.key_format is not None else set()
     return [c.name for c in table.physical if c.name not in keys]
 
@@ -82,7 +82,7 @@ def infer_columns(
 def with_inferred_columns(table: TableDef, cluster: Cluster, inference: Inference, name: str) -> TableDef:
     """The definition of a declared table with the columns that are inferred.
 
-    They are inferred now, and added to `inference`, if that does not have them.
+    They are inferred now, from the newest records, and added to `inference`, if that does not have them.
 
     Args:
         table: The table.

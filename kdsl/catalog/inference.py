@@ -50,7 +50,7 @@ class Sample:
 
     @property
     def source(self) -> str:
-        """What the records are, in words for the plan: how many, of how many partitions."""
+        """What the records are, in words for the plan, as "the newest 300 records of 3 partitions"."""
         records, parts = len(self.values), self.partitions
         return (
             f"the newest {records:,} record{'' if records == 1 else 's'} of "
@@ -105,7 +105,9 @@ def infers(chosen: Format | None) -> bool:
 
 
 def find_columns(messages: pa.BinaryArray, chosen: Format, side: Side = "value") -> ObservedColumns:
-    """The columns that messages of a format show, all of them nullable; of change data those of all tables in them.
+    """The columns that messages of a format show, and what its observer found in them.
+
+    The columns are nullable, and none if no message shows one; those of change data are those of all tables in it.
 
     Args:
         messages: The messages; null is a null message.
@@ -207,7 +209,7 @@ def find_subject(registry: Registry, topic: str, side: Side) -> tuple[SideSchema
 
 
 def is_compacted(topic: str, cluster: Cluster) -> bool:
-    """Whether a topic is compacted; false where the user may not read its settings."""
+    """Whether a topic is compacted; false where the cluster does not report its settings, whatever the reason."""
     try:
         policy: str = _settings(topic, cluster).get("cleanup.policy", "")
     except NotAnsweredError:

@@ -117,7 +117,7 @@ class KafkaCatalog:
                 and a restart has them again, whatever the topic's newest records show by then. What this catalog has
                 inferred without a checkpoint does not count.
             spark: The session, with which the folder is read and written.
-            adopt: Infer the columns anew, and replace those that the checkpoint has.
+            adopt: Infer the columns anew, and replace those that the checkpoint has; ignored without a checkpoint.
 
         Raises:
             TopicMissingError: There is no such topic.
@@ -163,7 +163,10 @@ class KafkaCatalog:
         return define_table(name, schema, self.options)
 
     def connect(self, definition: TableDef) -> Table:
-        """A table with the client properties of the cluster in place of its own, and with the cluster's registry."""
+        """A table with the client properties of the cluster in place of its own, and with the cluster's registry.
+
+        It is not checked, and nothing connects yet.
+        """
         cluster = self.cluster
         properties = {**cluster.properties, SERVERS: cluster.bootstrap_servers}
         return Table(
@@ -278,7 +281,7 @@ class KafkaCatalog:
         return self._inferring_format(_JSON)
 
     def _inferring_format(self, identifier: str) -> Format:
-        """Create a format with those options of the catalog about timestamps and inference that it has."""
+        """Create a format, which exists, with those options of the catalog about timestamps and inference it has."""
         options = self.options.valid()
         wanted = {
             "timestamp-format.standard": options.timestamp_format,
@@ -339,7 +342,10 @@ def define_table(topic: str, schema: TopicSchema, options: CatalogOptions) -> Ta
 
 
 def _with_registry(chosen: Format | None, registry: Registry | None) -> Format | None:
-    """A format with the address and the login of a registry, where it needs one."""
+    """A format that needs a registry with the address and login of this one, in place of its own.
+
+    Other formats are returned as they are, and all if there is no registry.
+    """
     if chosen is None or registry is None or not chosen.needs_registry:
         return chosen
     return attrs.evolve(chosen, url=registry.url, properties=registry.properties)  # type: ignore[misc]

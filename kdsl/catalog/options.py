@@ -138,7 +138,7 @@ class CatalogOptions(Options):
 
 
 def cloud_api_problem(key: str) -> Problem | None:
-    """The problem of an option that names the API of a cloud service; None for any other key."""
+    """The problem of an option that begins with ``aliyun.kafka.``, the API of a cloud service; None for other keys."""
     if not key.startswith(CLOUD_API):
         return None
     message = f"{key!r} is for the API of a cloud service, with which the other product deletes consumer groups that "

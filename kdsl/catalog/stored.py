@@ -90,7 +90,7 @@ class Inference:
     def forget(self, name: str) -> None:
         """Forget what was inferred of a table or read from a checkpoint, so that `schema` infers it again.
 
-        Only this object changes, not the file of the checkpoint.
+        Only this object changes, not the file of the checkpoint; unknown names are ignored.
         """
         self.inferred.pop(name, None)
         self._stored.pop(name, None)

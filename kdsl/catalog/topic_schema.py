@@ -25,7 +25,7 @@ class SideSchema:
     columns: tuple[t.Field, ...]
 
     def document(self) -> dict[str, Any]:
-        """Return it as a document that can be written as JSON."""
+        """Return the format, its options and the columns as a document that can be written as JSON."""
         columns = [
             {"name": f.name, "type": str(f.type)} | ({} if f.comment is None else {"comment": f.comment})
             for f in self.columns
@@ -34,7 +34,7 @@ class SideSchema:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Create it from what `document` returned."""
+        """Create it from what `document` returned; other documents raise errors of any type, such as KeyError."""
         columns = (t.Field(c["name"], parse_type(c["type"]), c.get("comment")) for c in document["columns"])
         return cls(format_class(document["format"]).from_strings(document["options"]), tuple(columns))
 
@@ -69,7 +69,7 @@ class TopicSchema:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Create it from what `document` returned."""
+        """Create it from what `document` returned; other documents raise errors of any type, such as KeyError."""
         key = document["key"]
         return cls(
             SideSchema.from_document(document["value"]),

@@ -25,7 +25,7 @@ _ENDS = (r"[;&,)\s]", r"[;&,)]", r"[;&]", r";", r"\Z")
 
 
 def hide_login(url: str) -> str:
-    """Cut a JDBC address to the part that may be shown: ``jdbc:postgresql://host:5432``, or only the driver.
+    """Cut a JDBC address to the part that may be shown: ``jdbc:postgresql://host:5432``, or only the driver, or "jdbc".
 
     Args:
         url: The address; references to secrets may be resolved or not.
@@ -67,7 +67,10 @@ def has_literal_secret(url: str) -> bool:
 
 
 def _candidates(url: str) -> Iterator[list[str]]:
-    """Yield, for each part of an address that may be a secret, the strings that the secret may be."""
+    """Yield, for each part of an address that may be a secret, the strings that the secret may be, by where it ends.
+
+    They are not decoded, and may be empty.
+    """
     if login := _LOGIN.match(url):
         start = login.start("password")
         yield [url[start : at.start()] for at in re.finditer("@", url) if at.start() > start]

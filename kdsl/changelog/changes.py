@@ -178,7 +178,8 @@ class Changelog:
             target: The table.
 
         Raises:
-            ChangelogError: They do not belong together.
+            ChangelogError: They do not belong together; or as for `Target.last_batch`.
+            CheckpointError: The checkpoint cannot be read.
         """
         id_ = _query_id(checkpoint)
         if id_ is None:
@@ -221,6 +222,9 @@ def _content_of_micro_batch(rows: DataFrame, number: int) -> str:
     Args:
         rows: The rows, from which the query is known in any thread.
         number: The number of the batch.
+
+    Raises:
+        CheckpointError: The query's checkpoint cannot be read.
     """
     query = None if is_connect(rows.sparkSession) else query_of(rows)
     if query is None:

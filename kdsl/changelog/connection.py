@@ -32,7 +32,7 @@ class CountedStatement:
 
 
 def is_unique_violation(error: Exception) -> bool:
-    """Whether a database rejected a statement because of a unique constraint (SQLSTATE 23505)."""
+    """Whether an error itself, not its cause, says that a statement violates a unique constraint (SQLSTATE 23505)."""
     java = getattr(error, "java_exception", None)
     with suppress(GatewayError):  # only an SQLException has a state
         return java is not None and str(java.getSQLState()) == "23505"
@@ -61,6 +61,9 @@ class Connection:
 
         Returns:
             The number of rows that it changed.
+
+        Raises:
+            JavaError: The database rejects it; the message is the driver's, and may contain secrets.
         """
         if not values:
             plain = self._java.createStatement()
@@ -75,7 +78,7 @@ class Connection:
             prepared.close()
 
     def query_number(self, query: str, *values: str | int) -> int | None:
-        """Run a query, and return the single number that it returns; None if it returns no row."""
+        """Run a query, and return the single number that it returns, 0 for NULL; None if it returns no row."""
         prepared = self._prepare(query, values)
         try:
             rows = prepared.executeQuery()
@@ -126,7 +129,11 @@ class Connection:
             prepared.close()
 
     def tables(self, prefix: str) -> list[str]:
-        """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too."""
+        """List the tables whose names have a prefix, in lower case; the prefix must be in lower case, too.
+
+        Raises:
+            JavaError: The database cannot list its tables.
+        """
         names = []
         for pattern in (f"{prefix}%", f"{prefix.upper()}%"):
             rows = self._java.getMetaData().getTables(None, None, pattern, None)
@@ -182,9 +189,12 @@ class Connection:
         """Read the number of a writer's last batch; None if there is none.
 
         Args:
-            batches: The table of batches.
+            batches: The table of batches, which must exist.
             writer: The writer.
             target: The table to which the writer applies its batches.
+
+        Raises:
+            JavaError: The table of batches cannot be read.
         """
         return self.query_number(f"SELECT batch_id FROM {batches} WHERE writer = ? AND target = ?", writer, target)
 

@@ -140,7 +140,10 @@ class Statements:
         return f"DELETE FROM {self.table} WHERE EXISTS ({matching})"
 
     def upserts(self, stage: str) -> list[str]:
-        """Write the statements that insert or update the rows of a staging table, in the dialect of the database."""
+        """Write the statements that insert or update the rows of a staging table, in the dialect of the database.
+
+        It is one, or for ``"update-insert"`` an UPDATE, if there are columns besides the key, and an INSERT.
+        """
         names = ", ".join(self.columns)
         stage = self._cast_stage(stage, self.columns)
         match self.dialect:
@@ -197,7 +200,7 @@ class Statements:
             stage: The staging table.
             column: The column.
             kind: Its type, in Postgres' spelling.
-            nullable: Whether it is nullable.
+            nullable: Whether it is nullable; then NULL is the value.
 
         Returns:
             The statement; None if no unused value of the type is known.
@@ -224,6 +227,6 @@ class Statements:
         return ", ".join(f"{name} = ({self._select_matching(f's.{name}', stage, self.table)})" for name in columns)
 
     def _select_matching(self, expression: str, stage: str, table: str) -> str:
-        """Write a subquery of an expression over the rows of a staging table that have the key of the outer row."""
+        """Write a subquery (without parentheses) of an expression over the staged rows with the outer row's key."""
         on = " AND ".join(f"s.{key} = {table}.{key}" for key in self.keys)
         return f"SELECT {expression} FROM {stage} s WHERE {on}"

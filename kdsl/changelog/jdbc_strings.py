@@ -42,7 +42,10 @@ def write_as_strings(changes: DataFrame, types: Mapping[str, str], *, postgres: 
 
 
 def _choose_conversion(kind: DataType, database: str, *, postgres: bool) -> Callable[[Column], Column] | None:
-    """Return what converts values of a type to strings, or arrays to arrays of strings; None for other types."""
+    """Return what converts times of the day, and for Postgres dates and timestamps, to strings, also in arrays.
+
+    None for other types, which are written as they are.
+    """
     from pyspark.sql import functions as F, types as s
 
     if isinstance(kind, s.ArrayType):

@@ -36,8 +36,9 @@ class Batch:
 def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
     """Whether a table has a batch already.
 
-    The answer yes is logged, as a warning if the batch has no content and was compared by its number alone. A last
-    batch with the same number whose content is unknown counts as not applied: to apply it again changes nothing.
+    The answer yes is logged. A batch without content is compared by its number alone: if the last number is the same or
+    a later one, the answer is yes, logged as a warning. A last batch with the same number whose content is unknown
+    counts as not applied: to apply it again changes nothing.
 
     Args:
         target: The table, for messages.
@@ -45,8 +46,8 @@ def is_applied(target: str, batch: Batch, last: Batch | None) -> bool:
         last: The last batch of its writer that was applied to the table; None if there is none.
 
     Raises:
-        ChangelogError: The table has a batch of this number or a later one, but not this batch, whose changes would be
-            lost.
+        ChangelogError: The batch has a content, and the table has another batch with this number or a later one: the
+            changes would be lost.
     """
     if last is None or last.number < batch.number:
         return False

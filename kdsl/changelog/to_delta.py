@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 
 
 def delta(table: str | os.PathLike[str], *, schema_evolution: bool = True) -> DeltaTarget:
-    """Name a Delta table, by its path or its name, to which changelogs are applied; nothing is read or created yet.
+    """Name a Delta table, by its path or its name, to which changelogs are applied; nothing is checked or created yet.
 
     The first changes create a table that does not exist. Columns are matched by name; a column of the table that the
     changelog does not have keeps its values, and is NULL in new rows.
@@ -231,7 +231,7 @@ class _Delta:
             yield
 
     def open(self, target: DeltaTarget) -> Any:
-        """Open a table, and return Delta's object of it; None if there is no such table."""
+        """Open a table, and return Delta's Java object of it; None if there is no such table."""
         if target.is_path:
             exists = self._api.isDeltaTable(self._session, target.table)
             return self._api.forPath(self._session, target.table) if exists else None
@@ -239,7 +239,10 @@ class _Delta:
         return self._api.forName(self._session, target.table) if exists else None
 
     def create(self, target: DeltaTarget, changes: DataFrame) -> None:
-        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows."""
+        """Create a table, if it does not exist, with the columns of a changelog, all of them nullable, and no rows.
+
+        Java's errors are raised unchanged.
+        """
         columns = java_dataframe(changes.drop(ROW_KIND, UNAVAILABLE))
         builder = self._api.createIfNotExists(self._session)
         builder = builder.location(target.table) if target.is_path else builder.tableName(target.table)
@@ -247,6 +250,8 @@ class _Delta:
 
     def last_batch(self, table: Any, writer: str) -> int | None:
         """Read the number of the last batch of a writer from the table's log; None if there is none.
+
+        Java's errors are raised unchanged.
 
         Args:
             table: Delta's object of the table, or None.
@@ -263,7 +268,8 @@ class _Delta:
         """Find the last batch of a batch's writer in the table; None if the writer has none.
 
         Its content is read from the table's history only if its number is not less than that of ``batch``, and
-        ``batch`` has a content itself; otherwise, or if the history does not have it, it is empty.
+        ``batch`` has a content itself; otherwise, or if the history does not have it, it is empty. Java's errors are
+        raised unchanged.
 
         Args:
             table: Delta's object of the table, or None.
@@ -282,6 +288,8 @@ class _Delta:
 
     def for_batch(self, batch: Batch, *, numbered: bool = True) -> _Delta:
         """Create a new session that stores the identity of a batch with each write, and return Delta in it.
+
+        The number is stored as Delta's transaction, the content in the commit's ``userMetadata``.
 
         Args:
             batch: The batch.
@@ -331,7 +339,10 @@ _extended: set[str] = set()
 
 
 def _add_rules(jvm: Any, session: Any) -> None:
-    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application."""
+    """Add Delta's rules to sessions that are cloned from this one from now on, and log it; once in an application.
+
+    Java's errors are raised unchanged; the next call tries again.
+    """
     application = str(session.sparkContext().applicationId())
     if application not in _extended:
         _log.info("Delta is attached to the Spark application, which was started without it")

@@ -149,6 +149,7 @@ class JdbcTarget:
 
         Raises:
             ChangelogError: The database cannot be reached, or reports an error.
+            SecretError: As for `check`.
         """
         batches = self._in_schema(BATCHES)
         with self._connect(spark) as connection:
@@ -167,6 +168,7 @@ class JdbcTarget:
         Raises:
             ChangelogError: The database reports an error, the table has another batch with this number or a later one,
                 or it does not have a column of the changelog.
+            SecretError: As for `check`.
         """
         spark, batches = changes.sparkSession, self._in_schema(BATCHES)
         with self._connect(spark) as connection:
@@ -247,7 +249,7 @@ class JdbcTarget:
         return {name: name if name in existing else by_lower[name.lower()] for name in names}
 
     def _in_schema(self, name: str) -> str:
-        """The full name of a table in the schema of the target."""
+        """The name of a table with the target's schema, if that has one, before it; it is not quoted."""
         schema, dot, _ = self.table.rpartition(".")
         return f"{schema}{dot}{name}"
 
@@ -297,7 +299,7 @@ class JdbcTarget:
                 java.close()
 
     def describe_error(self, error: Exception) -> ChangelogError:
-        """Convert an error of Java to one of kdsl, whose message contains no secret."""
+        """Convert an error of Java to one of kdsl, whose message contains no secret; SecretError as `_reveal`."""
         java = getattr(error, "java_exception", None)
         reason = str(error) if java is None else str(java.getMessage() or java)
         lines = (line.strip() for line in reason.splitlines())
@@ -305,7 +307,7 @@ class JdbcTarget:
         return ChangelogError(f"{self!r}: {self._hide_secrets(message)}{self._advice(reason)}")
 
     def _advice(self, reason: str) -> str:
-        """Return what to do about a known reason of the database, as the end of a message; empty for others."""
+        """Return what to do about a missing driver or unique constraint, as the end of a message; otherwise nothing."""
         if "No suitable driver" in reason or "ClassNotFoundException" in reason:
             return (
                 "; the session has no JDBC driver for this address: start it with the driver in spark.jars or "
@@ -401,6 +403,9 @@ class _Staging:
 
         Postgres is asked for its unique columns. There are none for other databases, for columns of the key, and for
         types without a known unused value.
+
+        Raises:
+            JavaError: Postgres does not list them.
         """
         if product(_unwrap(self._target.url)) != "postgresql":
             return []
@@ -433,7 +438,10 @@ class _Staging:
         )
 
     def _upsert(self, statements: Statements, rows: DataFrame) -> list[str]:
-        """Load rows into a staging table, also for `free_unique_values`; return the statements that upsert them."""
+        """Load rows into a staging table, and return the statements that upsert them; ChangelogError as in `fill`.
+
+        The staging table is also noted for a later `free_unique_values`.
+        """
         stage, _ = self._load(statements.columns, list(self._names), rows, statements)
         self._upserted.append((statements, stage))
         return statements.upserts(stage)

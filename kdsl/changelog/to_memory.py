@@ -48,7 +48,7 @@ class MemoryTable:
         return [dict(row) for _, row in items]
 
     def get(self, *key: Any) -> dict[str, Any] | None:
-        """Copy the row of a key, given as the values of its columns; None if there is none."""
+        """Copy the row of a key, given as the values of its columns; None if no row has these values, however many."""
         with self._lock:
             row = self._rows.get(tuple(map(_hashable, key)))
         return None if row is None else dict(row)
@@ -118,7 +118,7 @@ class MemoryTable:
 
 
 def _merge_schemas(old: pa.Schema, new: pa.Schema) -> pa.Schema:
-    """The fields of both schemas; a field of both has its new type."""
+    """The fields of both schemas, without metadata of the schemas; a field of both has its new type."""
     added = [field for field in new if field.name not in old.names]
     return pa.schema([*(new.field(f.name) if f.name in new.names else f for f in old), *added])
 
@@ -127,7 +127,7 @@ def _hashable(value: Any) -> Any:
     """Convert a key's value to a hashable one: arrays and maps to tuples, structs to pairs; all NaN are equal."""
     if isinstance(value, float) and value != value:
         return "NaN"  # NaN does not equal itself, but is one key
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return tuple(map(_hashable, value))
     if isinstance(value, Mapping):
         return tuple(sorted((name, _hashable(inner)) for name, inner in value.items()))

@@ -82,7 +82,7 @@ def _targets(target: str) -> tuple[list[Table], list[Problem]]:
 
 
 def check_table(table: Table, directions: Sequence[Direction]) -> list[Problem]:
-    """Return the problems of a table, each once: as an error if it is one in any direction.
+    """Return the problems of a table's declaration, each once: as an error if it is one in any direction.
 
     If both directions are checked, one that only prevents writing is a warning, with a message that says so.
     """

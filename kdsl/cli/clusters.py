@@ -81,7 +81,7 @@ def with_cluster(*, registry: bool = True) -> Callable[[Callable[..., None]], Ca
 
 
 def parse_pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Parse values of the form ``key=value``.
+    """Parse values of the form ``key=value``; of several values of a key the last one counts.
 
     Args:
         values: The values.

@@ -247,7 +247,7 @@ def _write(drafts: Sequence[TableDraft], origin: str, out_file: Path | None, che
 
 
 def _print_notes(notes: Sequence[str]) -> None:
-    """Print notes on the standard error."""
+    """Print notes on the standard error, each after ``note:``."""
     for note in notes:
         err.print(f"note: {note}", highlight=False, markup=False, soft_wrap=True)
 

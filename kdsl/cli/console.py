@@ -54,6 +54,8 @@ class _LogLines(logging.Handler):
 def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
     """Print what kdsl logs at the level INFO and above in the body to the error stream, one line each.
 
+    The handlers and the level of kdsl's logger are restored at the end.
+
     Args:
         printed: Problems that were printed already; their warnings are not printed again.
     """
@@ -69,13 +71,16 @@ def log_lines(printed: Iterable[Problem] = ()) -> Iterator[None]:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as one JSON document on the standard output; objects that JSON does not have become strings."""
+    """Print a value as one JSON document on the standard output; objects that JSON does not have become strings.
+
+    Keys that JSON does not have, and a value inside itself, are errors as for `json.dumps`.
+    """
     plain = not out.encoding.lower().startswith("utf")
     out.print_json(json.dumps(value, default=str), highlight=False, ensure_ascii=plain)
 
 
 def fail(error: BaseException) -> int:
-    """Print an error to the error stream, and return the exit code 1."""
+    """Print the message of an error, as it is, to the error stream, and return the exit code 1."""
     err.print(Text.assemble(("error:", "bold red"), f" {error}"), highlight=False, soft_wrap=True)
     return 1
 
@@ -86,7 +91,7 @@ def problem_json(problem: Problem) -> Mapping[str, Any]:
 
 
 def print_problem(problem: Problem) -> None:
-    """Print a problem on the standard output: its location, what is wrong, and the fix."""
+    """Print a problem on the standard output: its location, what is wrong, the lines there, the fix, and its code."""
     colour = "red" if problem.severity == "error" else "yellow"
     location, name = problem.where.location, problem.where.name
     line = Text.assemble((location, "bold"), ": " if location else "", (problem.severity, colour))

@@ -211,13 +211,13 @@ def _document(letter: DeadLetter) -> dict[str, Any]:
 
 
 def _contents(letter: DeadLetter) -> dict[str, Any]:
-    """Return the data of a letter's record, for JSON: headers, key and value as strings; see `_decode_text`."""
+    """Return the data of a letter's record, for JSON: headers, key and value as `_decode_text` returns them."""
     headers = [[name, _decode_text(value)] for name, value in letter.headers]
     return {"headers": headers, "key": _decode_text(letter.key), "value": _decode_text(letter.value)}
 
 
 def _decode_text(data: bytes | None) -> str | None:
-    """Bytes as a string; those that are not UTF-8 as hexadecimal digits."""
+    """Bytes as a string; those that are not UTF-8 as ``0x`` and hexadecimal digits. None stays None."""
     if data is None:
         return None
     try:
@@ -227,7 +227,10 @@ def _decode_text(data: bytes | None) -> str | None:
 
 
 def _display(data: bytes | None) -> str:
-    """Return bytes for the terminal: as `_decode_text`, shortened to 400 characters, and ``NULL`` for None."""
+    """Return bytes for the terminal: as `_decode_text`, and ``NULL`` for None.
+
+    Long ones end after 400 characters, with ``…`` and the number of bytes.
+    """
     text = _decode_text(data)
     if text is None:
         return "NULL"

@@ -91,7 +91,7 @@ def _first(e: ResolveError) -> str:
 
 
 def _print(finding: Finding, *, as_json: bool) -> None:
-    """Print a finding and its fix; nothing with ``as_json``, which prints all findings at the end."""
+    """Print a finding, and its fix unless the state is ok; nothing with ``as_json``, which prints all at the end."""
     if as_json:
         return
     label, style = _LABELS[finding.state]

@@ -190,7 +190,7 @@ def _parse_topic(text: str) -> tuple[str, int]:
 
 
 def _parse_property(text: str) -> tuple[str, str]:
-    """Parse ``KEY=VALUE`` of ``--property``.
+    """Parse ``KEY=VALUE`` of ``--property``: up to the first ``=``, and what follows, without blanks around them.
 
     Raises:
         typer.BadParameter: It has another form.

@@ -107,7 +107,7 @@ def _make_fetch(
 
 
 def _update_live(fetch: Callable[[], Lag], report: Lag, every: float) -> None:
-    """Show the lag and update it until Ctrl-C. While brokers do not answer, the last report stays."""
+    """Show the lag and update it until Ctrl-C; after a KdslError the last report stays, with the error below it."""
     trouble: tuple[datetime, str] | None = None
     try:
         with Live(_grid(report), console=out, auto_refresh=False) as live:
@@ -139,7 +139,7 @@ def _grid(report: Lag, trouble: tuple[datetime, str] | None = None) -> Grid:
 
 
 def _format_row(one: PartitionLag) -> list[str]:
-    """Format the lag of a partition as cells of a table."""
+    """Format the lag of a partition as cells of a table; an unknown position is ``none``, an unknown lag is empty."""
     current = "none" if one.current is None else f"{one.current:,}{' (expired)' if one.expired else ''}"
     lag_text = "" if one.lag is None else f"{one.lag:,}"
     return [
@@ -153,7 +153,7 @@ def _seconds(seconds: float | None) -> str:
 
 
 def _document(report: Lag) -> dict[str, Any]:
-    """Convert a report to a JSON document."""
+    """Convert a report to a JSON document with the keys ``of``, ``lag``, ``seconds`` and ``partitions``."""
     return {
         "of": report.of,
         "lag": report.total,

@@ -170,15 +170,16 @@ def _import_error(source: str, error: BaseException) -> ResolveError:
 
 
 def _list_module_tables(module: ModuleType) -> dict[str, Table]:
-    """Collect the tables of a module by the names of their classes and variables."""
+    """Collect the tables of a module by the names of their classes and variables; `_table_of` says what is a table."""
     tables = {name: _table_of(value, module.__name__) for name, value in vars(module).items()}
     return {name: table for name, table in tables.items() if table is not None}
 
 
 def _table_of(value: Any, module: str) -> Table | None:
-    """Return the table of a module's value: a `Table` itself, or that of a table class of the module.
+    """Return the table of a module's value: a `Table` itself, also an imported one, or that of a class of the module.
 
     None for a class of another module, for one without a topic that others are derived from, and for anything else.
+    Problems of the declaration stay in the table; they are not raised here.
     """
     if isinstance(value, Table):
         return value

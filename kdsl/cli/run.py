@@ -172,7 +172,7 @@ def _plan_script(
 
 @contextmanager
 def _serve_metrics(port: int | None, host: str) -> Iterator[None]:
-    """Serve the metrics of all queries while the body runs, if a port is given.
+    """Serve the metrics of all queries while the body runs, if a port is given; the address is printed.
 
     Raises:
         BadParameter: The port cannot be opened.
@@ -206,7 +206,7 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
 
     Without a master it runs on this machine and listens on the loopback address only. ``PYSPARK_PYTHON`` and, without
     a master, ``SPARK_LOCAL_IP`` are set if they are not. A running session gets those settings that Spark can change.
-    What this process writes to standard error meanwhile is hidden.
+    What this process writes to standard error meanwhile is hidden. Spark's errors are raised unchanged.
     """
     from pyspark.sql import SparkSession
 
@@ -238,7 +238,7 @@ def session(name: str, conf: dict[str, str] | None = None) -> SparkSession:
 
 
 def show_json(df: DataFrame, _: Job) -> None:
-    """Print the rows of a query as JSON, one per line; ``op`` is the row kind of a changelog."""
+    """Collect the rows of a query, and print them as JSON, one per line; ``op`` is the row kind of a changelog."""
     from kdsl.formats import ROW_KIND
 
     rows = df.withColumnRenamed(ROW_KIND, "op")
@@ -266,9 +266,10 @@ def show_listing_json(listing: Listing) -> None:
 
 
 def show(df: DataFrame, job: Job) -> None:
-    """Print the rows of a query as a table, as wide as the terminal, or in a pipe as wide as the rows.
+    """Collect the rows of a query, and print them as a table with the job's name above it.
 
-    Nothing is printed for a batch of a stream without rows.
+    It is as wide as the terminal, or in a pipe as wide as the rows. Nothing is printed for a batch of a stream without
+    rows.
     """
     from kdsl.formats import ROW_KIND
 

@@ -31,7 +31,7 @@ class AddressError(ValueError):
 
 
 def parse_address(text: str) -> Address:
-    """Parse ``host:port``, optionally with a protocol in front (``SASL_SSL://host:port``).
+    """Parse ``host:port`` or ``[IPv6]:port``, optionally with a protocol in front (``SASL_SSL://host:port``).
 
     Raises:
         AddressError: The string has another form.

@@ -56,11 +56,11 @@ class SettingsDraft:
     problems: list[Problem] = attrs.field(factory=list)
 
     def add_error(self, code: str, message: str, fix: str, property: str | None = None) -> None:  # noqa: A002
-        """Record an error, of a property by Java's name or by the one that the user wrote."""
+        """Add an error to `problems`, of a property by Java's name or as the user wrote it, which the error shows."""
         self.problems.append(Problem(code, message, fix, property=self.spellings.get(property or "", property)))
 
     def add_warning(self, code: str, message: str, fix: str, property: str | None = None) -> None:  # noqa: A002
-        """Record a warning, of a property by Java's name or by the one that the user wrote."""
+        """Add a warning to `problems`; for the property see `add_error`."""
         spelling = self.spellings.get(property or "", property)
         self.problems.append(Problem(code, message, fix, severity="warning", property=spelling))
 
@@ -69,15 +69,18 @@ class SettingsDraft:
         return self.java.get(name, self.librdkafka.get(name))
 
     def number(self, name: str, default: int) -> int | None:
-        """Read the numeric value of a setting, or the default if it is not set; None if it is not an integer."""
+        """Read the numeric value of a setting, or the default if it is not set; nothing is recorded.
+
+        None if it is not an integer, for example an unresolved reference.
+        """
         text = self.value(name)
         return default if text is None else int(text) if re.fullmatch(r"[-+]?\d+", text) else None
 
     def attempt(self, step: Callable[[], T]) -> T | None:
-        """Run a step on this machine, and return its result; on a KdslError, record a problem and return None."""
+        """Run a step on this machine, and return its result; on a KdslError or OSError, add a problem, return None."""
         try:
             return step()
-        except KdslError as e:
+        except (KdslError, OSError) as e:
             self.add_error("key-file", str(e), "correct the file, its location or its password")
             return None
 
@@ -86,7 +89,7 @@ class SettingsDraft:
         return has_reference(self.java.get(name, ""))
 
     def set(self, name: str, text: str, source: str) -> None:
-        """Set a property of librdkafka from one of Java's settings.
+        """Set a property of librdkafka, in `settings`, from one of Java's settings.
 
         If the user has set the property under librdkafka's name to another value, an error is recorded, and the value
         of Java's setting is used.
@@ -97,7 +100,7 @@ class SettingsDraft:
         self.settings[name] = text
 
     def add_conflict(self, one: tuple[str, str], other: tuple[str, str]) -> None:
-        """Record that two settings, each given with its value, mean the same but have different values."""
+        """Add the error that two settings, given with their values, mean the same but differ; it shows no secrets."""
         self.add_error(
             "client-setting-twice",
             f"{one[0]!r} and {other[0]!r} mean the same, but one is set {_describe_value(*one)} and the other "
@@ -109,7 +112,7 @@ class SettingsDraft:
     def set_number(self, target: LibrdkafkaProperty, text: str, source: str) -> None:
         """Set a property that takes integers, in librdkafka's unit; a value out of range is limited, with a warning.
 
-        A reference is set as it is. For a contradiction see `set`.
+        The text is an integer, or a reference, which is set as it is. For a contradiction see `set`.
         """
         if has_reference(text):
             self.set(target.name, text, source)
@@ -189,7 +192,8 @@ def refusal(row: Setting, key: str | None = None) -> Problem:
 def _resolve_value(draft: SettingsDraft, key: str, text: str, resolve: Resolve | None) -> str | None:
     """Resolve the references of a value; None, and a problem in the draft, if that fails.
 
-    Without ``resolve``, and of a JAAS configuration, whose options are resolved later, references are only parsed.
+    References are only parsed without ``resolve``, and in a JAAS configuration, whose options are resolved later; if
+    it is a reference as a whole, that is resolved here.
     """
     try:
         if resolve is None or (key == JAAS and not is_reference(text)):

@@ -51,7 +51,7 @@ def is_jceks(data: bytes) -> bool:
 
 
 def read_jks(data: bytes, password: str | None) -> list[Entry]:
-    """Parse a store, and return its entries.
+    """Parse a store, and return its entries, whose keys stay encrypted.
 
     Args:
         data: The file.
@@ -150,7 +150,7 @@ def _der(data: bytes, at: int) -> tuple[int, int]:
     """Find the start and end of the content of the DER value at an index.
 
     Raises:
-        JksError: The value is damaged.
+        JksError: The data ends before the value's length. Whether it also has the content is not checked.
     """
     try:
         size, start = data[at + 1], at + 2

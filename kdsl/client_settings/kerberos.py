@@ -67,7 +67,7 @@ def warn_of_unused_logins(draft: SettingsDraft, *, gssapi: bool) -> bool:
 
 
 def for_kafka(draft: SettingsDraft) -> bool:
-    """Whether Flink's Kerberos login applies to Kafka clients."""
+    """Whether Flink's Kerberos login is for Kafka clients: its contexts contain KafkaClient. Nothing is recorded."""
     contexts = draft.java.get(f"{FLINK}contexts", "")
     return "KafkaClient" in [part.strip() for part in contexts.split(",")]
 

@@ -53,7 +53,7 @@ def fetchers() -> Mapping[str, EntryPoint]:
 
 
 def scheme(location: str) -> str | None:
-    """The scheme of a URL, in lower case; None for a path."""
+    """The scheme of a URL, in lower case; None for a path, also for one of Windows, as ``C:/keys``."""
     match = _SCHEME.match(location)
     return match[1].lower() if match else None
 
@@ -74,10 +74,11 @@ def find_file(location: str) -> str:
     """Find a key file on this machine, or fetch it into a file that only this user may read, and return its path.
 
     Args:
-        location: A path or a URL.
+        location: A path or a URL; each URL is fetched once per process.
 
     Raises:
         KeyFileError: There is no such file here, no fetcher can fetch it, or the fetcher failed.
+        OSError: The fetched file cannot be written.
     """
     kind = scheme(location)
     if kind not in (None, "file"):
@@ -108,7 +109,10 @@ def read_file(location: str) -> bytes:
 
 
 def write_private_file(name: str, content: bytes) -> Path:
-    """Write a file that only this user may read, and return its path; the same content is written once."""
+    """Write a file that only this user may read, and return its path; OSError if that fails.
+
+    It is in the folder of this process for fetched files. The same content with the same name is written once.
+    """
     path = _private_folder() / f"{hashlib.sha256(content).hexdigest()[:24]}-{name}"
     if not path.exists():
         handle, draft = tempfile.mkstemp(dir=path.parent)  # mode 0600; threads may write the same content at once
@@ -150,7 +154,7 @@ def _find_shipped(name: str) -> list[Path]:
 
 
 def _private_folder() -> Path:
-    """Return the folder of this process for fetched files, created at the first call and removed at exit."""
+    """Return the folder of this process for fetched files, created at the first call (OSError) and removed at exit."""
     global _folder
     if _folder is None or _folder[0] != os.getpid() or not _folder[1].is_dir():  # a fork has its own folder
         _folder = (os.getpid(), _create_folder())
@@ -159,14 +163,14 @@ def _private_folder() -> Path:
 
 
 def _create_folder() -> Path:
-    """Create a folder for this process, mode 0700, and remove those of processes that have ended."""
+    """Create a folder for this process, mode 0700, and remove those of ended processes; OSError if it cannot."""
     _remove_stale_folders(Path(tempfile.gettempdir()))
     owner = f"{_PREFIX}-{_machine()}-{os.getpid()}-{_start_time(os.getpid()) or 0}-"
     return Path(tempfile.mkdtemp(prefix=owner))
 
 
 def _remove_stale_folders(parent: Path) -> None:
-    """Remove the folders that ended processes of this user and this machine have left."""
+    """Remove the folders that ended processes of this user and this machine have left; what fails is left again."""
     for path in parent.glob(f"{_PREFIX}-*"):
         named = _NAME.fullmatch(path.name)
         if named is None or named["machine"] != _machine():
@@ -189,7 +193,7 @@ def _is_running(pid: int, start: int) -> bool:
 
 
 def _start_time(pid: int) -> int | None:
-    """When a process was started, in kernel ticks; None except on Linux."""
+    """When a process was started, in kernel ticks; None if there is no such process, and always except on Linux."""
     try:
         state = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:
@@ -241,7 +245,7 @@ def pem_blocks(text: str, ending: str) -> str:
     """Extract the PEM blocks of one kind, with lines of 64 characters, as OpenSSL needs them.
 
     Args:
-        text: PEM; anything around its blocks is left out.
+        text: PEM; anything around its blocks is left out, and what is in them is not checked.
         ending: How the label of the blocks ends: ``CERTIFICATE`` or ``PRIVATE KEY``.
 
     Returns:

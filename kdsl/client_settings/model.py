@@ -95,7 +95,10 @@ class Setting:
 
 
 def _default(value: str | Mapping[str, str], clients: str) -> Mapping[str, str]:
-    """Return a default by letter of the client: a string for all ``clients``, or a mapping by groups of letters."""
+    """Return a default by letter of the client, from a string for all ``clients`` or a mapping by groups of letters.
+
+    Empty strings are left out.
+    """
     by_clients = {clients: value} if isinstance(value, str) else value
     return MappingProxyType({letter: text for letters, text in by_clients.items() for letter in letters if text})
 
@@ -122,7 +125,7 @@ def number(
     default: str | Mapping[str, str] = "",
     note: str = "",
 ) -> Setting:
-    """Create a setting that accepts an integer in Java's range; a target has librdkafka's range."""
+    """Create a setting that accepts an integer in Java's range; it is limited to the range of each target."""
     act: Act = "same" if name in {t.name for t in targets} and len(targets) == 1 else "renamed"
     return Setting(name, clients, "int", act, targets, (), *java, _default(default, clients), note)
 

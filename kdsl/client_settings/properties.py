@@ -110,7 +110,7 @@ def check_property_type(key: str, value: object) -> Iterator[Problem]:
 
 
 def _normalize(key: str, value: Value) -> str | Secret:
-    """Convert a value to a string, and to a `Secret` if it is one or contains one."""
+    """Convert a value to a string, and to a `Secret` if it is one or contains one; its type is not checked."""
     if isinstance(value, Secret):
         return value
     text = str(value).lower() if isinstance(value, bool) else str(value)

@@ -86,9 +86,9 @@ def translate_sasl(draft: SettingsDraft, machine: Machine | None = None) -> None
 
 
 def check_missing_mechanism(draft: SettingsDraft) -> bool:
-    """Record an error if the login module needs a mechanism and none is set, and return whether that is so.
+    """Return True, and record an error, if the login module needs a mechanism and none is set; otherwise return False.
 
-    Kafka's default mechanism is GSSAPI.
+    Kafka's default mechanism, GSSAPI, has other login modules.
     """
     module = draft.login.kind if draft.login else ""
     if draft.value("sasl.mechanism") is not None or module not in _MECHANISM_OF:
@@ -136,8 +136,8 @@ def _refuse_handler(draft: SettingsDraft) -> None:
         )
 
 
-def _check_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
-    """Record an error if the login module does not fit the mechanism, and return whether that is so.
+def _refuse_module(draft: SettingsDraft, login: Login, mechanism: str) -> bool:
+    """Return True, and record an error, if the login module does not fit the mechanism; otherwise return False.
 
     As in Java, PLAIN accepts the module of SCRAM as well.
     """
@@ -175,7 +175,7 @@ def _translate_password(draft: SettingsDraft, mechanism: str) -> None:
                     property="sasl.mechanism",
                 )
         return
-    if _check_module(draft, login, mechanism):
+    if _refuse_module(draft, login, mechanism):
         return
     if login.options.get("tokenauth", "").lower() == "true":
         draft.add_error(
@@ -210,7 +210,7 @@ def _translate_oauth(draft: SettingsDraft, machine: Machine | None) -> None:
         _refuse_handler(draft)
         return
     options = dict(draft.login.options) if draft.login else {}
-    if draft.login and _check_module(draft, draft.login, "OAUTHBEARER"):
+    if draft.login and _refuse_module(draft, draft.login, "OAUTHBEARER"):
         return
     if draft.is_unresolved(JAAS) and draft.login is None:
         return
@@ -300,7 +300,7 @@ def _translate_unsecured(draft: SettingsDraft, options: dict[str, str]) -> None:
 def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
     """Translate a login with tokens of an identity provider; report a missing URL, and what librdkafka does not have.
 
-    Credentials are reported as in `_translate_credentials`.
+    For the credentials, and the ``options`` of the login module, see `_translate_credentials`.
     """
     url = draft.value(_URL)
     if url is None:
@@ -335,7 +335,7 @@ def _translate_oidc(draft: SettingsDraft, options: dict[str, str]) -> None:
 
 
 def _translate_credentials(draft: SettingsDraft, options: dict[str, str], *, needed: bool) -> None:
-    """Translate the client's id, secret and scope, from their settings or from the options of the login module.
+    """Translate the client's id, secret and scope, from their settings or else from the login module's ``options``.
 
     If they are ``needed``, a missing id or secret is recorded as an error. The module's extensions are translated, too;
     a comma in one of their values is an error. For options that librdkafka does not have a warning is recorded.

@@ -119,7 +119,8 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
     """Read the certificates, and the key unless authorities are wanted, from a PKCS12 store.
 
     Raises:
-        JksError: The password is wrong, it is not a PKCS12 store, or it contains no key.
+        JksError: The password is wrong, it is not a PKCS12 store, or it lacks a key that is wanted. Missing
+            certificates are not an error here.
     """
     from cryptography.hazmat.primitives import serialization as form
     from cryptography.hazmat.primitives.serialization import pkcs12
@@ -141,7 +142,10 @@ def _read_pkcs12(data: bytes, store: Store, *, trusted: bool) -> Pem:
 
 
 def _chain(own: x509.Certificate | None, others: list[x509.Certificate]) -> list[x509.Certificate]:
-    """A certificate followed by its issuers among the others, in order, without the rest; empty for None."""
+    """A certificate followed by its issuers (by name) among the others, in order; empty for None.
+
+    Certificates that are not in the chain are left out.
+    """
     chain = [own] if own else []
     left = list(others)
     while chain and (above := next((one for one in left if one.subject == chain[-1].issuer), None)):

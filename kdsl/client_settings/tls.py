@@ -229,7 +229,10 @@ def _has_one_password(draft: SettingsDraft, password: str | None, key_password: 
 
 
 def _set_pem(draft: SettingsDraft, target: str, source: str, ending: str) -> None:
-    """Set a property of librdkafka to the PEM blocks of a setting; report a setting without such a block."""
+    """Set a property of librdkafka to the PEM blocks of a setting, which the user has set, or to its reference.
+
+    A setting without such a block is reported.
+    """
     text = draft.java[source]
     if has_reference(text):
         draft.set(target, text, source)
@@ -262,7 +265,10 @@ def _convert_store(draft: SettingsDraft, machine: Machine | None, store: Store) 
 
 
 def _translate_endpoint(draft: SettingsDraft) -> None:
-    """Translate the check of the host name; report a value that Kafka does not have."""
+    """Translate the check of the host name: https or a reference stays, an empty string becomes ``none``.
+
+    The value ``none`` stays, too; another one is reported.
+    """
     name = "ssl.endpoint.identification.algorithm"
     text = draft.java.get(name)
     if text is None:
@@ -322,7 +328,7 @@ def _check_protocols(draft: SettingsDraft) -> None:
 
 
 def _translate_ciphers(draft: SettingsDraft) -> None:
-    """Translate the cipher suites, without those of TLSv1.3; report a list that has only these."""
+    """Set the cipher suites, with unchanged names, without those of TLSv1.3; report a list that has only these."""
     name = "ssl.cipher.suites"
     text = draft.java.get(name)
     if text is None:

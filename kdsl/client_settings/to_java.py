@@ -59,7 +59,7 @@ class JavaSettings:
 def java_settings(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None = None, machine: Machine | None = None
 ) -> JavaSettings:
-    """Translate client properties for a Java client; mistakes become problems of the result.
+    """Translate client properties for a Java client; mistakes, also in references, become problems of the result.
 
     Args:
         properties: Java's names (or librdkafka's) and their values, without the prefix ``properties.``.
@@ -113,7 +113,8 @@ def java_settings(
 def _fetch_store(draft: SettingsDraft, machine: Machine, name: str, location: str) -> None:
     """Fetch a store that is given by a URL: PEM goes into the settings, other stores into a file on this machine.
 
-    Of a ``file:`` URL only the path of the file is set. Without success a problem is recorded, and the location stays.
+    Of a ``file:`` URL only the path of the file is set. If it cannot be fetched, a problem is recorded, and the
+    location stays; PEM without a block that is needed is a problem, too.
     """
     kind = draft.settings.get(name.replace("location", "type"), "").upper()
     if kind != "PEM" or scheme(location) == "file":

@@ -116,7 +116,7 @@ def admin_settings(
 def _translate(
     properties: Mapping[str, str], client: Client, resolve: Resolve | None, machine: Machine | None
 ) -> LibrdkafkaSettings:
-    """Translate client properties for one kind of client; see `consumer_settings`."""
+    """Translate client properties for one kind of client; mistakes become problems. See `consumer_settings`."""
     draft = draft_settings(properties, client, resolve)
     draft.settings.update(draft.librdkafka)
     _translate_rows(draft)
@@ -280,7 +280,10 @@ def _translate_compression(draft: SettingsDraft) -> None:
 
 
 def _translate_partitioner(draft: SettingsDraft) -> None:
-    """Set ``partitioner``: ``random`` with ``partitioner.ignore.keys``, else by default ``murmur2_random``, Java's."""
+    """Set ``partitioner``: ``random`` with ``partitioner.ignore.keys``, else by default ``murmur2_random``, Java's.
+
+    Nothing is reported, except if the user has set another ``partitioner`` beside ``partitioner.ignore.keys``.
+    """
     name = "partitioner.ignore.keys"
     if draft.java.get(name) == "true":
         draft.set("partitioner", "random", name)

@@ -60,6 +60,9 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
     Args:
         answer: Decides about a request.
         port: The port on 127.0.0.1; 0 is a free one.
+
+    Raises:
+        OSError: The port is in use.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -93,7 +96,10 @@ def serve(answer: Callable[[TokenRequest], Granted | Refused], port: int = 0) ->
 
 
 def _parse_request(path: str, authorization: str, body: str) -> TokenRequest:
-    """Parse a request, whose client id and secret are in the header or in the form; both are empty if they are not."""
+    """Parse a request, whose client id and secret are in the header or in the form; they are empty if they are not.
+
+    An invalid header counts as one without them. The other parts of the form are ignored.
+    """
     kind, _, text = authorization.partition(" ")
     if kind == "Basic":
         try:

@@ -76,14 +76,15 @@ def _import_provider(provider: str) -> Provider:
     """Import the function of a token provider, named as ``module:function``.
 
     Raises:
-        TokenError: It cannot be imported, or the module has no such function.
+        TokenError: The import fails, whatever the error, or the module has no such function.
     """
     module, _, name = provider.partition(":")
     try:
         imported: Any = import_module(module)
-    except ImportError as e:
+    except Exception as e:  # noqa: BLE001  # the module's own; its message may contain a token
+        reason = e if isinstance(e, ImportError) else type(e).__name__
         raise TokenError(
-            f"the token provider {provider!r} cannot be imported: {e}; install it here, as on the driver"
+            f"the token provider {provider!r} cannot be imported: {reason}; install it here, as on the driver"
         ) from None
     function = getattr(imported, name, None)
     if not callable(function):
@@ -96,7 +97,7 @@ def _import_provider(provider: str) -> Provider:
 
 
 def _file_provider(location: str) -> Provider:
-    """Return a provider that reads the token from the file of a ``file:`` URL at each call."""
+    """Return a provider that reads the token from the file of a ``file:`` URL at each call; only calls raise errors."""
     path = unquote(urlsplit(location).path)
 
     def token(**_: str) -> str:
@@ -106,7 +107,10 @@ def _file_provider(location: str) -> Provider:
 
 
 def _serve(provider: str, make: Provider, options: Mapping[str, str]) -> Endpoint:
-    """Start a service on the loopback address for a provider's tokens; return its URL and the secret of its clients."""
+    """Start a service on the loopback address for a provider's tokens; return its URL and its clients' credentials.
+
+    The provider is not called before the first request. OSError if no server can be started.
+    """
     name, secret, path = "kdsl", secrets.token_urlsafe(32), f"/{secrets.token_urlsafe(16)}"
 
     def answer(request: TokenRequest) -> Granted | Refused:

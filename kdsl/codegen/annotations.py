@@ -210,7 +210,7 @@ class Annotations:
         self._draft: TableDraft | None = None
 
     def annotation(self, draft: TableDraft, path: Path, kind: t.DataType, *, exact: bool = True) -> Annotation:
-        """Build the annotation of a type, nullable if it is, and import the names in it.
+        """Build the annotation of a type, nullable if it is, and import the names in it; every type has one.
 
         Args:
             draft: The table.
@@ -226,9 +226,9 @@ class Annotations:
         return attrs.evolve(annotation, null=kind.nullable)
 
     def parts(self, draft: TableDraft, path: Path, kind: t.DataType) -> tuple[Annotation, t.DataType | None]:
-        """Build the annotation without None, and import the names in it.
+        """Build the annotation without None, and import the names in it; every type has one.
 
-        Also return the type if it cannot be derived from that annotation, else None.
+        Also return the type if it cannot be derived from that annotation, else None. No class is added.
         """
         non_null = kind.as_nullable(False)
         match kind:
@@ -294,7 +294,7 @@ class Annotations:
         return attrs.evolve(annotation, args=tuple(self._make_alias(a, name) if a.args else a for a in annotation.args))
 
     def _make_alias(self, annotation: Annotation, name: str) -> Annotation:
-        """Return an alias of a long annotation; a new alias is added to those that `aliases` yields next."""
+        """Return the alias of a long annotation; a new one, if need be, which `aliases` yields next."""
         plain = attrs.evolve(annotation, null=False)
         parts = [self.shorten(INDENT, arg, ",", name) for arg in plain.args]
         key = f"{plain.head}[{', '.join(map(str, parts))}]"
@@ -341,7 +341,7 @@ class Annotations:
         yield source
 
     def _write_enumeration(self, record: Record) -> str:
-        """Write the class of an enumeration with its symbols, and import its base class."""
+        """Write the ``StrEnum`` of an enumeration, with its symbols as members, and import that base class."""
         assert record.hint is not None
         lines = [f"class {record.name}({self._imports.name('enum', 'StrEnum')}):", *_docstring_lines(record)]
         taken: set[str] = set()
@@ -392,6 +392,8 @@ class Annotations:
     def value(self, draft: TableDraft, path: Path, kind: t.DataType, value: Any) -> str:
         """Write the source of a default of the type at a path, and import the names in it.
 
+        The table is kept for `_write_class_value`, which writes the values of classes inside it.
+
         Raises:
             CodegenError: The value has no literal, or is not a symbol of its enumeration.
         """
@@ -399,7 +401,7 @@ class Annotations:
         return self.literals.literal(value, kind, path)
 
     def _write_class_value(self, path: Path, kind: t.DataType, value: Any) -> str | None:
-        """Write a value of a generated class as Python; None if the type at the path has no class.
+        """Write a value of a generated class as Python, and import the names in it; None if the type has no class.
 
         Raises:
             CodegenError: The value is not a symbol of the enumeration, or has no literal.
@@ -428,7 +430,7 @@ class Annotations:
 
 
 def _members_of(value: Any) -> Mapping[str, Any]:
-    """The attributes of an object, by the names of the row's fields."""
+    """The attributes that an object's class declares, by the names of the row's fields; the object has all of them."""
     from kdsl.types.python import class_members, member_names
 
     attributes = class_members(type(value)) or {}

@@ -58,7 +58,10 @@ class Imports:
         return unique
 
     def lines(self) -> Iterator[str]:
-        """Yield the import statements, in the usual order, with empty lines between their groups."""
+        """Yield the import statements: annotations from ``__future__``, the standard library, then all others.
+
+        Empty lines are between these groups; the first one is always there.
+        """
         yield "from __future__ import annotations"
         every = {*self._modules, *(m for m, _ in self._named)}
         standard = [m for m in every if m.partition(".")[0] in _STANDARD]

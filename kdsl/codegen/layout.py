@@ -83,7 +83,7 @@ def mapping(head: str, entries: Iterable[tuple[str, str]], indent: str) -> str:
 
 
 def string_literal(value: str) -> str:
-    """Write a string as a literal, in the quotes that need the fewest escapes."""
+    """Write a string as a literal, in double quotes, or in single ones if these need fewer escapes."""
     quote = "'" if value.count('"') > value.count("'") else '"'
     return quote + "".join(_escape(c, quote) for c in value) + quote
 
@@ -103,7 +103,10 @@ def bytes_literal(value: bytes) -> str:
 
 
 def docstring(value: str, indent: str) -> str | None:
-    """Write a string as a docstring with exactly this value, indented; None if no docstring has this value."""
+    """Write a string as a docstring that `inspect.cleandoc` turns into exactly this value, indented.
+
+    None if there is none, for example because of blanks at its start, a backslash, or an invisible character.
+    """
     lines = value.split("\n")
     plain = all(line == line.rstrip() and _is_printable(line) for line in lines) and inspect.cleandoc(value) == value
     if not value or not plain or '"""' in value or "\\" in value or value[0] == '"':

@@ -97,7 +97,10 @@ class Literals:
                 )
 
     def _write_datetime(self, value: dt.datetime | dt.date | dt.time) -> str:
-        """Write the source of a date or time, without zeros at its end; one with a zone in UTC."""
+        """Write the source of a date or time, as ``datetime(2025, 1, 31, 8, 0, tzinfo=UTC)``, and import its names.
+
+        Zeros at its end are left out, and a timestamp with a zone is written in UTC.
+        """
         if isinstance(value, dt.datetime):
             utc = None if value.tzinfo is None else self._imports.name("datetime", "UTC")
             plain = value if value.tzinfo is None else value.astimezone(dt.UTC)

@@ -130,7 +130,7 @@ def check_members(row: t.Row) -> None:
 
 
 def comment_lines(note: str) -> list[str]:
-    """Split a note into the lines of a comment, and escape unprintable characters, which would break the document."""
+    """Split a note into the lines of a comment, without the mark of one, and escape unprintable characters."""
     return [
         "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
         for line in note.splitlines()

@@ -74,8 +74,8 @@ def class_name(name: str, taken: Collection[str], kind: str) -> str:
 def _legal_name(name: str, start: str, reserved: frozenset[str]) -> str:
     """Return a name that Python allows and that is not reserved, without underscores at its start.
 
-    One that then begins with a digit, or is empty, gets ``start`` before it. A keyword or reserved name gets ``_``
-    after it.
+    Characters that Python does not allow become ``_``. A name that then begins with a digit, or is empty, gets
+    ``start`` before it. A keyword or reserved name gets ``_`` after it.
     """
     legal = _replace_illegal(unicodedata.normalize("NFKC", name)).lstrip("_")
     if not legal.isidentifier():

@@ -71,7 +71,7 @@ class Arguments:
     def options(self, options: KafkaOptions) -> Iterator[str]:
         """Yield the arguments of the connector's options that differ from their defaults, except the topic.
 
-        What was omitted is added to the notes.
+        What was omitted is added to the notes. CodegenError if a value has no literal.
         """
         for a in options.declarations():
             value = getattr(options, a.name)
@@ -93,7 +93,10 @@ class Arguments:
                 yield f"{a.name}={self._write_value(value)}"
 
     def _write_dead_letters(self, options: KafkaOptions) -> str:
-        """Write the argument ``dead_letters=``; plain-text secrets are replaced, and noted in the placeholders."""
+        """Write the argument ``dead_letters=`` of options that name a topic for them, and import its class.
+
+        Plain-text secrets are replaced, and noted in the placeholders.
+        """
         parts = [string_literal(options.dead_letter_topic or "")]
         if options.dead_letter_max_count != NO_LIMIT:
             parts.append(f"max_count={options.dead_letter_max_count}")
@@ -110,12 +113,15 @@ class Arguments:
             yield part("topic=", list(map(string_literal, options.topic)), INDENT, "[]")
 
     def format(self, name: str, chosen: Format | None) -> Iterator[str]:
-        """Yield the argument ``name`` of a format; none without a format."""
+        """Yield the argument of a format, as ``name=Json()`` with its options, and import its class; none for None."""
         if chosen is not None:
             yield self._write_format(name, chosen)
 
     def properties(self, properties: dict[str, str]) -> Iterator[str]:
-        """Yield ``group_id=`` if the client properties name a group, and ``properties=`` if there are others."""
+        """Yield ``group_id=`` if the client properties name a group, and ``properties=`` if there are others.
+
+        The dict is not changed.
+        """
         rest = dict(properties)
         if rest.get("group.id"):
             yield f"group_id={string_literal(rest.pop('group.id'))}"
@@ -124,7 +130,10 @@ class Arguments:
             yield mapping("properties=", entries, INDENT)
 
     def _write_format(self, name: str, chosen: Options) -> str:
-        """Write a format with its options as an argument, and import it; plain-text secrets are replaced, and noted."""
+        """Write a format with its options as an argument, and import it; plain-text secrets are replaced, and noted.
+
+        CodegenError if a value has no literal.
+        """
         cls = type(chosen)
         options = self._placeholders.options(chosen)
         parts = [f"{option}={self._write_value(value)}" for option, value in options.items()]

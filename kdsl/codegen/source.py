@@ -185,9 +185,9 @@ class _Module:
         return [string_literal(rule.condition), *action, *more]
 
     def _choose_metadata_function(self, column: ColumnDef) -> tuple[str, list[str], str]:
-        """Choose the function that declares a metadata column, its arguments, and a mark (else empty).
+        """Choose the function that declares a metadata column, its arguments, and a mark (empty if it needs none).
 
-        A key that no function declares has a mark and ``col``.
+        That is ``virtual`` or ``metadata`` with the key, or for any other key ``col`` and the mark ``Metadata(…)``.
         """
         if column.virtual:
             return "virtual", [string_literal(column.shows)], ""
@@ -198,7 +198,7 @@ class _Module:
 
 
 def _metadata_type(column: ColumnDef) -> list[str]:
-    """Return the argument ``type=`` of a metadata column; none if the type is that of the metadata."""
+    """Return the argument ``type=`` of a metadata column, a string; none if the type is that of the metadata."""
     known = METADATA.get(column.shows)
     plain = known is not None and known.type == column.type
     return [] if plain else [f"type={string_literal(column.type.spelling)}"]
@@ -269,7 +269,7 @@ class _Marks:
         self._marked_primary = self._marked and tuple(n for n in keys if n in self._primary) == self._primary
 
     def wrapper(self, column: ColumnDef) -> str:
-        """Choose the wrapper of a column that is part of rows: ``Col``, ``Key`` or ``PrimaryKey``."""
+        """Choose the name of the wrapper of a column that is part of rows: ``Col``, ``Key`` or ``PrimaryKey``."""
         if column.role != "physical" or not self._marked or column.name not in self._key:
             return "Col"
         if self._marked_primary and column.name in self._primary:

@@ -18,7 +18,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Represent a string; one with line breaks of other systems in double quotes, with escapes."""
+    """Represent a string in the default style; one with line breaks of other systems in double quotes, with escapes."""
     style = '"' if any(c in "\x85\u2028\u2029" for c in text) else None
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
@@ -80,7 +80,7 @@ def _convert_table(table: TableDef, notes: list[str]) -> dict[str, Any]:
 
 
 def _convert_column(table: TableDef, column: ColumnDef) -> dict[str, Any]:
-    """Convert a column to a mapping of a YAML document.
+    """Convert a column to a mapping of a YAML document: its name and type, what it is, and its comment, if any.
 
     Raises:
         CodegenError: The column is computed by a Python function that calls Spark.

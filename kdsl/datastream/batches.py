@@ -49,7 +49,7 @@ class BatchMapper:
         """Call the function, and yield the batches of its result; elements of an iterable are not checked.
 
         Raises:
-            FunctionResultError: The function failed, or returned neither a batch, a table nor an iterable.
+            FunctionResultError: The function failed, or returned something else, such as None, a string or a dict.
         """
         try:
             answer = self._function(batch)
@@ -69,7 +69,9 @@ class BatchMapper:
             ) from e
 
     def _match_schema(self, result: pa.RecordBatch, schema: pa.Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Convert a result to exactly the declared columns and types; optional columns that it lacks become NULL.
+        """Convert a result to exactly the declared columns, found by their names, and their types.
+
+        Optional columns that it lacks become NULL.
 
         Args:
             result: A batch that the function returned.
@@ -77,7 +79,8 @@ class BatchMapper:
             batch: The argument of the function, for messages.
 
         Raises:
-            FunctionResultError: The result does not match the declaration.
+            FunctionResultError: The result is not a batch, lacks a column or has another one, or its values cannot be
+                cast, or are NULL in a NOT NULL column.
         """
         if not isinstance(result, pa.RecordBatch):
             self._fail(
@@ -99,7 +102,7 @@ class BatchMapper:
         """Return a column of the function's result with the declared type; a missing column is NULL.
 
         Raises:
-            FunctionResultError: Its values cannot be cast.
+            FunctionResultError: Its values cannot be cast. NULL is not checked here.
         """
         if field.name not in result.schema.names:
             return pa.nulls(result.num_rows, field.type)
@@ -177,7 +180,7 @@ class _Answer:
 
     @classmethod
     def from_call(cls, function: Callable[[Any], Any], argument: object) -> _Answer:
-        """Call a function, and keep its result or its error; nothing is raised."""
+        """Call a function, and keep its result or its error; only what is not an Exception is raised."""
         try:
             return cls(function(argument))
         except Exception as e:  # noqa: BLE001 (the function is the user's)
@@ -295,7 +298,7 @@ class _ByRow(_ByBatch):
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[Any]:
-    """Convert the rows of a batch to Spark's rows."""
+    """Convert the rows of a batch to `pyspark.sql.Row`, with values as Arrow converts them to Python."""
     from pyspark.sql import Row
 
     make = Row(*batch.schema.names)
@@ -329,7 +332,7 @@ def as_type(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _holds_strings(kind: pa.DataType) -> bool:
-    """Whether values of a type are strings, or always NULL."""
+    """Whether values of a type are strings, in any form (large, as views, in a dictionary), or always NULL."""
     if pa.types.is_dictionary(kind):
         return _holds_strings(kind.value_type)
     return any(

@@ -24,7 +24,7 @@ _PACKAGE_FOLDER = f"{Path(__file__).parent}{os.sep}"
 
 
 def caller_location() -> Where:
-    """Find the location in the user's program: the newest frame outside this package; empty if there is none."""
+    """Find the location in the user's program: the newest frame outside kdsl.datastream; empty if there is none."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001
     while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE_FOLDER):
         frame = frame.f_back

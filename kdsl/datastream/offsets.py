@@ -170,7 +170,7 @@ class OffsetsInitializer:
         return cls("specific-offsets", function=name, reset=strategy, problems=problems)
 
     def start(self, reset: Reset | None) -> Start:
-        """Convert to the start of a plan.
+        """Convert to the start of a plan; mistakes in the arguments are not reported here.
 
         Args:
             reset: The value of ``auto.offset.reset``, which applies if the initializer has no reset strategy.

@@ -46,7 +46,8 @@ def record_fields(serializer: KafkaRecordSerializationSchema) -> tuple[str, ...]
 def metadata_columns(serializer: KafkaRecordSerializationSchema) -> tuple[ColumnDef, ...]:
     """The metadata columns of a sink's table definition: the parts of a record that are computed for each row.
 
-    They are nullable, and have the names of `hidden_column`. The partition of a record is only in the plan.
+    A function over rows computes all parts, also key and value. The columns are nullable, and have the names of
+    `hidden_column`. The partition of a record is only in the plan.
     """
     names = record_fields(serializer) if serializer.function is not None else tuple(serializer.row_expressions())
     return tuple(
@@ -125,7 +126,7 @@ def _column(expression: RowExpression) -> Column:
 
 
 def _cast_column(df: DataFrame, name: str, expression: RowExpression, problems: list[Problem]) -> Column | None:
-    """Cast an expression without a function to the type of its part of a record.
+    """Cast an expression without a function to the type of its part of a record: topic, timestamp or headers.
 
     Integers are milliseconds, and maps are lists of headers. A string that is not a timestamp fails the Spark job.
 

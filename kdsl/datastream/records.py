@@ -142,7 +142,10 @@ class KafkaRecordDeserializationSchema:
         return self if column in names else attrs.evolve(self, metadata=(*self.metadata, (column, FIELDS[column])))
 
     def columns(self) -> tuple[ColumnDef, ...]:
-        """The columns of the source's table definition: those of the value, then the virtual metadata columns."""
+        """The columns of the source's table definition: those of the value, then the virtual metadata columns.
+
+        Nothing is checked.
+        """
         values = self.value.fields("value") if self.value is not None else ()
         metadata = [*self.metadata, *((name, FIELDS[name]) for name in self.fields)]
         return (

@@ -161,7 +161,7 @@ def parse_columns(columns: Columns, where: Where, problems: list[Problem]) -> t.
     """Convert columns, as the user wrote them, to a row type, which is NOT NULL.
 
     Args:
-        columns: The user's columns.
+        columns: The user's columns: SQL, a StructType, a `t.Row`, or annotations by name.
         where: The location, for messages.
         problems: Receives the problem if the columns cannot be read or there are none; the result is then only a
             placeholder.

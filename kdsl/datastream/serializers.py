@@ -129,12 +129,12 @@ class KafkaRecordSerializationSchema:
         return [f"{name} = {expression.text}" for name, expression in self.row_expressions().items()]
 
     def row_expressions(self) -> dict[str, RowExpression]:
-        """The parts of a record, beside key and value, that are computed for each row."""
+        """Those of the parts topic, headers and timestamp that are computed for each row, by these names."""
         parts = {"topic": self.topic_selector, "headers": self.headers, "timestamp": self.timestamp}
         return {name: expression for name, expression in parts.items() if expression is not None}
 
     def runs_python(self) -> bool:
-        """Whether it calls a function of the user's."""
+        """Whether it calls a function of the user's: for whole records, or for topic, headers or timestamp."""
         expressions = self.row_expressions().values()
         return self.function is not None or any(expression.function is not None for expression in expressions)
 
@@ -152,7 +152,7 @@ class KafkaRecordSerializationSchemaBuilder:
         self._problems: list[Problem] = []
 
     def _set(self, setting: str, value: Any, method: str) -> Self:
-        """Store a setting, record a repetition as a problem, and return the builder."""
+        """Store a setting, in place of an earlier value, record a repetition as a problem, and return the builder."""
         if setting in self._settings:
             message = f"{method}() is called twice, and the first call would be lost"
             self._problems.append(Problem("builder-twice", message, "call it once", caller_location()))
@@ -276,7 +276,7 @@ class KafkaRecordSerializationSchemaBuilder:
     def _expression(self, value: str | Column | TopicFunction, method: str) -> RowExpression:
         """Convert SQL, a Column or a function to an expression of a row.
 
-        SQL that Spark cannot parse is recorded as a problem.
+        SQL that Spark cannot parse is recorded as a problem, and becomes an expression all the same.
         """
         if isinstance(value, str):
             reason = syntax_error(str(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from kdsl.client_settings.properties import Properties, Value, check_property_type
@@ -52,9 +52,9 @@ def client_properties(
 
 
 def check_kind(value: Any, kind: type[T], setting: str, sites: CallSites, problems: list[Problem]) -> T | None:
-    """Return the value of a setting if it is of the right class.
+    """Return the value of a setting if it is of the right class, or None.
 
-    Otherwise add a problem to ``problems`` and return None.
+    For a value of another class add a problem to ``problems``, and return None.
 
     Args:
         value: The argument; None if there is none.
@@ -83,10 +83,13 @@ def as_tuple(value: Any) -> tuple[Any, ...]:
 
 
 def as_hashable(partition: Any) -> Any:
-    """A topic partition as a plain tuple; a value of another type as it is, or its ``repr`` if it has no hash."""
-    if isinstance(partition, list | tuple):
-        return tuple(partition)
-    return partition if isinstance(partition, Hashable) else repr(partition)
+    """A list or tuple as a plain tuple, and any other value as it is; its ``repr`` if it has no hash."""
+    value = tuple(partition) if isinstance(partition, list | tuple) else partition
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
 
 
 def connection_problems(

@@ -248,7 +248,7 @@ class KafkaSink(Endpoint):
         )
 
     def explain(self) -> str:
-        """Describe what a write does. Needs neither Java nor a broker."""
+        """Describe what a write does; errors as for `plan`. Needs neither Java nor a broker."""
         serializer = self.record_serializer
         lines = [] if serializer is None else serializer.describe()
         return "\n".join(
@@ -256,7 +256,12 @@ class KafkaSink(Endpoint):
         )
 
     def plan(self) -> WritePlan:
-        """What a write does, as a frozen value; a DataFrame with event time adds the timestamp of each record."""
+        """What a write does, as a frozen value; a DataFrame with event time adds the timestamp of each record.
+
+        Raises:
+            KdslError: What a format refers to, such as a file with a schema, can no longer be read. The settings were
+                checked when the sink was made.
+        """
         assert self.record_serializer is not None
         return self._plan(self.record_serializer)
 
@@ -264,7 +269,7 @@ class KafkaSink(Endpoint):
         """Plan the write of a serializer's records.
 
         If the serializer has a function for whole records, their partition is written from a hidden column. Otherwise
-        the value has the columns of the serializer's schema, in its order.
+        the value has the columns of the serializer's schema, in its order. Errors are those of `plan`.
         """
         plan = write_plan(resolve(self._table(serializer), "write"))
         if serializer.function is not None:
@@ -312,7 +317,11 @@ class KafkaSink(Endpoint):
         return serializer if column is None else attrs.evolve(serializer, timestamp=RowExpression(quote_name(column)))
 
     def _own_problems(self) -> Iterator[Problem]:
-        """Yield the problems of a sink that its table definition cannot show, such as a missing serializer."""
+        """Yield the problems of a sink that its table definition cannot show.
+
+        They are a missing serializer and its problems, Python functions in real-time mode, and columns that have
+        different types in key and value.
+        """
         sites, serializer = self._call_sites, self.record_serializer
         if serializer is None:
             message = "nothing defines how rows become records"
@@ -332,7 +341,7 @@ class KafkaSink(Endpoint):
         return self._table(self.record_serializer or _PLACEHOLDER)
 
     def _table(self, serializer: KafkaRecordSerializationSchema) -> BuilderTableDef:
-        """Build the table that the sink writes with a serializer."""
+        """Build the table that the sink writes with a serializer; it does not have the serializer's problems."""
         sites = self._call_sites
         key, value = serializer.fields("key"), serializer.fields("value")
         keys = {f.name for f in key}

@@ -247,7 +247,7 @@ class KafkaSource(Endpoint):
         return self._rows(read_stream(spark, self.plan(), self._cluster()))
 
     def explain(self) -> str:
-        """Describe what a read does. Needs neither Java nor a broker."""
+        """Describe what a read does; errors as for `plan`. Needs neither Java nor a broker."""
         lines = [show(self.plan())]
         deserializer = self.deserializer
         if deserializer is not None and deserializer.function is not None:
@@ -258,7 +258,12 @@ class KafkaSource(Endpoint):
         return "\n".join(lines)
 
     def plan(self) -> ReadPlan:
-        """What a read does, as a frozen value."""
+        """What a read does, as a frozen value.
+
+        Raises:
+            KdslError: What a format refers to, such as a file with a schema, can no longer be read. The settings were
+                checked when the source was made.
+        """
         plan = read_plan(resolve(self._definition(), "read"))
         end = self.bounded or self.unbounded
         changes: dict[str, Any] = {
@@ -274,7 +279,7 @@ class KafkaSource(Endpoint):
         return attrs.evolve(plan, **changes)
 
     def _rows(self, df: DataFrame) -> DataFrame:
-        """Return the rows of a DataFrame that the plan reads.
+        """Return the rows of a DataFrame that the plan reads; no record is read yet.
 
         With a function of the deserializer, it is applied to the raw records, and a stream gets the watermark.
         Otherwise the plan has decoded them; a column with the record's timestamp is marked as such.
@@ -296,7 +301,7 @@ class KafkaSource(Endpoint):
         return kdsl_settings(self._all_properties().reveal())
 
     def _reset(self) -> Reset | None:
-        """Return what the property ``auto.offset.reset`` says; None if it is not set."""
+        """Return what the property ``auto.offset.reset`` says; None if it is not set, or wrong."""
         reset: Reset | None = self._connector().auto_offset_reset
         return reset
 
@@ -533,16 +538,19 @@ def _is_watermark(value: object) -> TypeGuard[tuple[str, str]]:
 
 
 def _is_topic_partition(value: object) -> bool:
-    """Whether a value is a pair of a string and an integer from 0."""
+    """Whether a value is a pair of a string and an integer from 0, not a boolean."""
     match value:
         case (str(), int() as number):
-            return number >= 0
+            return number >= 0 and not isinstance(number, bool)
         case _:
             return False
 
 
 def _initializer(value: Initializer | None) -> OffsetsInitializer | None:
-    """Wrap a function in a custom initializer; return an initializer or None unchanged."""
+    """Wrap a function in a custom initializer; return an initializer or None unchanged.
+
+    For anything else the custom initializer has a problem.
+    """
     if value is None or isinstance(value, OffsetsInitializer):
         return value
     return OffsetsInitializer.custom(value)

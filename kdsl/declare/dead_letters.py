@@ -34,7 +34,10 @@ class DeadLetters:
     properties: Mapping[str, Value] = attrs.field(factory=dict)
 
     def options(self) -> dict[str, Any]:
-        """The options of the connector for which this stands, by Python name; properties only if there are any."""
+        """The options of the connector for which this stands, by Python name: topic, greatest number, and properties.
+
+        Properties are left out if there are none.
+        """
         return {
             "dead_letter_topic": self.topic,
             "dead_letter_max_count": self.max_count,

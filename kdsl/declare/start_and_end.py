@@ -35,7 +35,7 @@ _LARGEST = {"partition": (1 << 31) - 1, "offset": (1 << 63) - 1}
 
 
 def start_or_end_options(value: Any, side: Side, name: str = "") -> dict[str, Any] | Problem:
-    """Return the connector's options that a start or an end in Python sets, or the problem with the value.
+    """Return the options, by attribute of the connector's options, that a start or an end in Python sets, or a problem.
 
     Modes are accepted in any letter case; a time is rounded down to milliseconds. The problem has no location.
 
@@ -82,7 +82,7 @@ def offset_pairs(offsets: Mapping[int, int] | str) -> Iterator[tuple[int, int]]:
         offsets: The mapping, or the string of DDL or YAML.
 
     Raises:
-        ValueError: The string has another form, or a number is larger than Kafka's largest.
+        ValueError: The string has another form, a partition is above 2³¹-1, or an offset above 2⁶³-1.
     """
     pairs = offsets.items() if isinstance(offsets, Mapping) else _parse_pairs(offsets)
     for partition, offset in pairs:

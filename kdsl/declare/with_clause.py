@@ -78,7 +78,9 @@ class _Reader:
         self.unread: set[str] = set()
 
     def read(self) -> WithClause:
-        """Read all options, as `read_with_clause` says; takes what it has read from ``rest``.
+        """Read all options, as `read_with_clause` says.
+
+        What was read is removed from ``rest``; mistakes are also added to ``problems`` and ``unread``.
 
         Raises:
             KdslError: As for `read_with_clause`.

@@ -39,7 +39,7 @@ class RecordReader(Protocol):
 
 
 def needs_jvm(cluster: Cluster) -> bool:
-    """Whether only Java's clients can use the cluster's settings, such as those of Kerberos."""
+    """Whether only Java's clients can use the cluster's settings, such as those of Kerberos; False if no client can."""
     refused = any(p.severity == "error" for p in cluster.problems())
     return refused and not any(p.severity == "error" for p in cluster.problems("jvm"))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -135,6 +135,7 @@ def read_letters(cluster: Cluster, topic: str) -> Iterator[DeadLetter]:
 
     Raises:
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
+        ResolveError: The client settings have errors.
     """
     for batch in _read(cluster, topic):
         yield from _parse_letters(batch)
@@ -288,13 +289,15 @@ def _positions(waiting: Iterable[DeadLetter], ends: Mapping[TopicPartition, int]
     return positions
 
 
-def _judge(letter: DeadLetter, selection: Selection, seen: set[str], max_attempts: int) -> str:
+def _judge(letter: DeadLetter, selection: Selection, seen: Collection[str], max_attempts: int) -> str:
     """Return why a letter is not sent, as a field name of `Replay`; an empty string if it may be sent.
+
+    It is not selected, its record came before, its value is truncated, or it was rejected too often.
 
     Args:
         letter: The letter.
         selection: The selected letters.
-        seen: The ids of the records whose letters came before.
+        seen: The ids of the records whose letters came before; not changed.
         max_attempts: Letters that were rejected as often or more are not sent.
     """
     if not selection.matches(letter):
@@ -332,7 +335,10 @@ def _change(letter: DeadLetter, change: Mapper | None) -> DeadLetter | None:
 
 
 def _find_outdated(cluster: Cluster, letters: Iterable[DeadLetter]) -> set[str]:
-    """Find the records whose key has a later one in the original partition, or that have no key; return their ids."""
+    """Find the records whose key has a later one in the original partition, or that have no key; return their ids.
+
+    The original partitions are read; errors as for `read_letters`.
+    """
     outdated: set[str] = set()
     wanted: dict[TopicPartition, list[tuple[bytes, DeadLetter]]] = {}
     for letter in letters:
@@ -358,6 +364,7 @@ def _send(cluster: Cluster, letters: list[DeadLetter], to: str) -> None:
 
     Raises:
         DeadLetterError: A topic does not exist, or a record was not acknowledged; earlier ones may have been.
+        ResolveError: The client settings have errors.
     """
     own = {"acks": "all", "enable.idempotence": "true", "allow.auto.create.topics": "false", "client.id": "kdsl-dlq"}
     settings = {**cluster.producer(), **own}
@@ -424,7 +431,7 @@ def _plan_raw_read(topic: str) -> ReadPlan:
 
 
 def _count_partitions(cluster: Cluster, topic: str) -> int:
-    """Ask the brokers how many partitions a topic has."""
+    """Ask the brokers how many partitions a topic has; errors as for `read_letters`."""
     subscription = subscribe(_plan_raw_read(topic), cluster)
     return len(subscription.partitions(subscription.topics()))
 

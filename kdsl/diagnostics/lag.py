@@ -154,7 +154,7 @@ class LagReader:
         return [name for name in self._admin.names() if re.fullmatch(pattern, name)]
 
     def lag_of(self, of: str, positions: Mapping[TopicPartition, int], topics: Iterable[str] = ()) -> Lag:
-        """Compute the current lag of some positions.
+        """Compute the current lag of some positions, and read the next record of each that lags, for its age.
 
         Args:
             of: The reader, for messages.
@@ -214,8 +214,9 @@ class LagReader:
         """Read the first record at or after an offset of each partition, and return its age in seconds.
 
         Left out are partitions whose record does not arrive within 5 s, does not exist before the end in ``reach``, or
-        has no timestamp.
-        The consumer is created at the first use, and stays open; after an exception it is closed.
+        has no timestamp; an error that a partition delivers ends its search, too.
+        The consumer is created at the first use, and stays open; after an exception of its own, which is raised, it is
+        closed.
         """
         if not nexts:
             return {}
@@ -249,7 +250,7 @@ class LagReader:
     ) -> dict[TopicPartition, float]:
         """As `_ages`, with Java's client, which searches only the next 100 offsets of a partition, without a timeout.
 
-        It may start a Spark session, and fails if an offset was deleted meanwhile.
+        It may start a Spark session. If an offset was deleted meanwhile, the error of the Spark job is raised.
         """
         from kdsl.run.jvm.ranges import RangeReader
 
@@ -263,7 +264,11 @@ class LagReader:
         return {partition: max(0.0, now - at / 1000) for partition, at in first.items() if at != NO_TIMESTAMP}
 
     def _create_consumer(self) -> PooledConsumer:
-        """Create a consumer that fetches as little as possible, outside of any group's membership."""
+        """Create a consumer that fetches as little as possible, outside of any group's membership.
+
+        Raises:
+            ResolveError: The client settings have errors.
+        """
         one_each = {"queued.min.messages": 1, "fetch.message.max.bytes": 65_536}
         settings = self._cluster.consumer({**SIZES[0].settings, **one_each, "group.id": "kdsl-lag"})
         settings["client.id"] = client_id(self._cluster.kdsl_settings.client_id_prefix or "kdsl", "lag")

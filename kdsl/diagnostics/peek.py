@@ -134,10 +134,11 @@ def _tails(
     n: int,
     deadline: Deadline | None = None,
 ) -> list[list[dict[str, object]]]:
-    """Read the last n records of each partition, or all there are, oldest first.
+    """Read the last n raw records of each partition, or all there are, oldest first; each is a dict of its fields.
 
-    Records that the header filter drops do not count. ``first`` and ``ends`` are the offsets at which the records of
-    each partition begin and end. KafkaReadError if the deadline has passed.
+    Records that the header filter drops do not count, so each read goes further back than the one before. ``first`` and
+    ``ends`` are the offsets at which the records of each partition begin and end. KafkaReadError if the deadline has
+    passed.
     """
     tails: dict[TopicPartition, list[dict[str, object]]] = {partition: [] for partition in ends}
     begins = dict(ends)

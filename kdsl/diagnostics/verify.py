@@ -111,6 +111,7 @@ def _read_records(side: Side, by: Identity | Sequence[str], header: str | None) 
 
     Raises:
         VerifyError: The table does not have a column that identifies records, or records do not have one row each.
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
         RecordError: A record cannot be read; only where columns identify it.
     """
     columns = [] if isinstance(by, str) else list(by)
@@ -139,7 +140,11 @@ _EMPTY = pl.DataFrame(
 
 
 def _read_batches(side: Side, needs: set[str]) -> Iterator[pa.RecordBatch]:
-    """Read all records of a side, without those that its header filter leaves out."""
+    """Read all records of a side, without those that its header filter leaves out.
+
+    Raises:
+        KafkaReadError: The brokers cannot be reached, or a topic does not exist.
+    """
     subscription = subscribe(side.plan, side.cluster)
     partitions = subscription.partitions(subscription.topics())
     first, ends = subscription.admin.earliest(partitions), subscription.ends(partitions)
@@ -243,6 +248,6 @@ def _compare_records(first: pl.DataFrame, second: pl.DataFrame) -> Comparison:
 
 
 def _examples(rows: pl.DataFrame) -> tuple[Example, ...]:
-    """Return the positions of the first few records."""
+    """Return the positions (topic, partition and offset) of the first records, at most `EXAMPLES`."""
     some = rows.select(_POSITION).sort(_POSITION).head(EXAMPLES)
     return tuple(Example(str(topic), partition, offset) for topic, partition, offset in some.iter_rows())

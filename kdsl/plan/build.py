@@ -111,7 +111,8 @@ _KIND = t.Field(ROW_KIND, t.STRING.as_nullable(False), "What the row says: +I, -
 def _select_columns(table: TableDef, columns: Iterable[str] | None) -> dict[str, None]:
     """Return the names of the columns to read as the keys of a dict, in the order asked for.
 
-    None asks for all columns, as declared. Columns that every changelog has (`ROW_KIND`, `UNAVAILABLE`) are left out.
+    None asks for all columns, as declared. `ROW_KIND` and `UNAVAILABLE` are left out for a changelog, to which the
+    caller adds them, the latter also for a format with ``unavailable='keep'``; elsewhere they are names like any other.
 
     Raises:
         UnknownColumnError: The table does not have one of them.
@@ -159,7 +160,7 @@ def write_plan(resolved: ResolvedTable) -> WritePlan:
     """The plan of a write, without computed and virtual columns.
 
     Args:
-        resolved: The table, resolved for ``"write"``.
+        resolved: The table, resolved for ``"write"``, which is not checked.
     """
     table = resolved.table
     columns = [c for c in table.columns if c.role != "computed" and not c.virtual]
@@ -247,7 +248,7 @@ def _default_literals(columns: Iterable[ColumnDef]) -> Mapping[str, str]:
 
 
 def literal(value: Any, kind: t.DataType) -> str | None:
-    """A default as a Spark SQL literal of a column's type; None if SQL has no literal for it."""
+    """A default as Spark SQL, ``CAST(… AS type)`` (of NULL for None); None if SQL has no literal for such a value."""
     try:
         text, _ = sql.literal(value)
     except sql.NoLiteralError:

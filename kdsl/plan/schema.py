@@ -11,7 +11,7 @@ from kdsl.types.spark import spark_schema
 
 
 def schema(table: TableDef) -> StructType:
-    """The schema of the DataFrame that a read returns.
+    """The schema of the DataFrame that a read returns; of a changelog the row kind comes first.
 
     Raises:
         ResolveError: The table is invalid for a read.

@@ -101,7 +101,7 @@ def lines_of_inference(inferred: Inferred, row: t.Row) -> Iterator[str]:
 
 
 def _describe_upserts(upserts: Upserts) -> Iterator[str]:
-    """Describe how records become changes, in lines."""
+    """Describe in two lines how records become changes: by which key, and against which row."""
     keys = ", ".join(upserts.keys)
     if upserts.events:
         yield f"by {keys}; of rows before a change only the key counts"
@@ -114,7 +114,7 @@ def _describe_upserts(upserts: Upserts) -> Iterator[str]:
 
 
 def _describe_upsert_write(upserts: UpsertWrite) -> list[str]:
-    """Describe how changes become upserts, in lines."""
+    """Describe in lines how changes become upserts: by which key, what a delete is, and the buffer, if there is one."""
     lines = [f"upserts by {', '.join(upserts.keys)}; a delete is a record without a value"]
     if upserts.rows:
         length = duration_text(timedelta(seconds=upserts.seconds))
@@ -123,7 +123,7 @@ def _describe_upsert_write(upserts: UpsertWrite) -> list[str]:
 
 
 def _describe_dead_letters(letters: DeadLetterTopic | None) -> Iterator[str]:
-    """Describe where the dead letters go, in lines; none for None."""
+    """Describe dead letters in lines: their limit, their topic, and their client properties; none for None."""
     if letters is not None:
         limit = "any number" if letters.max_count == NO_LIMIT else f"at most {letters.max_count:,}"
         yield f"records that cannot be read, {limit}, to topic {letters.topic}"
@@ -162,7 +162,7 @@ def _describe_client(plan: ReadPlan | WritePlan) -> Iterator[str]:
 
 
 def _describe_transactions(transactions: Transactions | None) -> Iterator[str]:
-    """Describe the transactions in a line; none for None."""
+    """Describe the prefix of the transactions, and whether batches are staged, in a line; none for None."""
     if transactions is not None:
         staged = ", staged beside the checkpoint" if transactions.staged else ""
         yield f"transactions {transactions.prefix!r}{staged}"
@@ -183,7 +183,7 @@ def _describe_start(start: Start, group_id: str | None) -> str:
 
 
 def _describe_stop(stop: Stop, group_id: str | None) -> str:
-    """Describe where a read ends."""
+    """Describe where a read ends; ``latest`` and ``unbounded`` stand for themselves."""
     match stop.mode:
         case "group-offsets":
             return f"the offsets committed by the group {group_id!r}"
@@ -247,7 +247,10 @@ def _describe_part(name: str, part: Part | None, arrow: str, names: set[str] | N
 
 
 def _describe_members(part: Part, arrow: str, names: set[str] | None) -> Iterator[str]:
-    """Describe the columns of a part, in lines; for the arguments see `_describe_part`."""
+    """Describe the columns of a part, in lines: ``column = field type`` for a read, ``field type <- column`` otherwise.
+
+    For the arguments see `_describe_part`.
+    """
     for member, column in zip(part.row.fields, part.columns, strict=True):
         skipped = "" if names is None or column in names else "  (skipped)"
         if arrow == "=":

@@ -74,7 +74,7 @@ def read_plan_text(text: str, kind: type[P]) -> P:
     """Parse a plan from its JSON; client properties and literal secrets are missing.
 
     Raises:
-        ValueError: The JSON has another version of the plan's form.
+        ValueError: The text is not JSON, or has another version of the plan's form.
         cattrs.ClassValidationError: It is not a plan of this kind, or a format of it is not installed here.
     """
     document = json.loads(text)

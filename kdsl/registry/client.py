@@ -169,6 +169,8 @@ class RegistryClient:
     ) -> None:
         """Fetch what a schema references, directly or not, and add it to ``used_schemas`` by name, inner ones first.
 
+        What has a name that is there already is skipped.
+
         Raises:
             RegistryError: Schemas reference each other in a circle, or one cannot be fetched.
         """
@@ -196,7 +198,7 @@ class RegistryClient:
         return self._versions[subject, version]
 
     def latest(self, subject: str) -> SubjectVersion:
-        """Return the latest version of a subject at the first request of this process; requested once.
+        """Return the version of a subject that was the latest when this client requested it first; requested once.
 
         Raises:
             UnknownSubjectError: There is no such subject.
@@ -222,21 +224,21 @@ class RegistryClient:
         return subject_version
 
     def subjects(self) -> tuple[str, ...]:
-        """Request the names of all subjects, and return them sorted.
+        """Request the names of all subjects, in each call, and return them sorted.
 
         Raises:
             RegistryError: The registry does not answer, or refuses.
         """
-        return tuple(sorted(map(str, self._list("/subjects", "the subjects"))))
+        return tuple(sorted(self._list("/subjects", "the subjects", str)))
 
     def versions(self, subject: str) -> tuple[int, ...]:
-        """Request the numbers of the versions of a subject, and return them sorted.
+        """Request the numbers of the versions of a subject, in each call, and return them sorted.
 
         Raises:
             UnknownSubjectError: There is no such subject.
             RegistryError: The registry does not answer, or refuses.
         """
-        return tuple(sorted(map(int, self._list(f"/subjects/{quote(subject, safe='')}/versions", f"{subject!r}"))))
+        return tuple(sorted(self._list(f"/subjects/{quote(subject, safe='')}/versions", f"{subject!r}", int)))
 
     def register(self, subject: str, schema: RegisteredSchema, *, normalize: bool = False) -> int:
         """Register a schema under a subject, unless it is registered there; requested once in the life of the client.
@@ -327,17 +329,17 @@ class RegistryClient:
         """Close the connections."""
         self._http.close()
 
-    def _list(self, path: str, what: str) -> list[Any]:
-        """Request a list; ``what`` names it in messages.
+    def _list(self, path: str, what: str, convert: Callable[[Any], T]) -> list[T]:
+        """Request a list, and convert its elements; ``what`` names it in messages.
 
         Raises:
             UnknownSubjectError: The registry does not have it.
-            RegistryError: The registry does not answer, or refuses.
+            RegistryError: The registry does not answer, refuses, or answers something else than such a list.
         """
         answer = self._ask("GET", path, what)
         if answer.status == httpx.codes.NOT_FOUND:
             raise UnknownSubjectError(f"the registry {self.address} does not have {what}{error_details(answer)}")
-        return self._read(answer, what, list_of)
+        return self._read(answer, what, lambda document: [convert(one) for one in list_of(document)])
 
     def _read(self, answer: Answer, what: str, read: Callable[[Any], T]) -> T:
         """Parse an answer of a schema registry with a function.
@@ -410,7 +412,7 @@ class RegistryClient:
     def _answer(
         self, method: str, url: str, path: str, query: Mapping[str, str] | None, body: Mapping[str, Any] | None
     ) -> Answer:
-        """Send a request once, and read the whole answer.
+        """Send a request once and read the whole answer, of any status. The login may request and store a token before.
 
         Raises:
             RegistryError: The answer is too large, or the identity provider refuses or answers without a valid token.
@@ -424,8 +426,8 @@ class RegistryClient:
         """Check that an answer is neither a refusal nor that of another server.
 
         Raises:
-            RegistryRefusedError: The login is missing or wrong, or the user lacks a right.
-            RegistryError: The server is not a schema registry.
+            RegistryRefusedError: The login is missing or wrong (HTTP 401), or the user lacks a right (403).
+            RegistryError: HTTP 404 without a registry's document: the server is not a schema registry.
         """
         if answer.status == httpx.codes.UNAUTHORIZED:
             raise RegistryRefusedError(

@@ -39,12 +39,13 @@ class Answer:
 
         Raises:
             ValueError: It is not JSON.
+            RecursionError: It is nested too deeply.
         """
         return json.loads(self.content)
 
     @property
     def moved_to(self) -> str | None:
-        """The scheme, host and path of a redirection's target, or ``no address``; None without a redirection."""
+        """The scheme, host and path of a redirection's target, ``no address`` if it is malformed; None without one."""
         location = self.headers.get("Location")
         if location is None or not httpx.codes.is_redirect(self.status):
             return None
@@ -79,7 +80,10 @@ def read_bounded(response: httpx.Response, what: str, limit: int) -> bytes:
 
 
 def schema_of(document: Any) -> RegisteredSchema:
-    """Parse the schema in a document; KeyError, TypeError, ValueError or AttributeError if it has another form."""
+    """Parse the text, the kind and the references of the schema in a document.
+
+    KeyError, TypeError, ValueError or AttributeError if it has another form.
+    """
     references = tuple(
         SchemaReference(str(one["name"]), str(one["subject"]), int(one["version"]))
         for one in document.get("references") or ()
@@ -98,9 +102,9 @@ def version_and_id(document: Any) -> tuple[int, int]:
 
 
 def refusal_of(document: Any) -> str:
-    """Parse why a schema is not compatible with a subject, at most 500 characters; errors as in `schema_of`.
+    """Parse why a schema is not compatible with a subject, at most 500 characters; empty if it is compatible.
 
-    Empty if it is compatible.
+    KeyError, TypeError or AttributeError if the document has another form.
     """
     if document["is_compatible"]:
         return ""
@@ -119,7 +123,7 @@ def list_of(document: Any) -> list[Any]:
 
 
 def content_type(answer: Answer) -> str:
-    """The content type of an answer that is not JSON, for a message; empty for JSON."""
+    """The content type of an answer, as a part of a message; empty for JSON, and if the answer does not say it."""
     kind = answer.headers.get("Content-Type", "").partition(";")[0].strip()
     return f" with a document of the type {kind}" if kind and "json" not in kind else ""
 
@@ -146,7 +150,7 @@ def error_of(answer: Answer) -> dict[str, Any]:
 
 
 def error_details(answer: Answer) -> str:
-    """The error of the registry in brackets, for a message, with credentials hidden; empty if there is none."""
+    """The error of the registry, for a message: ``" (MESSAGE; error code N)"`` without credentials; empty if none."""
     document = error_of(answer)
     message = hide_secrets(
         " ".join(str(document.get("message") or document.get("detail") or "").split()), answer.secrets

@@ -30,8 +30,10 @@ class Login(httpx.Auth):
 def make_login(settings: Settings, http: httpx.Client) -> Login:
     """Create the object that adds the login to requests: basic, a fixed token, tokens of an identity provider, or none.
 
+    A token is not requested before the first request.
+
     Args:
-        settings: The settings.
+        settings: The settings, with references resolved.
         http: The client for requests to an identity provider.
     """
     if settings.basic is not None:
@@ -71,9 +73,10 @@ class _Tokens(Login):
         self._token, self._end = "", 0.0
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
-        """Add a token to a request; a new one is requested before it expires, and once if it is refused.
+        """Add a token to a request: the stored one, or a new one if that has expired or will soon.
 
-        Errors are those of `_request_token`.
+        If the stored one is refused (HTTP 401), the request is sent once more with a new one. Errors are those of
+        `_request_token`.
         """
         fresh = time.monotonic() >= self._end
         if fresh:
@@ -98,19 +101,20 @@ class _Tokens(Login):
             response.close()
 
     def _token_request(self) -> httpx.Request:
-        """Create the request for a token, with the client's id and secret."""
+        """Create the request for a token, with the client's id and secret as they are in the settings."""
         form = {"grant_type": "client_credentials", **({"scope": self._oauth.scope} if self._oauth.scope else {})}
         asking = httpx.Request("POST", self._oauth.url, data=form, headers={"Accept": "application/json"})
         signed = httpx.BasicAuth(self._oauth.id, self._oauth.secret).auth_flow(asking)
         return next(signed)
 
     def _store_token(self, response: httpx.Response) -> None:
-        """Store the token of an identity provider's answer, and when it expires.
+        """Store the token of an identity provider's answer, and when it expires; `secrets` then has the token, too.
 
         Raises:
-            RegistryRefusedError: The identity provider refuses.
+            RegistryRefusedError: The identity provider refuses, by any other status than 200 and 5xx.
             RegistryError: The answer has no valid token, or is too large.
             httpx.ConnectError: The identity provider has failed (HTTP 5xx); the request may be repeated.
+            httpx.RequestError: The connection failed.
         """
         at = f"the identity provider {redact_addresses(self._oauth.url)}"
         if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:

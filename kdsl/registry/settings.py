@@ -133,7 +133,7 @@ class Settings:
 
 
 def canonical(name: str) -> str:
-    """A setting's name with dots, without the prefix ``schema.registry.``; the name of a header keeps its dashes."""
+    """A setting's name without ``schema.registry.`` and, unless it is that of a header, with dots for dashes."""
     bare = name.removeprefix(_PREFIX)
     return bare if bare.startswith(_HEADER) else bare.replace("-", ".")
 
@@ -210,7 +210,10 @@ class _Reader:
             )
 
     def settings(self) -> Settings:
-        """Read all settings; problems are recorded."""
+        """Read all settings; problems are recorded.
+
+        A wrong number has its default; other wrong settings are None where nothing can be read, else as they are.
+        """
         self._check_urls()
         numbers = {name: self._number(name, default) for name, default in NUMBERS.items()}
         basic, (token, oauth) = self._basic(), self._bearer()
@@ -241,7 +244,9 @@ class _Reader:
         )
 
     def _check_headers(self, named: Mapping[str, str]) -> None:
-        """Report headers that cannot be sent; the client would fail when it sends them, and quote their values.
+        """Record a problem for each header that cannot be sent: its name is wrong, or its value is not printable ASCII.
+
+        The client would fail when it sends them, and quote their values.
 
         Args:
             named: The names of headers by the settings that contain their values.
@@ -320,7 +325,7 @@ class _Reader:
     def _basic(self) -> tuple[str, str] | None:
         """Read user and password; None if there are none, which is a problem if a source for them is set.
 
-        The source SASL_INHERIT means those of the Kafka clients (`_inherit_login`).
+        Problems are recorded, not raised. The source SASL_INHERIT means those of the Kafka clients (`_inherit_login`).
 
         A value without a colon is recorded as a problem unless it is a reference, and returned as a user without a
         password.
@@ -431,7 +436,7 @@ class _Reader:
             )
 
     def _tls(self) -> Tls:
-        """Read the TLS settings; problems are recorded."""
+        """Read the TLS settings, but no files; contradictions, wrong values and paths are recorded as problems."""
         algorithm = self._values.get("ssl.endpoint.identification.algorithm", "https").lower()
         if algorithm not in ("", "none", "https") and not has_reference(algorithm):
             self._add_problem(

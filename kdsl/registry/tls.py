@@ -11,7 +11,7 @@ from kdsl.registry.settings import Tls
 
 
 def make_context(tls: Tls) -> ssl.SSLContext:
-    """Create the TLS context of a client.
+    """Create the TLS context of a client; a key of its own is in a private file for a moment.
 
     Raises:
         RegistryError: A store cannot be read, or contains no usable key.
@@ -29,6 +29,8 @@ def make_context(tls: Tls) -> ssl.SSLContext:
 
 def _make_context(tls: Tls) -> ssl.SSLContext:
     """Create the TLS context from the trusted authorities, by default those of this machine, and the client's keys.
+
+    The client's key is in a private file for a moment (`load_key`).
 
     Raises:
         KeyFileError: A file of PEM is not on this machine.

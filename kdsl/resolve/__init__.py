@@ -124,7 +124,7 @@ def problems(table: TableDef, direction: Direction, cluster: Cluster | None = No
     """
     every = [p.at(attrs.evolve(table.where, table=table.name)) for p in table.problems]
     if any(p.code in NO_TOPIC for p in every) or not table.complete:
-        return every
+        return list(dict.fromkeys(every))
     for wrong in table.options.problems(table.option_name):
         severity = value_severity(table.options, wrong.option, direction)
         every.append(problem(table, wrong.code, wrong.message, wrong.fix, option=wrong.option, severity=severity))

@@ -28,7 +28,7 @@ def delivery_of(table: TableDef) -> Delivery:
 
 
 def transactions_of(table: TableDef) -> Transactions | None:
-    """How an exactly-once sink writes; None for the other guarantees."""
+    """How an exactly-once sink writes: its prefix, and whether batches are staged; None for the other guarantees."""
     if delivery_of(table) != "exactly-once":
         return None
     options = table.options
@@ -125,7 +125,10 @@ def _make_printable(text: str) -> str:
 
 
 def partitioner(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a write, an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6)."""
+    """Report, for a write, an unknown partitioner, and round-robin in a table with key columns (RULES SP-1 to SP-6).
+
+    Of a function only the form of its name is checked.
+    """
     if direction != "write":
         return
     chosen, shown = table.options.partitioner, table.setting("partitioner", table.options.partitioner)

@@ -54,7 +54,7 @@ def parse_header_filter(text: str) -> tuple[HeaderCondition, ...]:
 
 
 def headers_of(table: TableDef) -> tuple[HeaderCondition, ...]:
-    """Parse the header filter of a valid table; empty if it has none."""
+    """Parse the header filter of a valid table: its conditions, each joined to those before; empty if it has none."""
     text = table.options.header_filter
     return () if text is None else parse_header_filter(text)
 

@@ -55,7 +55,7 @@ def has_raw_value_alone(table: TableDef) -> bool:
 
 
 def _make_part(chosen: Format | None, columns: Sequence[ColumnDef], prefix: str) -> Part | None:
-    """Return the key or value as a part of the plan, with names without the prefix; None without a format."""
+    """Return the key or value as a part of the plan, with ``prefix`` removed from its names; None without a format."""
     if chosen is None:
         return None
     fields = tuple(t.Field(c.name.removeprefix(prefix), c.type, c.comment) for c in columns)

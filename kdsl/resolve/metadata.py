@@ -106,7 +106,7 @@ def headers_once(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def raw_key_and_value(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a write, columns of the raw key or value beside others or a format that would write it, too."""
+    """Report, for a write, a raw key beside key columns or a key format, and a raw value beside value columns."""
     if direction != "write":
         return
     keys = key_columns(table)

@@ -106,7 +106,7 @@ class _Translation:
         self._scoped_case = False
 
     def run(self) -> str:
-        """Translate the whole pattern.
+        """Translate the whole pattern to Python's `re`.
 
         Raises:
             PatternError: A part cannot be translated.
@@ -118,7 +118,7 @@ class _Translation:
         return "".join(parts)
 
     def _look_at_flags(self) -> None:
-        """Note whether the whole pattern, or only a part of it, ignores letter case."""
+        """Set whether the whole pattern (`_any_case`), and whether a part (`_scoped_case`), ignores letter case."""
         for match in _FLAGS.finditer(self._text):
             if "i" in match[1] + (match[2] or ""):
                 if match.start() == 0 and match[3] == ")" and not match[2]:
@@ -146,7 +146,9 @@ class _Translation:
         return match
 
     def _translate_group(self) -> str:
-        """Translate the beginning of a group, with its name or flags; empty if its flags concern no topic name.
+        """Translate the beginning of a group, with its name or flags, and move after it.
+
+        The result is empty if its flags concern no topic name.
 
         Raises:
             PatternError: It has a flag that topic patterns do not have, or switches ``i`` off in the middle.
@@ -179,7 +181,7 @@ class _Translation:
 
         Raises:
             PatternError: Topic patterns do not have the escape, it names no character or an unknown property, or the
-                pattern ends after the backslash.
+                pattern ends after the backslash. Escapes that neither language has are left to `python_pattern`.
         """
         if self._text.startswith("\\Q", self._at):
             return re.escape(self._take_quotation())
@@ -215,7 +217,9 @@ class _Translation:
         return text
 
     def _take_character(self) -> str | None:
-        """Take a character that is written as its code; None if there is no code at the position.
+        r"""Take a character that is written as its code (``\x41``, ``\u0041``, ``\x{41}``, ``\0101``).
+
+        None, without a move, if there is no code at the position.
 
         Raises:
             PatternError: There is no such character.
@@ -355,7 +359,7 @@ class _Translation:
         return letter
 
     def _fold_case(self, characters: frozenset[str]) -> frozenset[str]:
-        """The characters that topic names have, in both letter cases if the whole pattern ignores case."""
+        """Return those characters that topic names have, in both letter cases if the whole pattern ignores case."""
         if not self._any_case:
             return characters & _EVERY
         return frozenset(folded for c in characters for folded in (c.lower(), c.upper())) & _EVERY

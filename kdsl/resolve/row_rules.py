@@ -20,7 +20,7 @@ from kdsl.types import model as t
 
 
 def rules_of(table: TableDef, direction: Direction) -> tuple[RowRule, ...]:
-    """The row rules of a valid table, each with the columns that its condition uses."""
+    """All row rules of a valid table, their conditions as they are written, with the columns that these use."""
     columns = _checkable_columns(table, direction)
     return tuple(
         RowRule(rule.name, rule.condition, rule.on_fail, compile_condition(rule.condition, columns).columns)

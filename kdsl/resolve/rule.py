@@ -86,10 +86,11 @@ def _enclosing_options(table: TableDef, key: str) -> tuple[str, ...]:
 
 
 def value_severity(options: Options, attribute: str | None, direction: Direction) -> Severity:
-    """The severity of a wrong value: a warning if the direction does not use the option.
+    """The severity of a wrong value: a warning if only the other direction uses the option, else an error.
 
-    A value of the wrong type is always an error, unless the option declares its side: Flink reads all options of a
-    table, but validates those of a sink only when it writes (RULES, general facts).
+    The option may declare its side. Otherwise the key shows it (``scan.``, ``sink.``), but only for options of the
+    connector, and not for a value of a wrong type: Flink reads all options of a table, but validates those of a sink
+    only when it writes (RULES, general facts).
 
     Args:
         options: The group of options.

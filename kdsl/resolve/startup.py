@@ -90,7 +90,7 @@ def stop_options(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def order(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn of a read that ends before it starts, by timestamps or by offsets of a partition.
+    """Warn, for a read, if it ends before it starts, by timestamps or by offsets of a partition.
 
     Upsert tables, and pairs of different modes, are not checked.
     """
@@ -125,8 +125,8 @@ DISCOVERY = "partition.discovery.interval.ms"
 def discovery_of(table: TableDef) -> timedelta | None:
     """How often a stream looks for new partitions; None is never.
 
-    An option that is set overrides the client property, which overrides the option's default. A bounded read never
-    looks.
+    An option that is set overrides the client property, which overrides the option's default. An interval of zero or
+    less means never, and a bounded read never looks.
     """
     interval = table.options.discovery
     millis = table.kdsl_settings.discovery_interval_ms
@@ -158,7 +158,7 @@ def discovery(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def group(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Report, for a read, an empty group id, which Kafka would reject."""
+    """Report, for a read, an empty or blank group id, which Kafka would reject."""
     group_id = table.properties.reveal().get("group.id")
     if direction == "read" and group_id is not None and not group_id.strip():
         message = f"the consumer group 'group.id' is {group_id!r}, which is not a name"

@@ -71,7 +71,7 @@ def alignment(table: TableDef, direction: Direction) -> Iterator[Problem]:
 
 
 def _check_drift(table: TableDef, drift: timedelta) -> Iterator[Problem]:
-    """Warn if partitions may be further apart than rows may be late: rows of the slower one may be dropped."""
+    """Warn, for a table with a watermark, if partitions may be further apart than rows may be late."""
     delay: object = table.watermarks[0].delay
     try:
         late = parse_duration(delay) if isinstance(delay, str) else None

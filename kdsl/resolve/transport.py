@@ -23,7 +23,7 @@ from kdsl.types import model as t
 
 
 def choose_transport(declared: Transport | None, properties: Mapping[str, str]) -> Transport:
-    """The declared transport; without one ``jvm`` for a login that only Java's clients support, else ``librdkafka``.
+    """The declared transport; without one ``jvm`` for a login with GSSAPI (Kerberos), else ``librdkafka``.
 
     Args:
         declared: The transport that the table declares; None if kdsl chooses.
@@ -232,7 +232,7 @@ _METRICS: dict[Direction, str] = {"read": "register.consumer.metrics", "write": 
 
 
 def client_metrics(table: TableDef, direction: Direction) -> Iterator[Problem]:
-    """Warn, with the transport ``jvm``, of a property for metrics of Kafka's client, which Spark does not show."""
+    """Warn, with the transport ``jvm``, of the direction's ``register.….metrics``, which Spark does not show."""
     name, properties = _METRICS[direction], table.properties.reveal()
     if transport_of(table) == "jvm" and name in properties:
         message = f"the client property {name!r} has no effect with {_describe_transport(table)}"

@@ -45,7 +45,7 @@ def key_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
 
 
 def value_of_upserts(table: TableDef, _: Direction) -> Iterator[Problem]:
-    """Report a missing format of an upsert table, and a value format that carries changes itself (UP-2, UP-5).
+    """Report an upsert table without a key or value format, and a value format that carries changes (UP-2, UP-5).
 
     Other rules report a format that is missing for existing columns, and a key format that carries changes (KEY-12).
     """

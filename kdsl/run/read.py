@@ -66,7 +66,8 @@ def read(
     action uses the ends at that time.
 
     This registers kdsl's data source in the session or, with jvm, changes the session as `kdsl.run.jvm.read.records`
-    does. It warns once in the log if the plan commits offsets, which a batch does not.
+    does. In a classic session it creates the accumulators for the reports of tasks; dead letters are counted from now
+    on (`check_dead_letters`). It warns once in the log if the plan commits offsets, which a batch does not.
 
     Args:
         spark: The session, classic or Connect.
@@ -149,6 +150,8 @@ def decode(
 ) -> DataFrame:
     """Decode raw Kafka records, batch or streaming, without a broker.
 
+    In a classic session this creates the accumulator for the reports of tasks, unless metrics are switched off.
+
     Args:
         df: The records, with the columns of Spark's own Kafka source: ``key``, ``value``, ``topic``, ``partition``,
             ``offset``, ``timestamp``, ``timestampType``, ``headers``; ``leaderEpoch`` too. Only the columns that the
@@ -230,6 +233,8 @@ def _map_records(
 ) -> DataFrame:
     """Return the decoded rows of raw records, or their chunks; the records are decoded when an action runs.
 
+    The accumulator for reports is created if needed (`_reporting_options`).
+
     Args:
         raw: The records.
         run: The decoder that ``mapInArrow`` runs.
@@ -277,7 +282,7 @@ _TYPES = {
 
 
 def _check_types(df: DataFrame, names: Iterable[str], plan: ReadPlan) -> None:
-    """Check that columns of raw records have the types of records, or the type VOID, which has only NULLs.
+    """Check that existing columns of raw records have the types of records, or the type VOID, which has only NULLs.
 
     Raises:
         KdslError: A column has another type; the error is about the first one.
@@ -351,7 +356,8 @@ def _letters(spark: SparkSession, plan: ReadPlan, cluster: Cluster) -> _Letters 
 def _compute_changes(df: DataFrame, plan: ReadPlan, cluster: Cluster) -> DataFrame:
     """Return the source's rows unchanged; if they are chunks of upserts, the changes that they cause.
 
-    For a stream with before-images the session's state store is set to RocksDB.
+    For a stream with before-images the session's state store is set to RocksDB. The accumulator for reports is created
+    if needed.
     """
     if plan.upserts is None:
         return df
@@ -563,10 +569,11 @@ class _CheckedRows:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode records, and yield the rows.
+        """Decode records (`RecordDecoder.decode`), and yield their rows as one batch, with the plan's schema.
 
         Raises:
-            RecordError: A record cannot be decoded.
+            RecordError: A record cannot be decoded, and there is no output for dead letters.
+            DecodeError: The format returned arrays of another length or type than it should.
         """
         yield from check_batches([self._decoder.decode(raw)], self._decoder.schema)
 

@@ -76,7 +76,7 @@ def start_local_session(name: str, settings: Mapping[str, str] | None = None) ->
     """Return the active session, or start one on this machine that listens on loopback only.
 
     It sets environment variables that Spark reads: ``PYSPARK_PYTHON`` and ``SPARK_LOCAL_IP``, if they are not set. What
-    the JVM prints is hidden (`hide_jvm_output`).
+    the JVM prints is hidden (`hide_jvm_output`). Spark's errors are passed on.
 
     Args:
         name: The name of the application.
@@ -150,8 +150,9 @@ def problem_of_python(program: str) -> str | None:
         return "which does not exist"
     if Path(path).absolute().parent == Path(sys.executable).absolute().parent:
         return None  # python and python3 of one environment
-    asked = subprocess.run([path, "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=False)
-    if asked.returncode != 0:
+    try:
+        asked = subprocess.run([path, "-c", _QUESTION], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError):
         return "which does not start"
     version, *missing = asked.stdout.split()
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -182,7 +183,7 @@ def check_spark(spark: SparkSession) -> None:
 
 
 def check_runtime(spark: SparkSession, table: str) -> None:
-    """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks.
+    """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks; no task is run.
 
     Raises:
         SparkVersionError: kdsl does not support the session's Spark.
@@ -194,6 +195,8 @@ def check_runtime(spark: SparkSession, table: str) -> None:
 
 def check_session(spark: SparkSession, table: str, row: t.Row) -> None:
     """Check that kdsl supports the session's Spark, and that the session can run kdsl's tasks and hold a table's rows.
+
+    No task is run, and nothing changes.
 
     Raises:
         SparkVersionError: As for `check_runtime`.

@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pyspark import Accumulator, AccumulatorParam
+from pyspark import AccumulatorParam
+
+from kdsl.spark_internals.workers import task_accumulator
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,7 +49,7 @@ class Accumulators:
         self._lock = Lock()
 
     def id_of(self, spark: SparkSession) -> int:
-        """Return the id of the accumulator of a session's application; create it if needed."""
+        """Return the id of the accumulator of a classic session's application; create it if needed."""
         context = spark.sparkContext
         with self._lock:
             application = context.applicationId
@@ -59,6 +61,6 @@ class Accumulators:
 def send_to_driver(accumulator: int, value: Any) -> None:
     """Send a value of plain types from a task to the receiver of an accumulator, which is given by its id.
 
-    Spark delivers it if the task succeeds.
+    Spark delivers all values of a task if it succeeds. On the driver, the receiver gets the value at once.
     """
-    Accumulator(accumulator, [], _VALUES).add([value])
+    task_accumulator(accumulator, _VALUES).add([value])

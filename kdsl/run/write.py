@@ -280,6 +280,8 @@ def _append_batch(options: dict[str, str], rows: DataFrame, _: int) -> None:
 def encode(df: DataFrame, plan: WritePlan, *, registry: Registry | None = None) -> DataFrame:
     """Encode the rows of a DataFrame as raw Kafka records, without a broker.
 
+    In a classic session this creates the accumulator for the reports of tasks.
+
     Args:
         df: Any DataFrame; columns go by name (`kdsl.run.dataframes.match_columns.match_columns`).
         plan: What is written.
@@ -320,6 +322,7 @@ def _encode_batches(
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
+        KdslError: As for `RecordEncoder.encode`.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)

@@ -154,7 +154,10 @@ def hide_secrets(text: str, secrets: Iterable[str]) -> str:
 
 
 def _spellings(secret: str) -> set[str]:
-    """The forms in which other programs may write a secret; `_or_quoted` handles its characters in URLs."""
+    """The forms of a secret: itself, without blanks around it, percent-decoded, and escaped as in JSON and Python.
+
+    Empty ones are left out. `_or_quoted` adds the percent-encoded forms.
+    """
     texts = {secret, secret.strip(), unquote(secret), json.dumps(secret)[1:-1], repr(secret)[1:-1]}
     return {text for text in texts if text}
 
@@ -165,7 +168,10 @@ def _or_quoted(text: str) -> str:
 
 
 def _char_or_quoted(char: str) -> str:
-    """A regular expression for a character, percent-encoded or not; ASCII letters and digits only as they are."""
+    """A regular expression for a character, percent-encoded or not; ASCII letters and digits only as they are.
+
+    The codes may be in either case, and a space may be ``+``.
+    """
     if char.isascii() and char.isalnum():
         return char
     quoted = "".join(f"%{byte:02X}" for byte in char.encode(errors="surrogatepass"))

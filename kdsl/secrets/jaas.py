@@ -214,13 +214,16 @@ class _Parser:
         return repr(name) if name in _OPTIONS else "here"
 
     def skip(self) -> int:
-        """Skip blanks and comments (in Java a single '/' begins a comment, too), and return the position."""
+        """Skip blanks and comments (in Java a single '/' begins a comment, too), and return the position.
+
+        A comment without an end extends to the end of the text.
+        """
         if match := _SPACE.match(self.text, self.at):
             self.at = match.end()
         return self.at
 
     def take(self, char: str) -> bool:
-        """Skip blanks and comments, move after a character if it comes next, and return whether it does."""
+        """Skip blanks and comments (`skip`), move after a character if it comes next, and return whether it does."""
         is_next = self.text.startswith(char, self.skip())
         self.at += is_next
         return is_next
@@ -259,7 +262,7 @@ class _Parser:
         raise JaasError(start + 1, "the quoted string that begins here does not end on the same line")
 
     def read_escape(self) -> str:
-        """Take what follows a backslash, and return the character that it stands for."""
+        """Take what follows a backslash, and return the character that it stands for; empty at the end of the text."""
         if match := _OCTAL.match(self.text, self.at):
             self.at = match.end()
             return chr(int(match[0], 8))

@@ -10,7 +10,10 @@ _CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "f": "\f"}
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file, with comments, continued lines and escapes; the last of equal keys counts."""
+    """Parse a Java properties file, with comments, continued lines and escapes; the last of equal keys counts.
+
+    A Unicode escape without four digits is not an error: it is the letter u.
+    """
     values = {}
     lines = iter(re.split(r"\r\n|\r|\n", text))
     for line in lines:

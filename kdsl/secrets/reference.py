@@ -88,7 +88,7 @@ def providers() -> Mapping[str, EntryPoint]:
 
 
 def references(text: str) -> Iterator[Reference]:
-    """Yield the references in a string.
+    """Yield the references in a string, in order; ``$${`` does not begin one.
 
     Raises:
         SecretError: Something between ``${`` and ``}`` is not a reference.

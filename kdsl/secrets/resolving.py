@@ -30,10 +30,10 @@ def resolve(text: str) -> str:
 
 
 def _look_up(reference: Reference) -> str:
-    """Look up the value of a reference in its source.
+    """Look up the value of a reference: in the environment, in a file, or with a provider.
 
     Raises:
-        SecretError: The source does not have it.
+        SecretError: It is not there; or it was given literally on the driver (``given``), and is not in this process.
     """
     match reference.kind:
         case "env":

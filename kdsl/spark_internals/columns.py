@@ -34,12 +34,12 @@ class ColumnProxy:
 
     @property
     def _jc(self) -> Any:
-        """Java's object of the column, for classic sessions."""
+        """Java's object of ``_column``, for classic sessions; AttributeError if that is a column of Spark Connect."""
         column: Any = self._column
         return column._jc  # noqa: SLF001
 
     @property
     def _expr(self) -> Any:
-        """The expression of the column, for Spark Connect."""
+        """The expression of ``_column``, for Spark Connect; AttributeError if that is a column of a classic session."""
         column: Any = self._column
         return column._expr  # noqa: SLF001

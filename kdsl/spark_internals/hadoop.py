@@ -40,7 +40,11 @@ class HadoopFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """The text of a file, also of one whose replacement was interrupted (`write`); None if it does not exist."""
+        """The text of a file, also of one whose replacement was interrupted (`write`); None if it does not exist.
+
+        Raises:
+            JavaError: It cannot be read.
+        """
         document = self._path(name)
         # It may be renamed from the spare name between the first two checks.
         candidates = (document, self._path(_spare_name(name)), document)
@@ -60,7 +64,11 @@ class HadoopFolder:
 
         Only HDFS replaces a file by a rename in one step: on other file systems `FileContext.rename` with ``OVERWRITE``
         is a delete and a rename (`AbstractFileSystem.renameInternal`). There the new text gets a spare name first,
-        under which it is read while the file itself is missing. OSError if the file system refuses to rename.
+        under which it is read while the file itself is missing.
+
+        Raises:
+            OSError: The file system refuses to rename.
+            JavaError: It cannot be written.
         """
         path, spare = self._path(name), self._path(_spare_name(name))
         if not self._fs.exists(path) and self._fs.exists(spare):  # a driver died between the last two steps
@@ -90,16 +98,21 @@ class HadoopFolder:
         return str(self._root.toUri().getScheme()) == "hdfs"
 
     def _rename(self, source: Any, target: Any) -> None:
-        """Rename a file.
+        """Rename a file with ``FileSystem.rename``; the target must not exist.
 
         Raises:
-            OSError: The file system refuses.
+            OSError: The file system refuses: the call returns false.
+            JavaError: The call fails.
         """
         if not self._fs.rename(source, target):
             raise OSError(f"{source} cannot be renamed to {target}")
 
     def names(self, name: str) -> list[str]:
-        """The names in a folder, hidden ones included; empty if the folder does not exist."""
+        """The names in a folder, hidden ones included, in any order; empty if the folder does not exist.
+
+        Raises:
+            JavaError: The folder cannot be listed.
+        """
         if not self._fs.exists(self._path(name)):
             return []
         return [status.getPath().getName() for status in self._fs.listStatus(self._path(name))]
@@ -110,6 +123,6 @@ class HadoopFolder:
 
 
 def _spare_name(name: str) -> str:
-    """Return the hidden name in the same folder under which a file is written before it replaces the old one."""
+    """Return the name under which a file is written before it replaces the old one: ``folder/.file.new``."""
     folder, _, file = name.rpartition("/")
     return f"{folder}/.{file}.new"

@@ -23,7 +23,7 @@ class JsonListener(StreamingQueryListener):
     _wrapper: Any = None
 
     def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
-        """Receive an event; each subclass implements it.
+        """Receive an event; each subclass implements it, and this class raises NotImplementedError.
 
         Args:
             kind: What has happened.
@@ -34,7 +34,11 @@ class JsonListener(StreamingQueryListener):
 
     @property
     def _jlistener(self) -> Any:
-        """The Java object of the listener, which a classic session registers; created on first use."""
+        """The Java object of the listener, which a classic session registers; created on first use, and stored.
+
+        PySpark's ``addListener`` starts py4j's callback server before it asks for the object. Py4J's errors are passed
+        on.
+        """
         if self._wrapper is None:
             from pyspark import SparkContext
 
@@ -72,7 +76,7 @@ class _ClassicListener:
         self._listener.receive("start", orjson.loads(event.json()))
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: N802
-        """Report the end of a batch, with Java's object of the progress report."""
+        """Report the end of a batch, with Java's object of the progress report; errors of `receive` are passed on."""
         progress = event.progress()
         self._listener.receive("progress", orjson.loads(progress.json()), progress)
 

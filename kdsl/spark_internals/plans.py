@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(df: DataFrame) -> PlanNode | None:
-    """The analyzed plan of a DataFrame; None for Spark Connect, where it stays on the server."""
+    """The plan of a DataFrame, analyzed when that was created; None for Spark Connect, where it stays on the server."""
     frame = java_dataframe(df)
     return None if frame is None else PlanNode(frame.queryExecution().analyzed())
 
@@ -137,7 +137,7 @@ class PlanNode(_Tree):
 
     @property
     def named_expressions(self) -> list[Expression]:
-        """The expressions of the columns of a ``Project`` or ``Aggregate``."""
+        """The expressions of the columns of a ``Project`` or ``Aggregate``; py4j's error for any other node."""
         aggregates = self.name == "Aggregate"
         return [
             Expression(e)
@@ -175,7 +175,7 @@ class PlanNode(_Tree):
         return str(self._java.table().getClass().getSimpleName())
 
     def source_option(self, name: str) -> str | None:
-        """An option of a ``StreamingRelationV2``; None if it is not set."""
+        """An option of a ``StreamingRelationV2``; None if it is not set. Another node raises py4j's error."""
         value = self._java.extraOptions().get(name)
         return None if value is None else str(value)
 

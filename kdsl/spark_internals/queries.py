@@ -41,7 +41,7 @@ class RunningQuery:
 
     @property
     def is_active(self) -> bool:
-        """Whether it runs."""
+        """Whether it runs, as the JVM knows; False also if the session has ended."""
         try:
             return bool(self._active.containsKey(self._uuid))
         except (GatewayError, OSError):  # the session has ended, and the query with it
@@ -63,6 +63,8 @@ class RunningQuery:
 
 def set_in_query_session(spark: SparkSession, query_id: str, name: str, value: str) -> None:
     """Set a value in the session in which a query runs its batches; Spark passes it to tasks as a local property.
+
+    Py4J's errors are passed on.
 
     Args:
         spark: The session, a classic one, that started the query.
@@ -126,7 +128,7 @@ def java_query(spark: SparkSession, query_id: str) -> Any:
 
 
 def query_sources(query: Any, option: str) -> list[QuerySource]:
-    """The streaming sources of a query, each once, in the order of its progress reports.
+    """The streaming sources of a query, each once, in the order of its progress reports; py4j's errors are passed on.
 
     Args:
         query: Java's object of the query (`java_query`); None has no sources.
@@ -188,7 +190,7 @@ def fail_on_stop(spark: SparkSession, query: StreamingQuery, message: str) -> bo
 def recent_progress(query: StreamingQuery) -> Iterator[tuple[Mapping[str, Any], Any]]:
     """Yield the recent progress reports of a query.
 
-    Each comes as Spark's JSON, with its Java object, which is None for Spark Connect.
+    Each comes as Spark's JSON, with its Java object, which is None for Spark Connect. Spark's errors are passed on.
     """
     java: Any = getattr(query, "_jsq", None)
     if java is None:

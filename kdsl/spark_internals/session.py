@@ -17,7 +17,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def jvm_of(spark: SparkSession) -> Any:
-    """The JVM of a classic session."""
+    """The JVM of a classic session; one of Spark Connect has none, and raises an AttributeError."""
     jvm: Any = spark.sparkContext._jvm  # noqa: SLF001
     assert jvm is not None
     return jvm

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator, AccumulatorParam
 
 BATCH_ID = "streaming.sql.batchId"
 """The local property of Spark that contains the id of a micro-batch."""
@@ -42,6 +45,16 @@ def current_execution_id(context: _Context) -> int | None:
 def local_property(context: _Context, name: str) -> str | None:
     """A local property that kdsl has set for tasks; None if it is not set."""
     return context.getLocalProperty(name)
+
+
+def task_accumulator(id_: int, param: AccumulatorParam[Any]) -> Accumulator[Any]:
+    """The accumulator with an id in this process; in a task it is created at the first use, as the zero of ``param``.
+
+    A second object with the id would replace the first one, and Spark would not deliver the values in that.
+    """
+    from pyspark.accumulators import _deserialize_accumulator
+
+    return _deserialize_accumulator(id_, param.zero(None), param)
 
 
 def runs_foreach_batch_for_connect() -> bool:

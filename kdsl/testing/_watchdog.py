@@ -52,7 +52,7 @@ def wait_ended(processes: Sequence[psutil.Process], seconds: float) -> list[psut
 
 
 def _arguments(process: psutil.Process) -> list[str]:
-    """Return the command line of a process that may just be starting; empty if it has ended."""
+    """Return the command line of a process that may just be starting; empty if it has ended, or cannot be seen."""
     try:
         for _ in range(_STARTING):
             if (command := process.cmdline()) or not process.exe():

@@ -68,7 +68,7 @@ def allow(
 
 
 def _wait_for(admin: AdminClient, bindings: Sequence[AclBinding], user: str) -> None:
-    """Wait until the broker applies the rights.
+    """Wait, a minute at most, until the broker lists the rights among those of the user.
 
     Raises:
         LocalKafkaError: It does not in time, or does not answer.

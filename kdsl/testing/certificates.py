@@ -118,12 +118,12 @@ class Certificates:
 
     @cached_property
     def server(self) -> Path:
-        """The brokers' key and certificate, one PEM file that is written on first use."""
+        """The brokers' key and certificate, made by this process: one PEM file that is written on first use."""
         pair = make_pair("broker", self.root, hosts=("localhost", "127.0.0.1"))
         return self._write("server.pem", pair.key_pem() + pair.chain)
 
     def user(self, name: str) -> Pair:
-        """Return the certificate of a user, whose common name is the user's; it is created once."""
+        """Return a user's key and certificate, which has the user's name; created once, in memory, by `middle`."""
         if name not in self._users:
             self._users[name] = make_pair(name, self.middle)
         return self._users[name]
@@ -200,7 +200,11 @@ class Certificates:
         return path
 
     def _write(self, name: str, content: str | bytes) -> Path:
-        """Write a file that only this user may read, and return its path."""
+        """Write a file that only this user may read, and return its path.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         path = self._folder / name
         path.touch(mode=0o600)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())

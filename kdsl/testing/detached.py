@@ -346,7 +346,13 @@ def _prepare_record(kafka: LocalKafka, name: str) -> DetachedKafka:
 
 
 def _write_cluster_file(kafka: LocalKafka) -> Path:
-    """Write the cluster and the login of its first user to ``cluster.yaml`` in its data folder; return the path."""
+    """Write the cluster and the login of its first user to ``cluster.yaml`` in its data folder; return the path.
+
+    Only this user may read the file.
+
+    Raises:
+        OSError: It cannot be written.
+    """
     path = kafka.data_dir / "cluster.yaml"
     path.touch(mode=0o600)  # it may contain a password
     cluster = {"bootstrap_servers": kafka.bootstrap_servers, "properties": kafka.java_properties}

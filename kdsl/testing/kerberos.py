@@ -118,12 +118,12 @@ class Realm:
 
     @property
     def pid(self) -> int:
-        """The process id of the running KDC."""
+        """The process id of the running KDC; AssertionError if it does not run."""
         assert self._process is not None
         return self._process.pid
 
     def disown(self) -> None:
-        """Let the KDC outlive this process, and forget it, so that `stop` does nothing."""
+        """Let the KDC, if it runs, outlive this process, and forget it, so that `stop` does nothing."""
         process, self._process = self._process, None
         if process is not None:
             process.returncode = 0  # this process does not wait for it

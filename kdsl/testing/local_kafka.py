@@ -146,7 +146,7 @@ class LocalKafka(LocalService, RunningKafka):
 
     @property
     def java_properties(self) -> dict[str, str]:
-        """The properties that a declaration needs to log in as the first user, by Java's names.
+        """The properties that a declaration needs to log in as the first user, by Java's names, without the servers.
 
         Raises:
             LocalKafkaError: It is not started.
@@ -168,7 +168,7 @@ class LocalKafka(LocalService, RunningKafka):
         """The identity provider of the kind ``"oauth_signed"``; without this kind, one that does not run.
 
         Raises:
-            LocalKafkaError: It is not started.
+            LocalKafkaError: Kafka is not started, or was stopped.
         """
         _ = self.data_dir
         return self._site.tokens
@@ -188,6 +188,9 @@ class LocalKafka(LocalService, RunningKafka):
         """The system properties (``-Dname=value``) of a Java client's JVM: krb5.conf, the URLs of tokens.
 
         Empty if no kind of login needs them.
+
+        Raises:
+            LocalKafkaError: A kind needs them, and Kafka is not started.
         """
         return self._site.jvm(self.security)
 
@@ -230,6 +233,9 @@ class LocalKafka(LocalService, RunningKafka):
         """Return a client of a cluster with the same login at another address, as the first user.
 
         If librdkafka does not support the login, its own operations use this cluster's plaintext listeners.
+
+        Raises:
+            LocalKafkaError: The login has keys or services, and Kafka is not started.
         """
         return self._client(bootstrap_servers, self.security[0], next(iter(self._users), ""))
 
@@ -248,7 +254,9 @@ class LocalKafka(LocalService, RunningKafka):
         allow(self.through("plaintext").admin(), user, operations, topic=topic, group=group)
 
     def _start_processes(self) -> None:
-        """Start the brokers and what they need, and create users and those topics that do not exist.
+        """Start the brokers and the services for logins, and create users and those topics that do not exist.
+
+        After an error, `start` ends what was started.
 
         Raises:
             LocalKafkaError: They do not start; among them JavaError, DownloadError and BrokerDiedError.
@@ -264,7 +272,10 @@ class LocalKafka(LocalService, RunningKafka):
         self.create_missing(self._topics)
 
     def _end_processes(self) -> None:
-        """End the brokers, and the services for their logins; brokers that keep their data get 20 s to shut down."""
+        """End the brokers and the services for their logins, and forget them and all clients.
+
+        Brokers that keep their data get 20 s to shut down.
+        """
         self.close()
         nodes, self._nodes, self._ports = list(self._nodes.values()), {}, {}
         if self._data_dir is not None:
@@ -276,9 +287,10 @@ class LocalKafka(LocalService, RunningKafka):
         for node in nodes:
             node.kill()
         self._site.stop()
+        self._site = Site(self._users)  # without the folder, which may be removed now
 
     def _disown_processes(self) -> None:
-        """Let the brokers outlive this process, and forget them."""
+        """Let the brokers outlive this process, and forget them; `detach` releases them from the watchdog."""
         self.close()
         for node in self._nodes.values():
             node.disown()
@@ -287,13 +299,15 @@ class LocalKafka(LocalService, RunningKafka):
     def kill(self, broker: int = 1) -> None:
         """End one broker at once, as a power failure would (SIGKILL); `start_broker` starts it again with its data.
 
+        Nothing happens to one that has ended.
+
         Raises:
             LocalKafkaError: There is no such broker.
         """
         self._node(broker).kill()
 
     def stop_broker(self, broker: int = 1) -> None:
-        """Shut one broker down: it hands over its partitions and flushes its data.
+        """Shut one broker down: it hands over its partitions and flushes its data. One that has ended stays so.
 
         Raises:
             LocalKafkaError: It did not end within 60 s, or there is no such broker.
@@ -314,7 +328,10 @@ class LocalKafka(LocalService, RunningKafka):
         self._wait([broker])
 
     def pause(self, broker: int | None = None) -> None:
-        """Freeze one broker, or all if None (SIGSTOP): ports stay open, but no broker answers. Errors as `kill`."""
+        """Freeze one broker, or all if None (SIGSTOP), until `resume`: its port stays open, but it does not answer.
+
+        Errors as `kill`.
+        """
         for node in self._nodes.values() if broker is None else [self._node(broker)]:
             node.freeze()
 
@@ -343,18 +360,29 @@ class LocalKafka(LocalService, RunningKafka):
 
         Returns:
             The process ids by the kind of service.
+
+        Raises:
+            LocalKafkaError: The identity provider does not start in its own process.
         """
         return self._site.detach(self.mark)
 
     def _client(self, servers: str, security: Security, user: str) -> RunningKafka:
-        """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in."""
+        """Return a client that logs in as a user; its own operations use plaintext where librdkafka cannot log in.
+
+        Raises:
+            LocalKafkaError: The login has keys or services, and Kafka is not started.
+        """
         kind = KINDS[security]
         # Logins that librdkafka does not support are replaced by plaintext for the clients of this class only.
         login = {SERVERS: self._servers("plaintext")} if kind.client is None else kind.client(self._site, user)
         return RunningKafka(servers, login, kind.java(self._site, user))
 
     def _servers(self, security: Security) -> str:
-        """Return the bootstrap servers for an open kind of login; LocalKafkaError if Kafka is not started."""
+        """Return the bootstrap servers with the ports of a kind of login, which this Kafka must have.
+
+        Raises:
+            LocalKafkaError: Kafka is not started.
+        """
         _ = self.data_dir
         return ",".join(f"{HOST}:{ports.clients[security]}" for ports in self._ports.values())
 
@@ -425,7 +453,11 @@ class LocalKafka(LocalService, RunningKafka):
         }
 
     def _configure(self, node_id: int, java: Path, kafka: KafkaJars) -> Broker:
-        """Write the configuration of a broker, and return the broker, not yet started."""
+        """Write the configuration of a broker, and keys that it needs, and return the broker, not yet started.
+
+        Raises:
+            LocalKafkaError: As for `broker_properties`, or the keytab of Kerberos cannot be written.
+        """
         config = self.data_dir / f"server-{node_id}.properties"
         values = broker_properties(
             node_id,

@@ -123,7 +123,7 @@ class LocalRegistry(LocalService):
             self._process.freeze()
 
     def resume(self) -> None:
-        """Let a frozen registry continue (SIGCONT); nothing happens to another one."""
+        """Let a frozen registry continue (SIGCONT), without waiting for it; nothing happens to another one."""
         if self._process is not None:
             self._process.thaw()
 

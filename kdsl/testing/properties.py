@@ -138,7 +138,10 @@ def properties_text(values: Mapping[str, str]) -> str:
 
 
 def _escape(text: str, special: str) -> str:
-    """Escape a key or value for a Java properties file; ``special`` are further characters to escape."""
+    """Escape a key or value for a Java properties file; ``special`` are further characters to escape.
+
+    The result is ASCII: other characters become Unicode escapes.
+    """
     out = []
     for at, char in enumerate(text):
         if char == "\\" or char in special or (char == " " and at == 0):

@@ -110,7 +110,7 @@ def kdsl_topic(kdsl_kafka: RunningKafka, request: pytest.FixtureRequest) -> Iter
 
 @pytest.fixture(scope="session")
 def kdsl_registry() -> Iterator[LocalRegistry]:
-    """Run a schema registry for the whole test run: ``kdsl_registry.url``, ``.client()``."""
+    """Run a schema registry for the whole test run: ``kdsl_registry.url``, ``.client()``. It needs no Kafka."""
     from kdsl.testing.local_registry import LocalRegistry
 
     with LocalRegistry() as registry:

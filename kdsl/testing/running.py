@@ -100,7 +100,7 @@ class RunningKafka:
         return dict(self._java)
 
     def admin(self) -> AdminClient:
-        """Return an ``AdminClient``, created once."""
+        """Return an ``AdminClient``, created once, without waiting for the cluster; errors as `client_properties`."""
         if self._admin is None:
             self._admin = AdminClient({**self.client_properties, **_EAGER})
         return self._admin
@@ -129,13 +129,13 @@ class RunningKafka:
         return name
 
     def create_missing(self, topics: Mapping[str, int]) -> None:
-        """Create those of some topics that do not exist.
+        """Create those of some topics that do not exist, as `create_topic` does; the others stay as they are.
 
         Args:
             topics: The number of partitions by topic.
 
         Raises:
-            LocalKafkaError: The broker refuses.
+            LocalKafkaError: The broker refuses, or leaders are missing after 60 s.
         """
         for name, partitions in topics.items():
             if self._count_leaders(name) is None:
@@ -152,7 +152,7 @@ class RunningKafka:
         _wait_until(lambda: self._count_leaders(name) is None, f"Topic {name!r} still exists")
 
     def add_partitions(self, name: str, total: int) -> None:
-        """Grow a topic to ``total`` partitions, and wait until each has a leader.
+        """Grow a topic to ``total`` partitions, and wait until each has a leader. `produce` then uses a new client.
 
         Raises:
             LocalKafkaError: The broker refuses, as for a total that is not larger than before; or leaders are missing
@@ -310,7 +310,7 @@ class RunningKafka:
         self._producer = None
 
     def _writer(self) -> Producer:
-        """Return the producer, created at the first use."""
+        """Return the producer, created at the first use; errors as `client_properties`."""
         if self._producer is None:
             self._producer = Producer(
                 {

@@ -62,7 +62,7 @@ class Site:
 
     @cached_property
     def tokens(self) -> TokenService:
-        """The identity provider, created at the first use, and started by `start`."""
+        """The identity provider, created at the first use without any files, and started by `start`."""
         from kdsl.testing.tokens import TokenService
 
         return TokenService(self.users)
@@ -118,7 +118,10 @@ class Site:
     def jvm(self, kinds: tuple[Security, ...]) -> dict[str, str]:
         """Return the system properties that the JVM of a broker or a client needs for these kinds of login.
 
-        For signed tokens the file of their public keys is written.
+        For signed tokens the file of their public keys is written; the identity provider must be started then.
+
+        Raises:
+            LocalKafkaError: As for `make_folder`.
         """
         properties = {}
         if "kerberos" in kinds:
@@ -175,7 +178,10 @@ def _scram_broker(_: Site) -> dict[str, str]:
 
 
 def _ssl_broker(site: Site) -> dict[str, str]:
-    """Return the broker's key and truststore; the site creates them at the first use."""
+    """Return the broker's properties for TLS without certificates of clients: its key and truststore.
+
+    The site creates the files at the first use; see `Site.make_folder` for errors.
+    """
     keys = site.certificates
     return {
         "ssl.keystore.type": "PEM",
@@ -203,7 +209,10 @@ def _write_key_set(site: Site) -> Path:
 
 
 def _oauth_signed_broker(site: Site) -> dict[str, str]:
-    """As `_oauth_broker`; tokens are checked with the keys of the identity provider, which are written to a file."""
+    """As `_oauth_broker`; tokens are checked with the keys of the identity provider, which are written to a file.
+
+    See `Site.make_folder` for errors.
+    """
     from kdsl.testing.tokens import AUDIENCE
 
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler"
@@ -231,7 +240,10 @@ def _kerberos_broker(site: Site) -> dict[str, str]:
 
 
 def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
-    """Return a function that makes librdkafka's properties for a login with user and password."""
+    """Return a function that makes librdkafka's properties for a login with user and password.
+
+    The password of an unknown user is empty.
+    """
 
     def client(site: Site, user: str) -> dict[str, str]:
         """Return a user's properties; the password of an unknown user is empty."""
@@ -247,7 +259,10 @@ def _sasl_client(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[
 
 
 def _sasl_java(mechanism: str, protocol: str = "SASL_PLAINTEXT") -> Callable[[Site, str], dict[str, str]]:
-    """Return a function that makes Java's properties for a login with user and password."""
+    """Return a function that makes Java's properties for a login with user and password.
+
+    The password of an unknown user is empty.
+    """
     module = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
 
     def java(site: Site, user: str) -> dict[str, str]:
@@ -284,7 +299,7 @@ def _mtls_client(site: Site, user: str) -> dict[str, str]:
 
 
 def _mtls_java(site: Site, user: str) -> dict[str, str]:
-    """As `_ssl_java`, with the user's certificate, which is created at the first use."""
+    """As `_ssl_java`, with the user's certificate, created at the first use; see `Site.make_folder` for errors."""
     store = str(site.certificates.key_store(user))
     return {**_ssl_java(site, user), "ssl.keystore.type": "PEM", "ssl.keystore.location": store}
 
@@ -309,7 +324,10 @@ def _oauth_java(_: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
-    """Return librdkafka's properties for tokens of the site's identity provider, which must be started."""
+    """Return librdkafka's properties for tokens of the site's identity provider, which must be started.
+
+    Otherwise its address is not known (AssertionError).
+    """
     return {
         "security.protocol": "SASL_PLAINTEXT",
         "sasl.mechanism": "OAUTHBEARER",
@@ -321,7 +339,10 @@ def _oauth_signed_client(site: Site, user: str) -> dict[str, str]:
 
 
 def _oauth_signed_java(site: Site, user: str) -> dict[str, str]:
-    """Return Java's properties for tokens of the site's identity provider, which must be started."""
+    """Return Java's properties for tokens of the site's identity provider, which must be started.
+
+    Otherwise its address is not known (AssertionError).
+    """
     handler = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
     login = jaas("OAuthBearerLoginModule", clientId=user, clientSecret=site.users.get(user, ""))
     return {

@@ -157,6 +157,9 @@ class ServiceProcess:
             command: The program and its arguments.
             environment: Its environment variables.
             folder: Its working directory; that of this process if None.
+
+        Raises:
+            OSError: The program cannot be started, or the log cannot be written.
         """
         with self.log.open("ab") as out:
             # In a new session, since Ctrl-C is for the program that uses the service and stops it afterwards.
@@ -196,7 +199,10 @@ class ServiceProcess:
             raise error(f"{self.name} is not ready after {timeout:g} s; its log is {self.log}\n{self.tail()}")
 
     def freeze(self) -> None:
-        """Freeze the process (SIGSTOP): its ports stay open, but it does not answer. Nothing if it does not run."""
+        """Freeze the process, not its children (SIGSTOP): its ports stay open, but it does not answer.
+
+        Nothing happens if it does not run.
+        """
         if self._process is not None and self.running:
             psutil.Process(self._process.pid).suspend()
 
@@ -212,14 +218,17 @@ class ServiceProcess:
             self._process.terminate()
 
     def kill(self) -> None:
-        """End the process at once, as a power failure would (SIGKILL), and wait for that; nothing if it never ran."""
+        """End the process at once, as a power failure would (SIGKILL), wait for that, and forget it.
+
+        Nothing happens if it never ran.
+        """
         if self._process is not None:
             self._process.kill()
             self._process.wait()
             self._process = None
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the end of the process; if it does not end in time, nothing happens to it.
+        """Wait for the end of the process, and forget it then; if it does not end in time, nothing happens to it.
 
         Args:
             timeout: How long to wait, in seconds.

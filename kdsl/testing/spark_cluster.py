@@ -268,7 +268,7 @@ class SparkCluster(LocalService):
         return list(dict.fromkeys(folder for folder in (*self._python_path, *inherited, *own) if folder))
 
     def _start_worker(self, worker: int) -> None:
-        """Start the process of a worker."""
+        """Start the process of a worker, without waiting for it; OSError if it cannot be started."""
         self._spawn(
             worker,
             "org.apache.spark.deploy.worker.Worker",
@@ -277,7 +277,11 @@ class SparkCluster(LocalService):
         )
 
     def _spawn(self, process: int, program: str, *arguments: str) -> None:
-        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted."""
+        """Start the master (process 0) or a worker, with a log of its own; that of an earlier start is deleted.
+
+        Raises:
+            OSError: It cannot be started.
+        """
         import pyspark
 
         home = Path(str(pyspark.__file__)).parent

@@ -82,7 +82,7 @@ def log_dir(data_dir: Path, node_id: int) -> Path:
 
 
 def _read(note: Path) -> Cluster:
-    """Read the note about the cluster of a folder.
+    """Read the note about the cluster of a folder: its id, and its number of brokers.
 
     Raises:
         LocalKafkaError: It is damaged.

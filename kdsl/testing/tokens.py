@@ -49,7 +49,11 @@ class TokenService:
         self._server: ThreadingHTTPServer | None = None
 
     def write_keys(self, path: Path) -> Path:
-        """Write the public keys (JWKS) to a file, and return its path."""
+        """Write the public keys (JWKS) to a file, and return its path.
+
+        Raises:
+            OSError: It cannot be written.
+        """
         numbers = self._key.public_key().public_numbers()
         key = {
             "kty": "RSA",
@@ -79,17 +83,21 @@ class TokenService:
 
     @property
     def url(self) -> str:
-        """The URL at which clients request tokens; known once the service was started, or with a given port."""
+        """The URL at which clients request tokens; AssertionError before the first start, unless a port was given."""
         assert self._port
         return f"http://127.0.0.1:{self._port}/token"
 
     def start(self) -> None:
-        """Start the server in threads of this process; the port is chosen if none was given."""
+        """Start the server in threads of this process; the port is chosen if none was given.
+
+        Raises:
+            OSError: The port is in use.
+        """
         self._server = serve(self._answer, self._port)
         self._port = self._server.server_address[1]
 
     def stop(self) -> None:
-        """Stop the server, and close its port."""
+        """Stop the server, and close its port; nothing happens if it does not run."""
         server, self._server = self._server, None
         if server is not None:
             server.shutdown()

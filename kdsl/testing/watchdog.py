@@ -29,6 +29,9 @@ class Watchdog:
 
         Args:
             remove: The folder; None removes nothing.
+
+        Raises:
+            OSError: The process cannot be started.
         """
         # It has its own session, so that neither Ctrl-C nor a signal to the owner's process group ends it.
         self._process = subprocess.Popen(

@@ -113,7 +113,9 @@ def cast_array(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _cast_members(rows: pa.StructArray, kind: pa.StructType) -> list[pa.Array]:
-    """Cast the members of rows to those of another row type, in its order; missing nullable ones are NULL.
+    """Cast the members of rows to those of another row type, found by name, in its order.
+
+    A nullable member that the rows lack is NULL; no member of the rows is dropped.
 
     Raises:
         pa.ArrowTypeError: The other type lacks a member, or has a NOT NULL member that the rows lack.

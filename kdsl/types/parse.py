@@ -227,7 +227,7 @@ class TypeReader:
         """Read a type without its nullability, at a nesting level.
 
         Raises:
-            TypeSyntaxError: There is no such type, or it has a mistake.
+            TypeSyntaxError: There is no such type, it has a mistake, or types in it are nested too deeply.
         """
         name = _SYNONYMS.get(self.token.upper, self.token.upper)
         if name not in TYPE_NAMES:
@@ -283,7 +283,7 @@ class TypeReader:
         return numbers
 
     def _choose_number(self, numbers: list[Token], index: int, default: int, least: int, most: int, what: str) -> int:
-        """Return the number at an index, or the default if there is none; ``what`` is its meaning, for the error.
+        """Return the number at an index, or the default, unchecked, if there is none; ``what`` names it in the error.
 
         Raises:
             TypeSyntaxError: The number is not from ``least`` to ``most``.
@@ -296,7 +296,9 @@ class TypeReader:
         return int(token.text)
 
     def _read_length(self, name: str) -> t.DataType:
-        """Read the length of ``CHAR(n)`` and the like, by default 1; VARCHAR is then STRING, and VARBINARY is BYTES.
+        """Read the length of a CHAR, VARCHAR, BINARY or VARBINARY, and return the type.
+
+        Without a length CHAR and BINARY have 1, VARCHAR is STRING, and VARBINARY is BYTES.
 
         Raises:
             TypeSyntaxError: What is in brackets is not one number from 1 to `kdsl.types.model.MAX_LENGTH`.
@@ -322,7 +324,7 @@ class TypeReader:
 
         Raises:
             TypeSyntaxError: The precision is not a number from 0 to 9, or ``WITHOUT`` or ``WITH`` is not followed by
-                the words of standard SQL.
+                the words of standard SQL, or ``WITH`` not by ``LOCAL``.
         """
         numbers, kind = self._read_numbers(1), name
         if name != "TIMESTAMP_LTZ" and self._accept("WITHOUT"):

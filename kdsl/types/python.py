@@ -166,7 +166,9 @@ def sql_type(declared: SqlType) -> t.DataType:
 
 
 def unwrap(annotation: Any) -> tuple[Any, tuple[Any, ...]]:
-    """Remove ``Annotated`` and qualifiers from an annotation, and resolve aliases and NewTypes.
+    """Remove ``Annotated``, ``Required`` and ``Final`` from an annotation, and resolve aliases and NewTypes.
+
+    The value of an alias (``type X = …``) may raise any exception when Python evaluates it, such as a NameError.
 
     Returns:
         The rest, and the metadata of all ``Annotated``, inner ones first.
@@ -222,7 +224,7 @@ class _AnnotationReader:
         self._inside: list[type] = []
 
     def read(self, annotation: Any, explicit: t.DataType | None = None) -> t.DataType:
-        """Read the column type of an annotation; see `column_type`.
+        """Read the column type of an annotation, and store names of `Named` members; see `column_type`.
 
         Raises:
             AnnotationError: It is not a column type, or the explicit one cannot store its values.
@@ -271,6 +273,8 @@ class _AnnotationReader:
     def _derive(self, base: Any, annotation: Any) -> t.DataType:
         """Derive the column type of a Python type; ``annotation`` is how it was written, for messages.
 
+        The names of `Named` members are stored on their classes.
+
         Raises:
             AnnotationError: There is none.
         """
@@ -308,7 +312,7 @@ class _AnnotationReader:
         """Return STRING or BIGINT, the type of the values of a ``Literal`` or ``Enum``.
 
         Raises:
-            AnnotationError: They are neither all strings nor all integers.
+            AnnotationError: They are neither all strings nor all integers (a bool is neither), or there are none.
         """
         kinds = {type(value) for value in allowed}
         if kinds == {str}:
@@ -349,7 +353,7 @@ class _AnnotationReader:
         return t.Row(tuple(t.Field(names[name], kind, comments.get(name)) for name, kind in kinds.items()))
 
     def _wire_name(self, cls: type, name: str, hint: Any) -> str:
-        """The name that a member of a class has in the row.
+        """The name that a member of a class has in the row: the one in `Named`, otherwise its own.
 
         Raises:
             AnnotationError: The name is empty or not a string, or the class is a TypedDict, whose members can have any
@@ -413,7 +417,10 @@ def _no_names(text: str) -> Any:
 
 
 def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
-    """Return an evaluator by the names of a nested class, of its bases and their modules, then by the outer one."""
+    """Return an evaluator by the names of a nested class, of its bases and their modules, then by the outer one.
+
+    It passes on any exception of the evaluation, and the outer one's NameError.
+    """
 
     def evaluate(text: str) -> Any:
         """Evaluate an annotation by the names of the first class that has all of them, otherwise by the outer ones."""
@@ -429,13 +436,16 @@ def evaluator_within(cls: type, outer: Evaluate) -> Evaluate:
 
 
 def is_sql_type(mark: Any) -> bool:
-    """Whether a piece of metadata of ``Annotated`` is a Spark type or a kdsl type."""
+    """Whether a piece of metadata of ``Annotated`` is a Spark type or a kdsl type, or a class of these."""
     kinds = (s.DataType, t.DataType)
     return isinstance(mark, kinds) or (isinstance(mark, type) and issubclass(mark, kinds))
 
 
 def is_compatible(derived: t.DataType, explicit: t.DataType) -> bool:
-    """Whether an explicit column type can store values of the Python type that another one was derived from."""
+    """Whether an explicit column type can store values of the Python type that another one was derived from.
+
+    Nullability, widths, lengths and digits do not matter.
+    """
     match derived, explicit:
         case t.Array(element=a), t.Array(element=b):
             return is_compatible(a, b)

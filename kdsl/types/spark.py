@@ -47,6 +47,7 @@ def spark_type(kind: t.DataType) -> s.DataType:
 
     Lengths are dropped (Spark's CHAR and VARCHAR exist only in catalogs); TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is
     TIMESTAMP, both with microseconds; TIME has at most 6 digits of a second; MULTISET is a map from element to count.
+    A PySpark that is too old to have TIME raises AttributeError for it.
     """
     match kind:
         case t.Decimal(precision=precision, scale=scale):
@@ -66,7 +67,7 @@ def spark_type(kind: t.DataType) -> s.DataType:
 
 
 def spark_type_name(kind: t.DataType) -> str:
-    """The name of a column type in Spark SQL, as in ``CAST(x AS …)``."""
+    """The name of a column type in Spark SQL, as in ``CAST(x AS …)``, without nullability and comments."""
     match kind:
         case t.Char() | t.VarChar():
             return "STRING"
@@ -93,7 +94,7 @@ def spark_type_name(kind: t.DataType) -> str:
 
 
 def spark_schema(row: t.Row) -> s.StructType:
-    """The StructType of a row type; comments travel as field comments."""
+    """The StructType of a row type, with the types of `spark_type`; comments travel as field comments."""
     return s.StructType(
         [
             s.StructField(f.name, spark_type(f.type), f.type.nullable, {"comment": f.comment} if f.comment else None)
@@ -162,7 +163,7 @@ def time_columns(schema: s.StructType) -> list[str]:
 
 
 def _is_or_holds_time(kind: s.DataType) -> bool:
-    """Whether a Spark type is TIME, or contains it."""
+    """Whether a Spark type is TIME, or contains it; AttributeError for a PySpark without TIME, which is too old."""
     match kind:
         case s.StructType():
             return bool(time_columns(kind))

@@ -91,7 +91,7 @@ def literal(value: Any) -> tuple[str, t.DataType | None]:
 
 
 def _members(value: Any) -> dict[str, Any] | None:
-    """The members of a value that becomes a struct; None for any other value."""
+    """The members of an attrs object, a NamedTuple or a dataclass's object; None for any other value, also a dict."""
     if attrs.has(type(value)):
         return {a.name: getattr(value, a.name) for a in attrs.fields(type(value))}
     if isinstance(value, tuple):  # a NamedTuple; a plain one was an array

@@ -67,7 +67,7 @@ def holds(wide: t.DataType, narrow: t.DataType) -> bool:
 
 
 def _join_not_null(a: t.DataType, b: t.DataType) -> t.DataType:
-    """Join two types that are both NOT NULL, or whose nullability does not matter; see `join`."""
+    """Join two types that are both NOT NULL, or whose nullability does not matter; STRING where only a string fits."""
     if a == b:
         return a
     if isinstance(a, t.Decimal) or isinstance(b, t.Decimal):
@@ -98,7 +98,10 @@ def _second_digits(kind: t.DataType) -> int:
 
 
 def _join_decimals(a: t.DataType, b: t.DataType) -> t.DataType:
-    """Join two types, at least one of them a DECIMAL: a DECIMAL for both, or STRING if there is none."""
+    """Join two types, at least one of them a DECIMAL: a DECIMAL for both, or STRING if 38 digits do not suffice.
+
+    It is also STRING if the other one is neither a DECIMAL nor an integer, as for DOUBLE.
+    """
     sizes = []
     for kind in (a, b):
         match kind:

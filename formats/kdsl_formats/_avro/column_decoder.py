@@ -53,6 +53,6 @@ class ColumnDecoder(ABC):
         return None if self.valid is None else bitmap(self.valid)
 
     def mark_fallback(self, cursor: Cursor, which: Mask) -> None:
-        """Mark the bodies of some elements for the fallback, which reads them again with the reference decoder."""
+        """Mark the bodies of some elements in `Bodies.fallback`: the reference decoder will read them again."""
         if which.any():
             cursor.bodies.fallback[which if self.owner is None else self.owner[which]] = True

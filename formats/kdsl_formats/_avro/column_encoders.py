@@ -94,7 +94,7 @@ class _Unsupported(ColumnEncoder):
     """A column that needs the fallback for every row."""
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Mark all rows for the fallback; no element takes bytes."""
+        """Mark the rows of all elements for the fallback, also of NULLs, and return the size 0 for each."""
         fallback.add(np.ones(len(array), dtype=bool))
         return np.zeros(len(array), dtype=np.int64)
 
@@ -128,7 +128,11 @@ class _Optional(ColumnEncoder):
         self.which: npt.NDArray[np.intp] | None = None
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        Raises:
+            TooLargeError: As in `_Array.measure`.
+        """
         if not array.null_count or self.null is None:
             self.which = None
             return self.inner.measure(array, fallback) + 1
@@ -170,6 +174,9 @@ class _Choice(ColumnEncoder):
         """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
 
         These are rows with several members, rows without a member if the union has no null, and those of the members.
+
+        Raises:
+            TooLargeError: As in `_Array.measure`.
         """
         values = [pc.struct_field(array, name) for name, _, _ in self.members]
         present = [np.asarray(value.is_valid()) for value in values]
@@ -202,7 +209,11 @@ class _Record(ColumnEncoder):
         self.fields = fields
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        Raises:
+            TooLargeError: As in `_Array.measure`.
+        """
         fallback.nulls(array)
         size = np.zeros(len(array), dtype=np.int64)
         for name, column in self.fields:
@@ -244,7 +255,10 @@ class _Array(ColumnEncoder):
         return self.size + self.length + (counts > 0)
 
     def take_elements(self, array: pa.Array, first: Integers, last: Integers, fallback: FallbackMask) -> pa.Array:
-        """The elements of all arrays, one array after the other."""
+        """Return the elements of all arrays as one array; `fallback` is unchanged here, but `_Map` marks rows in it.
+
+        `first` and `last` are the results of `_offsets`.
+        """
         values = array.values
         return values.slice(int(first[0]), int(last[-1] - first[0])) if len(first) else values.slice(0, 0)
 

@@ -124,7 +124,7 @@ class _Nothing(ColumnDecoder):
         """Read nothing: NULL takes no bytes."""
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Return NULLs, and set `valid`."""
+        """Return a NULL for each element, and set `valid` to all False."""
         self.valid = np.zeros(self.count, dtype=bool)
         return pa.nulls(self.count, self.kind)
 
@@ -189,7 +189,10 @@ class _Nullable(_Wrapping):
         self.failing = _branch_codes(failing)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
+        """Read the values at the cursor, and move it after them; elements of other types are not `valid` in `inner`.
+
+        Bodies of failing types, and unreadable ones, are marked for the fallback.
+        """
         codes = cursor.take_branch_codes(self.types)
         has_value = codes == self.code
         if has_value.all():
@@ -206,7 +209,10 @@ class _Nullable(_Wrapping):
         self.inner.valid = valid if self.inner.valid is None else self.inner.valid & valid
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read, and set `valid`; the other types of the union are NULL."""
+        """Build the array of the values that were read, and set `valid`; the other types of the union are NULL.
+
+        The inner decoder may mark more bodies for the fallback.
+        """
         values = self.inner.build(cursor)
         self.valid = self.inner.valid
         return values
@@ -240,7 +246,10 @@ class _Several(ColumnDecoder):
             part.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
+        """Read the values at the cursor, and move it after them; store the decoder of each element in `chosen`.
+
+        Bodies of failing types, and unreadable ones, are marked for the fallback.
+        """
         codes = cursor.take_branch_codes(self.types)
         cursor.mark_fallback(self.failing[codes])
         part_indexes = self.part_of[codes]
@@ -253,7 +262,10 @@ class _Several(ColumnDecoder):
             cursor.at[which] = some.at
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read, each from the decoder of its type, and set `valid`."""
+        """Build the array of the values that were read, each from the decoder of its type, and set `valid`.
+
+        These decoders may mark more bodies for the fallback.
+        """
         values = pa.concat_arrays([part.build(cursor) for part in self.parts])
         valid = self.chosen >= 0
         if self.valid is not None:
@@ -278,7 +290,10 @@ class _Member(_Wrapping):
         self.name, self.kind = name, arrow_type(row)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of rows, in which one member has the value and the others are NULL."""
+        """Build the array of rows, in which one member has the value and the others are NULL.
+
+        The decoder of the member may mark more bodies for the fallback.
+        """
         values = self.inner.build(cursor)
         children = [values if f.name == self.name else pa.nulls(self.count, f.type) for f in self.kind]
         return pa.Array.from_buffers(self.kind, self.count, [self.bits()], children=children)
@@ -324,7 +339,7 @@ class _List(_Repeated):
         self.inner.scan(items, None)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the values that were read."""
+        """Build the array of the values that were read; their decoder may mark more bodies for the fallback."""
         return pa.Array.from_buffers(self.kind, self.count, self.buffers(), children=[self.inner.build(cursor)])
 
 
@@ -344,7 +359,10 @@ class _Map(_Repeated):
             column.scan(entries, None)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the maps; bodies with a repeated key are marked for the fallback."""
+        """Build the array of the maps, with the entries in the order of the body.
+
+        Bodies with a repeated key are marked for the fallback.
+        """
         keys = self.keys.build(cursor)
         if keys.null_count:
             keys = keys.fill_null("")
@@ -382,7 +400,10 @@ class _Record(ColumnDecoder):
             column.start(count, owner)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor, and move it after them; mark unreadable bodies for the fallback."""
+        """Read the columns at the cursor, skip the other fields, and move the cursor after the records.
+
+        Bodies that cannot be read or skipped here are marked for the fallback.
+        """
         for step in self.steps:
             if isinstance(step, ColumnDecoder):
                 step.scan(cursor, slots)
@@ -392,7 +413,10 @@ class _Record(ColumnDecoder):
                 step(cursor)
 
     def build(self, cursor: Cursor) -> pa.Array:
-        """Build the array of the records that were read, with the constants of the columns that have one."""
+        """Build the array of the records that were read, with the constants of the columns that have one.
+
+        The decoders of the columns may mark more bodies for the fallback.
+        """
         children = [
             self.columns[name].build(cursor) if name in self.columns else pa.repeat(self.fixed[name], self.count)
             for name in self.names

@@ -69,7 +69,10 @@ class Cursor:
         return size
 
     def mark_fallback(self, which: Mask) -> None:
-        """Mark the bodies of some positions for the fallback, which reads them again with the reference decoder."""
+        """Mark the bodies of some positions in `Bodies.fallback`: the reference decoder will read them again.
+
+        The cursor keeps these positions, and moves them like the others.
+        """
         if which.any():
             self.bodies.fallback[which if self.owner is None else self.owner[which]] = True
 
@@ -83,13 +86,19 @@ class Cursor:
         np.minimum(self.at, self.bodies.total + 1, out=self.at)
 
     def take_bytes(self) -> Bytes:
-        """Return the byte at each position, and move by one byte."""
+        """Return the byte at each position, and move by one byte.
+
+        The ends of bodies are not checked: beyond them it is a byte of another body, or a zero.
+        """
         values = self.bodies.data[self.at]
         self.advance(1)
         return values
 
     def take_words(self, size: int) -> Words:
-        """Return the eight bytes at each position as a number, and move by `size` bytes."""
+        """Return the eight bytes at each position as a little-endian number, and move by `size` bytes.
+
+        The ends of bodies are not checked, as in `take_bytes`.
+        """
         words = self.bodies.words[self.at]
         self.advance(size)
         return words
@@ -117,7 +126,7 @@ class Cursor:
         return unzigzag(raw).view(np.int64)
 
     def take_ints(self) -> Integers:
-        """Return the 32-bit number at each position, and move after it.
+        """Return the 32-bit number at each position, as a 64-bit integer, and move after it.
 
         Bodies with a larger number are marked for the fallback.
         """

@@ -88,7 +88,10 @@ class AvroDecoder:
         return attrs.evolve(decoded, infinite=infinite + self.reference.infinite.take())
 
     def _read_one_by_one(self, messages: pa.BinaryArray, which: Indices) -> FallbackRows:
-        """Read some bodies with the reference decoder; the null of a union has no row, unreadable bodies are bad."""
+        """Read some bodies with the reference decoder; the null of a union has no row, unreadable bodies are bad.
+
+        Infinite values that became NULL are counted in `reference.infinite`.
+        """
 
         def rows_of(body: bytes) -> list[Any]:
             value = self.reference.value(body)

@@ -38,7 +38,10 @@ class AvroEncoder:
         self._column = column_encoder(step)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode rows, whatever their kinds; rows that the schema does not allow, such as null, become bad records."""
+        """Encode rows, whatever their kinds; rows that the schema does not allow, such as null, become bad records.
+
+        Errors of rows are not raised. If the bodies are too large for one array, all rows are written one by one.
+        """
         fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None
         if not fallback.all():

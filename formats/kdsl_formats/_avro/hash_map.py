@@ -16,7 +16,10 @@ _POWERS = np.array([pow(31, n, 1 << 32) for n in range(_LONGEST)], dtype=np.uint
 
 
 def java_order(keys: list[str]) -> list[int]:
-    """The order in which a Java HashMap iterates over distinct keys inserted in this order, as their indices."""
+    """The order in which a Java HashMap iterates over distinct keys inserted in this order, as their indices.
+
+    The map has room for all keys from the start, as in Flink; keys of the same bucket stay in the order of insertion.
+    """
     count = len(keys)
     room = count + 1 if count <= 2 else math.ceil(count / 0.75)
     size = 1 << (room - 1).bit_length()

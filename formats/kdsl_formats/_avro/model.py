@@ -96,7 +96,7 @@ class Type:
 
     @property
     def items(self) -> Type:
-        """The type of the items of an array, or of the values of a map."""
+        """The type of the items of an array, or of the values of a map; AssertionError for other types."""
         assert self.inner is not None
         return self.inner
 
@@ -209,7 +209,7 @@ class _SchemaReader:
         raise AvroTypeError(path, f"a schema must be a name, an object or a list, not {schema!r}")
 
     def _resolve_name(self, name: str, namespace: str, path: str) -> Type:
-        """Return the type of a primitive name, or of a named type that was already defined.
+        """Return a new type for a primitive name, or the type defined with that name, in the namespace or without.
 
         Raises:
             AvroTypeError: There is no such type, or it is nested too deeply here.
@@ -345,7 +345,7 @@ class _SchemaReader:
             )
 
     def _add_logical_type(self, kind: Type, schema: Mapping[str, Any]) -> Type:
-        """Set the logical type of a type and its type in Kafka Connect from its schema, and return the type.
+        """Set the logical type of a type, and with any ``connect.name`` its type in Kafka Connect, and return the type.
 
         A logical type that does not fit is ignored, as Avro specifies.
         """
@@ -364,7 +364,7 @@ class _SchemaReader:
 
 
 def _check_name(name: str, path: str) -> None:
-    """Check that a name is valid in Avro.
+    """Check that a name without a namespace is valid in Avro.
 
     Raises:
         AvroTypeError: It is not.

@@ -48,11 +48,18 @@ class ColumnEncoder(ABC):
 
     @abstractmethod
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked.
+
+        Raises:
+            TooLargeError: The items of the arrays in the column are larger than one array can be.
+        """
 
     @abstractmethod
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the elements of the last `measure` at some positions, and move these after them, in place."""
+        """Write the elements of the last `measure` at some positions, and move these after them, in place.
+
+        What is written for rows that need the fallback has the measured sizes, and is meaningless.
+        """
 
 
 class OutputBuffer:

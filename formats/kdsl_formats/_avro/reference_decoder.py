@@ -193,7 +193,7 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes, int]:
 
 
 def _reader_of_fixed(size: int) -> ReadValue:
-    """The function that reads a fixed number of bytes; it raises `BodyError` if the body has fewer."""
+    """The function that returns `size` bytes of a body and the index after them; `BodyError` if there are fewer."""
 
     def read(body: bytes, at: int) -> tuple[bytes, int]:
         """Return the bytes at an index and the index after them; `BodyError` if the body has fewer."""
@@ -230,7 +230,10 @@ class _Compiler:
         self.skipping: dict[int, ReadValue] = {}
 
     def compile(self, step: Step) -> ReadValue:
-        """The function that reads a step; it raises `BodyError` for bytes that cannot be read."""
+        """The function that reads a step; it raises `BodyError` for bytes that cannot be read.
+
+        The functions that skip types inside the step are stored, as in `skipper`.
+        """
         match step:
             case Scalar():
                 return _scalar_reader(step)
@@ -257,7 +260,10 @@ class _Compiler:
         raise AssertionError(step)
 
     def skipper(self, kind: Type) -> ReadValue:
-        """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot."""
+        """The function that skips values of a type, which may contain itself; it raises `BodyError` if it cannot.
+
+        Those of unions, records, arrays and maps are stored in `skipping`, and created once for each type.
+        """
         if kind.kind in _READERS:
             return _READERS[kind.kind]
         if kind.kind == "fixed":
@@ -365,7 +371,10 @@ def _symbol_reader(symbols: tuple[str | None, ...], name: str) -> ReadValue:
 
 
 def _union_reader(branches: list[ReadValue]) -> ReadValue:
-    """The function that reads the index of a branch, and then that branch; `BodyError` if there is no such branch."""
+    """The function that reads the index of a branch, and then that branch: it returns its value and the index after it.
+
+    It raises `BodyError` if there is no such branch.
+    """
 
     def read(body: bytes, at: int) -> tuple[Any, int]:
         """Return the value of the branch whose number is at an index, and the index after it; `BodyError` for none."""
@@ -489,7 +498,7 @@ def _record_skipper(inner: list[ReadValue]) -> ReadValue:
 
 
 def _member_reader(name: str, inner: ReadValue, names: tuple[str, ...]) -> ReadValue:
-    """The function that reads a value into one member of a row that represents a union; the others are None."""
+    """The function that reads a value into one member of a dict that represents a union; the others are None."""
 
     def read(body: bytes, at: int) -> tuple[dict[str, Any], int]:
         value, at = inner(body, at)

@@ -47,7 +47,8 @@ class ReferenceEncoder:
 def wire_value(step: Value, value: Any) -> Any:
     """Convert a column's value other than NULL to its form on the wire: a number, a boolean, a string or bytes.
 
-    Digits of a time or timestamp that are finer than the unit of the type are cut off.
+    The value is one of `plain_values`: a time is in nanoseconds and a timestamp in microseconds. They are rounded down
+    to the unit of the type.
 
     Raises:
         BodyError: The schema does not allow the value.

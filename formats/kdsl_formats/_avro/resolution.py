@@ -176,12 +176,14 @@ class _Resolver:
     def conversion(self, w: Type, column: t.DataType) -> Conversion | None:
         """The conversion to a column of values that Kafka Connect wrote (`conversion_of`).
 
-        None without `exact_units`, or if Avro's own rules apply.
+        Every pair is allowed: it is None without `exact_units`, and where Avro's own rules apply.
         """
         return conversion_of(w, column) if self.exact_units else None
 
     def resolve_pair(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for a writer's type, the table's type and a column; a `Fail` where the first two do not match.
+        """Compute the step for a writer's type, the table's type and a column; a `Fail` if the first two do not match.
+
+        The result is not stored, but the pair is counted in `pairs`.
 
         Raises:
             AvroTypeError: The table's type cannot fill the column, a default in it does not fit, or there are too many
@@ -222,7 +224,7 @@ class _Resolver:
         return Fail(f"Found {w.type_name}, expecting {r.type_name}")
 
     def _resolve_into_union(self, w: Type, r: Type, column: t.DataType, path: str) -> Step:
-        """The step for a writer's type, where the table's schema has a union; a `Fail` if no branch matches.
+        """The step for a writer's type and the branch of a union that `_choose_branch` returns; a `Fail` if it is None.
 
         Raises:
             AvroTypeError: As in `resolve_pair`.

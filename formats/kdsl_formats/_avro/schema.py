@@ -171,7 +171,10 @@ def _mapping_fix(fix: str) -> str:
 
 
 def _find_name_clashes(row: t.Row) -> Iterator[_Refusal]:
-    """Find different nested rows that would get the same name: a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``."""
+    """Find nested rows that would get the name of an earlier one with other fields; those with equal fields share it.
+
+    Such names are those of a ROW ``a_b``, and a ROW ``b`` inside a ROW ``a``.
+    """
     rows: dict[str, tuple[str, t.Row]] = {}
     for name, path, kind in _rows_inside(row, RECORD, ""):
         other = rows.setdefault(name, (path, kind))
@@ -198,18 +201,21 @@ def _rows_inside(kind: t.DataType, name: str, path: str) -> Iterator[tuple[str, 
 
 
 class _Deriver:
-    """Derives one schema; a record that occurs again is written as its name only."""
+    """Derives a schema of supported types (`_find_refusals`); of a record that occurs again it has only the name."""
 
     def __init__(self) -> None:
         self.records: set[str] = set()
 
     def derive(self, kind: t.DataType, name: str, legacy: bool) -> Any:
-        """The schema of a type, whose rows are records with this name; a union with null if the type is nullable."""
+        """The schema of a supported type, whose rows are records with this name; a union with null if it is nullable.
+
+        The names of its records are stored in `records`.
+        """
         schema = self._schema_without_null(kind, name, legacy)
         return ["null", schema] if kind.nullable else schema
 
     def _schema_without_null(self, kind: t.DataType, name: str, legacy: bool) -> Any:
-        """The schema of a type, without null."""
+        """The schema of a supported type as in `derive`, but without null; names of records are stored in `records`."""
         match kind:
             case t.Decimal(precision=precision, scale=scale):
                 return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
@@ -233,7 +239,10 @@ class _Deriver:
                 return _SIMPLE[type(kind)]
 
     def _derive_record(self, row: t.Row, name: str, legacy: bool) -> Any:
-        """Derive the schema of a row, with a namespace if it is the first; only its name if that was derived before."""
+        """Derive the schema of a row of supported types, with a namespace if it is the first.
+
+        Only its name if that is in `records`, where new names are stored.
+        """
         if name in self.records:
             return name
         outermost = not self.records
@@ -271,8 +280,8 @@ def row_of(schema: Json, *, legacy_timestamps: bool = True, connect: bool = Fals
         field becomes the column's comment.
 
     Raises:
-        AvroTypeError: The schema does not describe records, a record contains itself, or a decimal has more than 38
-            digits.
+        AvroTypeError: The schema is invalid or does not describe records, a record contains itself, or a decimal has
+            more than 38 digits.
     """
     kind = schema_type(schema)
     row = _ColumnTypes(legacy_timestamps, connect).column_type(kind, "", ())
@@ -364,7 +373,10 @@ class _ColumnTypes:
 
 
 def _time_column(logical: str, legacy: bool) -> t.DataType:
-    """The column type of a number's logical type, as in `row_of`; DATE unless it is of times or timestamps."""
+    """The column type of a number's logical type, as in `row_of`: a TIME, TIMESTAMP, TIMESTAMP_LTZ or BIGINT.
+
+    It is a DATE for every other logical type.
+    """
     name, _, unit = logical.rpartition("-")
     precision = {"millis": _MILLIS, "micros": _MICROS, "nanos": 9}.get(unit, 0)
     match name:

@@ -65,14 +65,20 @@ class SkipperFactory:
         self.skippers: dict[Type, SkipValue | None] = {}
 
     def skipper(self, kind: Type) -> SkipValue | None:
-        """Return the function that skips a value of a type, built once for each type; None if it may contain itself."""
+        """Return the function that skips a value of a type; None if it may contain itself.
+
+        It is built once for each type, like those of the types inside it, and stored in `skippers`.
+        """
         if kind not in self.skippers:
             self.skippers[kind] = None
             self.skippers[kind] = self._build_skipper(kind)
         return self.skippers[kind]
 
     def _build_skipper(self, kind: Type) -> SkipValue | None:
-        """Build the function that skips values of a type; None if the type may contain itself."""
+        """Build the function that skips values of a type; None if the type may contain itself.
+
+        The functions of the types inside it are stored in `skippers`.
+        """
         size = _size_of_type(kind)
         if size is not None:
             return lambda cursor: cursor.advance(size)
@@ -91,13 +97,13 @@ class SkipperFactory:
         return None if walk is None else lambda cursor: _discard(walk(cursor))
 
     def _skippers(self, kinds: Sequence[Type]) -> list[SkipValue] | None:
-        """The functions that skip values of some types; None if one of the types may contain itself."""
+        """The functions that skip values of some types (see `skipper`); None if one of the types may contain itself."""
         skippers = [self.skipper(kind) for kind in kinds]
         steps = [step for step in skippers if step is not None]
         return steps if len(steps) == len(skippers) else None
 
     def _record_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips the fields of a record; None if one may contain itself."""
+        """The function that skips a record by those of its fields (`skipper`); None if one may contain itself."""
         steps = self._skippers([field.type for field in kind.fields])
         if steps is None:
             return None
@@ -109,7 +115,7 @@ class SkipperFactory:
         return skip
 
     def _union_skipper(self, kind: Type) -> SkipValue | None:
-        """The function that skips a branch of a union; None if one may contain itself."""
+        """The function that skips a union by those of its branches (`skipper`); None if one may contain itself."""
         steps = self._skippers(kind.branches)
         if steps is None:
             return None
@@ -132,7 +138,9 @@ class SkipperFactory:
     def locator(self, inner: Type, *, keyed: bool) -> LocateElements | None:
         """The function that locates the elements of arrays, or of maps if `keyed`; None for recursive types.
 
-        Bodies whose arrays or maps have several blocks, or elements without bytes, are marked for the fallback.
+        It moves a cursor after the arrays, and returns the number of elements of each and the position of each element.
+        The function that skips elements comes from `skipper`. Bodies whose arrays or maps have several blocks, or
+        elements without bytes, are marked for the fallback.
         """
         step = self.skipper(inner)
         if step is None:

@@ -27,7 +27,7 @@ class Numbers(ColumnDecoder):
         self.values: npt.NDArray[Any] = np.zeros(0)
 
     def scan(self, cursor: Cursor, slots: Slots) -> None:
-        """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback."""
+        """Read the values at the cursor into the slots, and move it; for the fallback see `_read_values`."""
         values = self._read_values(cursor)
         if slots is None:
             self.values = values.astype(self.dtype, copy=False)
@@ -38,7 +38,8 @@ class Numbers(ColumnDecoder):
     def _read_values(self, cursor: Cursor) -> npt.NDArray[Any]:
         """Read a number at each position, in the column's unit, and move the cursor after it.
 
-        Bodies with integers that are unreadable, or out of the column's range, are marked for the fallback.
+        Bodies with integers that are too long, or out of the column's range, are marked for the fallback. Whether a
+        number ends inside its body is not checked here.
         """
         match self.step.wire:
             case "boolean":
@@ -128,7 +129,7 @@ class Decimals(ColumnDecoder):
     def scan(self, cursor: Cursor, slots: Slots) -> None:
         """Read the values at the cursor into the slots, and move it; unreadable bodies need the fallback.
 
-        Decimals with too many digits are NULL (`valid`).
+        Decimals with too many digits are NULL (`valid`), or need the fallback if the type has more than 18 digits.
         """
         begin, length = cursor.take_spans(size=self.size)
         wrong = (length < 1) | (length > LONGEST)
@@ -177,7 +178,7 @@ class Symbols(ColumnDecoder):
 
 
 def _dtype(kind: pa.DataType) -> np.dtype[Any]:
-    """The numpy type for the values of an Arrow type."""
+    """The numpy type for the values of an Arrow type; ValueError for one without a fixed width."""
     if pa.types.is_boolean(kind):
         return np.dtype(np.bool_)
     if pa.types.is_floating(kind):

@@ -44,7 +44,10 @@ class Numbers(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each.
+
+        Rows with NULL, and those with timestamps out of the range of the schema's unit, are marked for the fallback.
+        """
         fallback.nulls(array)
         values = _view_values(array, f"<i{array.type.bit_width // 8}").astype(np.int64)
         match self.step.column:
@@ -71,7 +74,10 @@ class Floats(ColumnEncoder):
         self.word, self.size = np.zeros(0, dtype=np.uint64), 0
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each: 1, 4 or 8, also for NULL.
+
+        Rows with NULL are marked for the fallback.
+        """
         fallback.nulls(array)
         if pa.types.is_boolean(array.type):
             array = array.cast(pa.uint8())
@@ -99,7 +105,10 @@ class Texts(ColumnEncoder):
         self.raw = np.zeros(0, dtype=np.uint64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each.
+
+        Rows with NULL, or with another length than a fixed has, are marked for the fallback.
+        """
         fallback.nulls(array)
         begin, end = bounds(array)
         self.begin, self.length = begin.astype(np.int64), (end - begin).astype(np.int64)
@@ -111,7 +120,7 @@ class Texts(ColumnEncoder):
         return self.size + self.length
 
     def put(self, out: OutputBuffer, at: Integers) -> None:
-        """Write the stored elements, and move the positions after them, in place."""
+        """Write all stored elements, also those that need the fallback, and move the positions after them, in place."""
         if self.fixed is None:
             put_varints(out, at, self.raw, self.size)
         put_spans(out, at, self.data, self.begin, self.length)
@@ -125,7 +134,10 @@ class Symbols(ColumnEncoder):
         self.raw, self.size = np.zeros(0, dtype=np.uint64), np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the indices of the symbols, and return the number of bytes of each.
+
+        Rows with NULL, or with a string that is not a symbol, are marked for the fallback.
+        """
         fallback.nulls(array)
         indexes = pc.index_in(array, value_set=self.symbols)
         fallback.nulls(indexes)
@@ -152,7 +164,10 @@ class Decimals(ColumnEncoder):
         self.low = self.high = self.size = np.zeros(0, dtype=np.int64)
 
     def measure(self, array: pa.Array, fallback: FallbackMask) -> Integers:
-        """Store the elements, and return the number of bytes of each; rows that need the fallback are marked."""
+        """Store the elements, and return the number of bytes of each.
+
+        Rows with NULL, those with too many bytes for a fixed, and those of `_rescale` are marked for the fallback.
+        """
         fallback.nulls(array)
         halves = np.frombuffer(array.buffers()[1], dtype="<i8", count=2 * len(array), offset=16 * array.offset)
         self.low, self.high = halves[::2], halves[1::2]

@@ -83,7 +83,7 @@ class Nothing(WriteStep):
 
 
 def plan_write(kind: Type, column: t.DataType, *, exact_units: bool, path: str = "") -> WriteStep:
-    """Plan how a column is written with a schema.
+    """Plan how a column is written with a schema; whether the column is nullable makes no difference.
 
     Args:
         kind: The type in the schema.
@@ -104,7 +104,7 @@ class _Planner:
     exact_units: bool
 
     def plan(self, kind: Type, column: t.DataType, path: str) -> WriteStep:
-        """Plan how a column is written as a type.
+        """Plan how a column, nullable or not, is written as a type; nothing is stored.
 
         Raises:
             AvroTypeError: The type does not support the column.

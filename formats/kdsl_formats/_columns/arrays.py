@@ -37,10 +37,10 @@ def ranges(first: Indices, count: Indices) -> Indices:
 
 
 def slices(data: Any, start: Indices, end: Indices, present: Mask | None, kind: pa.DataType) -> pa.Array:
-    """An array of spans of a buffer.
+    """Copy spans of a buffer to an array; UTF-8 is not checked.
 
     Args:
-        data: Bytes; anything that has the buffer protocol.
+        data: Bytes, less than 2 GiB; anything that has the buffer protocol.
         start: The first byte of each span.
         end: The position after the last byte of each span.
         present: Which elements are not NULL; None if all are.

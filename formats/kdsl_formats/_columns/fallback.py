@@ -50,7 +50,7 @@ class FallbackRows:
         return cls(rows, owner, tuple(bad))
 
     def to_decoded(self, kind: pa.StructType, count: int) -> Decoded:
-        """The result of decoding `count` messages that were all read one by one."""
+        """The result of decoding `count` messages that were all read one by one; their rows must fit the type."""
         none = np.zeros(0, dtype=np.int64)
         return merge_rows(pa.array([], kind), none, none, self, count)
 

@@ -68,7 +68,7 @@ def rescale(low: Integers, high: Integers, shift: int, fallback: Mask) -> tuple[
 
 
 def exceeds_precision(low: Integers, high: Integers, precision: int, fallback: Mask) -> Mask | None:
-    """Which numbers have more digits than a precision; None if there are none, or only some in ``fallback``.
+    """Which numbers have more digits than a precision, maybe also some in ``fallback``; None if there are none.
 
     For more than 18 digits the result is always None: numbers that may have more are marked in ``fallback``.
 

@@ -92,7 +92,7 @@ class SchemaReadingDecoder:
         """Decode each message by its own schema; null and empty messages produce no row.
 
         Messages without a schema of rows are bad records, or produce no row with `ignore`. The decoders of schemas are
-        remembered for the next batch.
+        remembered for the next batch. Only errors of `make` are raised.
         """
         bad: list[BadRecord] = []
         parts: list[Decoded] = []
@@ -183,7 +183,7 @@ class SchemaReadingDecoder:
     def _learn(self, message: bytes) -> bytes | None:
         """Remember what reads messages that begin like this one, and return that beginning; None as in `split_head`.
 
-        If many schemas are remembered, the oldest is forgotten.
+        If many schemas are remembered, the oldest is forgotten. Errors of `make` are raised.
         """
         split = split_head(message)
         if split is None:
@@ -195,7 +195,7 @@ class SchemaReadingDecoder:
         return head
 
     def _reader(self, schema: Any) -> _Reader | str:
-        """Return what reads the messages of a schema, or why they cannot be read."""
+        """Return what reads the messages of a schema, or why it is not one of rows; errors of `make` are raised."""
         try:
             schema_types = types_of_schema(schema, self._members)
         except ValueError as e:
@@ -221,7 +221,7 @@ class _Reader:
         self._decoder = make(t.Row(narrow), schema_types.modes)
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages of the schema, and widen their columns; integers that lose digits in a DOUBLE are counted."""
+        """Decode messages of the schema, and widen their columns; `lossy` counts integers that a DOUBLE cannot hold."""
         decoded = self._decoder.decode(messages)
         if not self._widened:
             return decoded
@@ -257,7 +257,8 @@ def _read_type(wide: t.DataType, source: t.DataType | None, modes: Modes) -> t.D
 def widen_array(array: pa.Array, narrow: t.DataType, wide: t.DataType) -> pa.Array:
     """The values of a type as values of a wider one (`kdsl.types.widening.join`); the array itself if nothing changes.
 
-    A timestamp becomes an instant of UTC, bytes become base64. Integers may lose digits as floats.
+    A timestamp becomes an instant of UTC, bytes become base64. Integers may lose digits as floats. The types are not
+    nested.
     """
     kind = arrow_type(wide)
     if array.type == kind:

@@ -98,8 +98,8 @@ def _decimals(kind: t.Decimal, low: Integers, high: Integers, fallback: Mask, of
 def _numbers_of_base64(strings: pa.StringArray) -> tuple[Integers, Integers, Mask]:
     """The low and the high 64 bits of the numbers in base64 strings, and which strings need the fallback.
 
-    There must be at least one string. A number is signed and big-endian, and has up to 16 bytes; longer and empty ones
-    need the fallback.
+    An array without strings is a ValueError. A number is signed and big-endian, and has up to 16 bytes; longer and
+    empty ones need the fallback.
     """
     start, end = bounds(strings)
     size = end - start
@@ -211,7 +211,7 @@ def _decimals_of_scales(
 
     Those without a scale, or with too many digits, need it in any case.
 
-    `low` and `high`, the halves of their unscaled numbers, are changed in place.
+    `low` and `high`, the halves of their unscaled numbers, are changed in place; `fallback` is not.
     """
     fallback = fallback | np.asarray(scales.is_null())
     each = np.asarray(scales.fill_null(kind.scale))
@@ -238,7 +238,10 @@ def decimals_of_strings(strings: StringSpans, kind: t.Decimal) -> ReadColumn:
 
 
 def dates_of_numbers(days: pa.Array) -> ReadColumn:
-    """Dates from 32-bit or 64-bit numbers of days; infinite ones are NULL, and those out of range need the fallback."""
+    """Dates from 32-bit or 64-bit numbers of days.
+
+    Those before `FIRST_DAY` are infinite, which is NULL; those after `LAST_DAY` need the fallback.
+    """
     numbers = _fill_longs(days)
     infinite = numbers < FIRST_DAY
     fallback = numbers > LAST_DAY
@@ -281,7 +284,7 @@ def times_of_strings(strings: StringSpans, kind: t.Time) -> ReadColumn:
 def timestamps_of_numbers(numbers: pa.Int64Array, unit: int, kind: t.DataType) -> ReadColumn:
     """Timestamps from numbers, whose unit is given in nanoseconds; infinite ones are NULL.
 
-    Digits finer than microseconds are cut off. Numbers beyond the years that microseconds reach need the fallback.
+    Nanoseconds are rounded down to microseconds. Numbers beyond the years that microseconds reach need the fallback.
     """
     counts = _fill_longs(numbers)
     positive, negative = infinite_of(unit)

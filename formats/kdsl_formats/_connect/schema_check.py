@@ -45,7 +45,10 @@ class SchemaCheckingDecoder:
         self._known: dict[bytes, str] = {}  # the start of messages up to the payload, and its problem
 
     def decode(self, messages: pa.BinaryArray) -> Decoded:
-        """Decode messages; those whose schema contradicts the columns are bad records, or left out with `ignore`."""
+        """Decode messages; those whose schema contradicts the columns are bad records, or left out with `ignore`.
+
+        The results for schemas are remembered for the next batch.
+        """
         wrong = self._find_bad(messages)
         if not wrong:
             return self._inner.decode(messages)

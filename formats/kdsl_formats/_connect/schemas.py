@@ -68,7 +68,10 @@ TIME_SCHEMAS: Mapping[str, TimeSchema] = {
 
 
 def connect_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
-    """The schema of values that are written with some connector settings; it is optional if the type is nullable."""
+    """The schema of values that are written with some connector settings; it is optional if the type is nullable.
+
+    Every type has one: it is a string where Kafka Connect has nothing closer.
+    """
     wire = wire_of(kind, modes)
     return {**(_plain_schema(kind, modes) if wire is None else _wire_schema(wire, modes)), "optional": kind.nullable}
 
@@ -92,7 +95,7 @@ def _plain_schema(kind: t.DataType, modes: Modes) -> dict[str, Any]:
 
 
 def _decimal_schema(kind: t.Decimal) -> dict[str, Any]:
-    """The schema of Kafka Connect's Decimal."""
+    """The schema of Kafka Connect's Decimal, without ``optional``."""
     parameters = {"scale": str(kind.scale), PRECISION: str(kind.precision)}
     return {"type": "bytes", "name": DECIMAL, "version": 1, "parameters": parameters}
 
@@ -189,7 +192,7 @@ class _SchemaReader:
         return self._read_type(schema, path).as_nullable(bool(schema.get("optional")))
 
     def _read_type(self, schema: Mapping[str, Any], path: str) -> t.DataType:
-        """Read the column type of a schema, optional or not; adds to ``notes``, and raises as `read_column` does."""
+        """Read the column type of a schema apart from ``optional``; adds to ``notes``; errors as in `read_column`."""
         kind, name = schema["type"], schema.get("name")
         if name == VARIABLE:
             self.notes.append(

@@ -109,8 +109,8 @@ def days_of_number(days: int) -> int:
     """Convert a number of days to days since 1970-01-01.
 
     Raises:
-        InfiniteError: It stands for minus infinity.
-        ValueError: It is out of range.
+        InfiniteError: It is less than `FIRST_DAY`.
+        ValueError: It is greater than `LAST_DAY`.
     """
     if days < FIRST_DAY:
         raise InfiniteError
@@ -120,7 +120,7 @@ def days_of_number(days: int) -> int:
 
 
 def days_of_string(string: str) -> int:
-    """Convert an ISO date such as ``2017-09-15Z`` to days since 1970-01-01.
+    """Convert an ISO date such as ``2017-09-15Z`` to days since 1970-01-01; the zone may be missing, and is ignored.
 
     Raises:
         InfiniteError: It stands for an infinite date.
@@ -169,7 +169,7 @@ def _truncate(nanos: int, precision: int) -> int:
 
 
 def timestamp_of_number(number: int, unit: int) -> int:
-    """Convert a number of units to microseconds since 1970-01-01; finer digits are truncated.
+    """Convert a number of units to microseconds since 1970-01-01, rounded down.
 
     Raises:
         InfiniteError: It stands for an infinite timestamp.

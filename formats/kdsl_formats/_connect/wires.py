@@ -120,7 +120,7 @@ class Wire(ABC):
 
     @abstractmethod
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write a column as JSON values, without the quotes of strings.
+        """Write a column as JSON values, without the quotes of strings; NULL stays NULL.
 
         Raises:
             UnwritableError: A value cannot be represented on the wire; `write` raises the error with its reason.
@@ -172,6 +172,7 @@ class Decimals(Wire):
 
         Raises:
             ValueError: The string is not a decimal of the type.
+            InfiniteError: It is infinite (a ValueError).
         """
         if self.mode != "precise":
             return self.from_number(string)
@@ -182,10 +183,11 @@ class Decimals(Wire):
         return values.decimal_of(unscaled, self.decimal.scale, self.decimal)
 
     def from_number(self, spelled: str) -> Decimal:
-        """Read a decimal from its spelling, rounded to the scale.
+        """Read a decimal from its spelling, rounded half up to the scale.
 
         Raises:
-            ValueError: It is not a number, or has too many digits; `InfiniteError` if it is infinite.
+            ValueError: It is not a number, or has too many digits.
+            InfiniteError: It is infinite (a ValueError).
         """
         if spelled in values.INFINITE_NUMBERS:
             raise values.InfiniteError
@@ -233,7 +235,7 @@ class Decimals(Wire):
         return base64.b64encode(values.to_unscaled(value, self.decimal.scale)).decode()
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write decimals by the mode, as `write` does; NULL stays NULL."""
+        """Write decimals by the mode, as `write` does, without quotes; NULL stays NULL."""
         if self.mode == "string":
             return writing.decimals(array, plain=True)
         if self.mode == "double":
@@ -256,7 +258,8 @@ class Dates(_NumberWire):
         """Read the days since 1970-01-01 from a number of days.
 
         Raises:
-            ValueError: It is out of range, or dates are strings on this wire; `InfiniteError` if it is infinite.
+            ValueError: It is out of range, or dates are strings on this wire.
+            InfiniteError: It is infinite (a ValueError).
         """
         if self.iso:
             raise ValueError(f"expected {self.expected}")
@@ -274,7 +277,8 @@ class Dates(_NumberWire):
         """Read the days since 1970-01-01 from an ISO date.
 
         Raises:
-            ValueError: It is not one, or dates are numbers on this wire; `InfiniteError` if it is infinite.
+            ValueError: It is not one, or dates are numbers on this wire.
+            InfiniteError: It is infinite (a ValueError).
         """
         return values.days_of_string(string) if self.iso else super().from_string(string)
 
@@ -287,7 +291,7 @@ class Dates(_NumberWire):
         return f"{temporal.format_date(value)}Z" if self.iso else str(value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write dates as `write` does; NULL stays NULL."""
+        """Write dates as `write` does, without quotes; NULL stays NULL."""
         if not self.iso:
             return writing.integers(array.view(pa.int32()))
         return pc.binary_join_element_wise(writing.dates(array), "Z", "")
@@ -332,7 +336,7 @@ class Times(_NumberWire):
         return f"{temporal.format_time(value)}Z" if self.unit is None else str(value // self.unit)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write times as `write` does; NULL stays NULL."""
+        """Write times as `write` does, without quotes; NULL stays NULL."""
         if self.unit is None:
             return pc.binary_join_element_wise(writing.times(array), "Z", "")
         return writing.integers(pc.divide(array.view(pa.int64()), self.unit))
@@ -361,7 +365,8 @@ class Timestamps(_NumberWire):
         """Read microseconds since 1970-01-01 from a number.
 
         Raises:
-            ValueError: It is out of range, or timestamps are strings on this wire; `InfiniteError` if it is infinite.
+            ValueError: It is out of range, or timestamps are strings on this wire.
+            InfiniteError: It is infinite (a ValueError).
         """
         if self.unit is None:
             raise ValueError(f"expected {self.expected}")
@@ -377,14 +382,15 @@ class Timestamps(_NumberWire):
         """Read microseconds since 1970-01-01 from an ISO timestamp, which needs a zone for TIMESTAMP_LTZ.
 
         Raises:
-            ValueError: It is not one, or timestamps are numbers on this wire; `InfiniteError` if it is infinite.
+            ValueError: It is not one, or timestamps are numbers on this wire.
+            InfiniteError: It is infinite (a ValueError).
         """
         if self.unit is not None and not self.zoned:
             raise ValueError(f"expected {self.expected}")
         return values.timestamp_of_string(string, zoned=self.zoned)
 
     def read_strings(self, strings: StringSpans) -> ReadColumn:
-        """Read timestamps from strings; all need the fallback if they can only be numbers on this wire."""
+        """Read timestamps from ISO strings; all need the fallback if it is a TIMESTAMP and the wire has numbers."""
         if self.unit is not None and not self.zoned:
             return super().read_strings(strings)
         return columns.timestamps_of_strings(strings, self.kind)
@@ -392,7 +398,7 @@ class Timestamps(_NumberWire):
     def write(self, value: int) -> str:
         """Write a timestamp as a number, or as an ISO timestamp in UTC without quotes.
 
-        Digits finer than the unit are cut off.
+        It is rounded down to the unit.
 
         Raises:
             UnwritableError: It is beyond the years that nanoseconds reach, which are the unit.
@@ -407,7 +413,7 @@ class Timestamps(_NumberWire):
         return str(value * 1_000 if self.unit == NANOS else value // 1_000 if self.unit == MILLIS else value)
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write timestamps as `write` does; NULL stays NULL.
+        """Write timestamps as `write` does, without quotes; NULL stays NULL.
 
         Raises:
             UnwritableError: As in `write`.
@@ -417,7 +423,7 @@ class Timestamps(_NumberWire):
         return writing.integers(self._to_unit(array.view(pa.int64())))
 
     def _to_unit(self, micros: pa.Int64Array) -> pa.Int64Array:
-        """Convert microseconds to the unit on the wire; finer digits are cut off.
+        """Convert microseconds to the unit on the wire, rounded down.
 
         Raises:
             UnwritableError: A timestamp is beyond the years that nanoseconds reach.
@@ -434,7 +440,7 @@ class Timestamps(_NumberWire):
 
 
 class Binary(Wire):
-    """Bytes: in base64, in URL-safe base64, or in hexadecimal digits."""
+    """Bytes: in base64 (modes ``bytes`` and ``base64``), in URL-safe base64, or in hexadecimal digits."""
 
     def __init__(self, kind: t.DataType, mode: BinaryMode) -> None:
         super().__init__(kind, "hexadecimal digits" if mode == "hex" else f"bytes in {mode.replace('bytes', 'base64')}")
@@ -457,14 +463,14 @@ class Binary(Wire):
         return columns.bytes_of_base64(strings.array, url_safe=self.mode == "base64-url-safe")
 
     def write(self, value: bytes) -> str:
-        """Write bytes as a string of the mode, without quotes; hexadecimal digits are in lower case."""
+        """Write bytes as a string of the mode (see the class), without quotes; hexadecimal digits are in lower case."""
         if self.mode == "hex":
             return value.hex()
         string = base64.b64encode(value).decode()
         return string.replace("+", "-").replace("/", "_") if self.mode == "base64-url-safe" else string
 
     def write_column(self, array: pa.Array) -> pa.StringArray:
-        """Write bytes as `write` does; NULL stays NULL."""
+        """Write bytes as `write` does, without quotes; NULL stays NULL."""
         if self.mode == "hex":
             return writing.hexadecimal(array)
         string = writing.base64(array)

@@ -35,6 +35,8 @@ def key_row(row: t.Row, keyed: Sequence[str]) -> t.Row | None:
 def deletes_need_row(row: t.Row, keyed: Sequence[str]) -> bool:
     """Whether a delete needs the row to identify what is deleted; otherwise the message key identifies it.
 
+    It does if `keyed` is empty, or the row has at least one of its columns.
+
     Args:
         row: The type of the rows.
         keyed: See `key_row`.

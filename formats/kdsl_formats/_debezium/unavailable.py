@@ -108,7 +108,7 @@ class PlaceholderFinder:
 
 
 def _may_hold(kind: t.DataType) -> bool:
-    """Whether values of a type can be placeholders."""
+    """Whether a type is of strings or bytes, an ARRAY of strings, bytes or numbers, or a MAP whose keys are strings."""
     match kind:
         case t.Array(element=element):
             return isinstance(element, (*_STRINGS, *_BYTES, *_NUMBERS))

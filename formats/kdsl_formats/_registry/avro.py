@@ -261,7 +261,7 @@ class FramedWriter:
         return Encoded(add_frames(schema_id, encoded.messages), encoded.bad)
 
     def _prepare(self) -> tuple[int, AvroEncoder]:
-        """Find or register the schema; returns its id and an encoder for it. The errors are those of `write`."""
+        """Find or register the schema; return its id and an encoder, and store neither. Errors are those of `write`."""
         from kdsl.registry import RegisteredSchema, registry_client
         from kdsl_formats._registry.references import whole_schema
 

@@ -101,7 +101,7 @@ class AvroRegistryFormat(RegistryFormat):
         return derived
 
     def sink_schema(self, row: t.Row, client: RegistryClient) -> tuple[str, RegisteredSchema]:
-        """The record's full name and the schema that a sink registers; the registry is not asked.
+        """The record's full name and the schema that a sink registers; `client` is not used.
 
         Raises:
             AvroTypeError: As in `table_schema`.
@@ -145,6 +145,7 @@ class _Decoder:
 
         Raises:
             KdslError: There is no registry, or as in `FramedReader.read`.
+            AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
         if self._reader is None:  # created late, because a plan can be built without a registry
@@ -164,7 +165,10 @@ class _Decoder:
         return with_schema_ids(self._extract_rows(decoded), ids, self._use.metadata)
 
     def _find_undeclared_columns(self, schema: Json) -> tuple[str, ...]:
-        """The undeclared columns of a writer's schema; none if all rows are inserts and the use does not count them."""
+        """The columns of a writer's schema that the table does not declare.
+
+        Formats of inserts only return them if the use counts them, otherwise none; the other formats always do.
+        """
         if self._format.insert_only and not self._use.count_undeclared:
             return ()
         return self._format.find_undeclared_columns(self._row, schema)
@@ -182,6 +186,7 @@ class _Encoder:
 
         Raises:
             KdslError: There is no registry, or as in `FramedWriter.write`.
+            AvroTypeError: As in `AvroRegistryFormat.table_schema`.
         """
         chosen = self._format
         if self._writer is None:

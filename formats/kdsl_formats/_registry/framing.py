@@ -53,7 +53,7 @@ def split_frames(messages: pa.BinaryArray) -> tuple[Ids, pa.BinaryArray, tuple[B
 
 
 def _bodies(offsets: npt.NDArray[np.int32], data: pa.Buffer | None, ids: Ids) -> pa.BinaryArray:
-    """The bytes after the frames; null for messages without an id. The offsets are those of the messages in `data`."""
+    """Copy the bytes after the frames; null for messages without an id. The offsets are those of messages in `data`."""
     count = len(ids)
     cuts = np.repeat(offsets, 2)[: 2 * count + 1]  # two spans per message: its frame and its body
     cuts[1::2] = np.minimum(cuts[1::2] + HEADER, offsets[1:])
@@ -124,7 +124,7 @@ def merge_groups(
 
 
 def with_schema_ids(decoded: Decoded, ids: Ids, wanted: Iterable[str]) -> Decoded:
-    """Add the schema id of each row's message as metadata under each wanted key; unchanged if there are none."""
+    """Replace the metadata by the schema id of each row's message, under each wanted key; unchanged without keys."""
     keys = tuple(wanted)
     if not keys:
         return decoded

@@ -228,6 +228,9 @@ class RegistryFormat(Format):
     def option_problems(self, *, named: bool, direction: Direction) -> Iterator[Problem]:
         """Report options that contradict each other on writing; nothing for reading.
 
+        These are a subject and a strategy for naming one, a subject named after the record of a derived schema, and a
+        schema with `use_latest_version`.
+
         Args:
             named: Whether the user sets the schema, and with it the record's name.
             direction: Whether the table is read or written.

@@ -82,6 +82,7 @@ class _Inliner:
         """Return a schema inside a namespace with each definition inserted where it is used first.
 
         Names of inserted definitions are remembered: where they are used or defined again, only the full name remains.
+        A name without a definition stays as it is.
         """
         if isinstance(schema, str):
             full = schema if schema in self._definitions else _full_name(schema, namespace)

@@ -26,7 +26,7 @@ def parse_schema_option(text: str) -> Json:
 def schema_problems(text: str, row: t.Row, title: str) -> Iterator[Problem]:
     """Report a 'schema' that is not an Avro record, or does not match the columns of the table: names, order and types.
 
-    Of many differences, ten are named.
+    The first ten differences are named; others are not mentioned.
     """
     try:
         schema_row = row_of(parse_schema_option(text))

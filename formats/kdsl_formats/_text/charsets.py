@@ -135,7 +135,7 @@ class Charset:
         return text.replace("\x85", "\n") if codec in _EBCDIC else text
 
     def encode(self, text: str) -> bytes:
-        """Encode a string; in UTF-16 it begins with a byte order mark, as in Java.
+        """Encode a string; in UTF-16 it begins with a byte order mark unless it is empty, as in Java.
 
         Raises:
             ValueError: The charset lacks a character.
@@ -164,6 +164,6 @@ def charset(name: str) -> Charset | None:
 
 
 def unknown_charset(name: str) -> str:
-    """The fix for an unknown name of a charset."""
+    """The fix for an unknown name of a charset: it gives three examples, and the nearest name if there is one."""
     names = [entry[0] for entry in _ENTRIES]
     return f"write the name of a charset as Java spells it, such as UTF-8, ISO-8859-1 or GBK{nearest(name, names)}"

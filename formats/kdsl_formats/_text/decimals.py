@@ -14,7 +14,8 @@ def decimals(values: pa.Array, *, plain: bool) -> pa.StringArray:
 
     Args:
         values: A decimal128 array.
-        plain: Whether to write all digits of the scale.
+        plain: Whether to write all digits of the scale; otherwise without trailing zeros, and very large and small
+            numbers with an exponent.
     """
     scale = values.type.scale
     strings = pc.cast(values, pa.string()) if scale <= _PLAIN_SCALE else _with_point(_to_digits(values), scale)
@@ -53,7 +54,7 @@ def _to_digits(values: pa.Array) -> pa.StringArray:
 
 
 def _with_point(strings: pa.StringArray, scale: int) -> pa.StringArray:
-    """Insert the decimal point into strings of digits."""
+    """Insert a decimal point before the last `scale` digits of strings, which are padded; the scale is not 0."""
     sign = pc.if_else(pc.starts_with(strings, "-"), "-", "")
     digits = pc.utf8_lpad(pc.ascii_ltrim(strings, characters="-"), scale + 1, "0")
     whole, part = pc.utf8_slice_codeunits(digits, 0, -scale), pc.utf8_slice_codeunits(digits, -scale)

@@ -47,7 +47,7 @@ def _digits(fraction: str | None) -> int:
 
 
 def _is_date(text: str) -> bool:
-    """Whether ``yyyy-MM-dd`` is a day of the calendar."""
+    """Whether a string of the form ``yyyy-MM-dd``, which is not checked, is a day of the calendar."""
     try:
         date.fromisoformat(text)
     except ValueError:

@@ -34,7 +34,10 @@ _WIDEST = pa.decimal128(38, 18)
 
 
 def integers(strings: pa.StringArray, kind: pa.DataType) -> tuple[pa.Array, Mask]:
-    """Read signed integers; also returns which need the fallback: other forms (``+``, blanks), or out of range."""
+    """Read signed integers; also returns which need the fallback: other forms (``+``, blanks), or out of range.
+
+    They are NULL here.
+    """
     some, fallback = _keep_with_bytes(strings, _INTEGER_BYTES)
     try:
         return pc.cast(some, kind), fallback
@@ -168,7 +171,7 @@ def moments(strings: StringSpans, *, zoned: bool) -> tuple[pa.Array, Mask]:
 
 
 def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """The bytes that the characters of strings stand for; also returns which need the fallback.
+    """The bytes of ASCII strings; also returns which need the fallback, and are NULL here.
 
     Those are the strings that are not ASCII, or have a backslash, which may begin an escape.
     """
@@ -182,7 +185,7 @@ def latin_bytes(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
 
 
 def base64(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
-    """Decode base64 with padding and without blanks; also returns which strings need the fallback."""
+    """Decode base64 with padding and without blanks; also returns which need the fallback, and are NULL here."""
     start, end = bounds(strings)
     length = end - start
     data = content(strings)

@@ -71,7 +71,7 @@ def decimals(values: pa.Decimal128Array, *, plain: bool) -> pa.StringArray:
 
 
 def dates(values: pa.Date32Array) -> pa.StringArray:
-    """Format dates as ``yyyy-MM-dd``."""
+    """Format dates as ``yyyy-MM-dd``; years beyond 9999 get a plus sign, those before 0 a minus sign."""
     days = values.view(pa.int32())
     return _replace_at(
         pc.cast(values, pa.string()),
@@ -146,7 +146,7 @@ def _scientific(strings: pa.StringArray) -> pa.StringArray:
 
 
 def _add_exponent(strings: pa.StringArray) -> pa.StringArray:
-    """Convert numbers with a point and without an exponent to scientific notation."""
+    """Convert numbers with a point and without an exponent, but not 0, to scientific notation such as ``1.234E2``."""
     size = pc.ascii_ltrim(strings, "-")
     digits = pc.replace_substring(size, ".", "")
     shown = pc.ascii_ltrim(digits, "0")
@@ -165,7 +165,7 @@ def _write_one_by_one(values: pa.Array, indexes: Indices, write: Callable[[Any],
 
 
 def _replace_at(strings: pa.StringArray, indexes: Indices, make: Callable[[Indices], pa.StringArray]) -> pa.StringArray:
-    """Replace the strings at some indices by those that `make` returns for these indices."""
+    """Replace the strings at some indices by those that `make` returns for them; it is not called without indices."""
     if not indexes.size:
         return strings
     mask = np.zeros(len(strings), dtype=bool)

@@ -50,7 +50,10 @@ class JsonBodyDecoder:
 
 
 def _reader_of(step: Step, kind: Type) -> ReadValue:
-    """The function that reads the JSON of a value, or raises `BodyError`; the type is that of the step on the wire."""
+    """The function that reads the JSON of a value; called with another value, it raises `BodyError`.
+
+    `kind` is the type of the step on the wire.
+    """
     match step:
         case Scalar():
             return _scalar_reader(step)
@@ -135,7 +138,7 @@ def _integer_reader(bits: int) -> ReadValue:
 
 
 def _read_float(value: Any) -> float:
-    """Return a JSON number as a float, infinite if it is too large; NaN and infinities are strings.
+    """Return a JSON number as a float, infinite if it is too large; it may be ``"NaN"``, ``"Infinity"`` or ``"-INF"``.
 
     Raises:
         BodyError: It is another value.

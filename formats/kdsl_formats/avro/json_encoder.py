@@ -41,7 +41,7 @@ class JsonBodyEncoder:
 
 
 def _writer_of(step: WriteStep) -> WriteValue:
-    """The function that writes a column's values, or raises `BodyError` for one that the schema does not allow."""
+    """The function that writes a column's values; it raises `BodyError` for one that the schema does not allow."""
     match step:
         case Value():
             text = _WRITERS[step.wire]

@@ -81,7 +81,7 @@ class ChangeDecoder:
         If parse errors are ignored, an unreadable message produces the rows before the error instead.
 
         The result also counts infinite values and undeclared columns, names the messages that empty the table if it
-        applies them, and has NULL for placeholders.
+        applies them, and has NULL for placeholders. The counters of this decoder are reset.
         """
         self._truncates = ()
         decoded = self._decode(messages)
@@ -131,7 +131,7 @@ class ChangeDecoder:
         """Read the selected messages with the reference decoder: each row is a tuple of its kind, values and metadata.
 
         If the table applies truncates, messages that empty it have no row; their indices replace those in `_truncates`.
-        The counts of the reference decoder go on.
+        Unreadable messages are bad records. The counts of the reference decoder go on.
         """
 
         def rows_of(message: bytes) -> list[tuple[int, Row, tuple[Any, ...]]]:

@@ -74,7 +74,11 @@ class ChangeJson(InferenceOptions, JsonFormat):
         return None
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer."""
+        """What the options mean for the observer.
+
+        Raises:
+            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
+        """
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,
             fixed=parse_fixed_types(self.infer_fixed_types),
@@ -211,7 +215,11 @@ class CanalJson(ChangeJson):
                 yield Problem("canal-json-include", message, "correct the expression; 'mydb|other' matches two names")
 
     def change_rules(self, row: t.Row, use: Use = ALONE) -> ChangeReadingRules:
-        """The options in the form that the decoder uses."""
+        """The options in the form that the decoder uses.
+
+        Raises:
+            re.error: A pattern of databases or tables is invalid, which `check` reports.
+        """
         patterns = (("database", self.database_include), ("table", self.table_include))
         include = tuple(Include(member, _compile_pattern(p)) for member, p in patterns if p is not None)
         return attrs.evolve(super().change_rules(row, use), include=include, as_texts=self.inferred_columns)
@@ -239,7 +247,7 @@ def _compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _type_of_code(value: Any) -> t.DataType | None:
-    """The column type of a JDBC type number, STRING if it is unknown; None if the value is not an integer."""
+    """The column type of a JDBC type number, STRING if it is unknown; None for any JSON but an integer."""
     code = jdbc_code(value)
     return None if code is None else type_of_jdbc(code)
 

@@ -55,7 +55,7 @@ class MetadataField:
     beside_payload: bool = False
 
     def value(self, value: Any) -> Any:
-        """Convert the member to the field's value: None stays None, and times become microseconds.
+        """Convert the member, or what it has in `within`, to the field's value: times to microseconds; None stays None.
 
         Args:
             value: The member, as `ReferenceDecoder` returns it.
@@ -112,7 +112,7 @@ def _to_micros(value: int | str, unit: int) -> int:
 
 
 def _parse_clock(text: str) -> int:
-    """Read a date, perhaps with a time after a blank or a ``T``, in UTC; digits after microseconds are truncated.
+    """Read a date in UTC, perhaps with a time after a blank or a ``T``; return microseconds since 1970, rounded down.
 
     Raises:
         ValueError: The string has another form, or there is no such time.

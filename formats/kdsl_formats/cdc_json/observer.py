@@ -71,7 +71,7 @@ class _Statement:
     primary_key: tuple[str, ...]
 
     def is_held(self, growth: TableGrowth) -> bool:
-        """Whether a table already has this primary key, and columns that hold all declared types.
+        """Whether a table already has the primary key that the changes say, and columns that hold all types they say.
 
         A statement without a primary key fits any table whose key was known before the batch.
         """
@@ -262,7 +262,7 @@ class ChangeObserver:
     def _read_statement(
         self, key: tuple[bytes | None, ...], head: bytes, schema_types: SchemaTypes | None
     ) -> _Statement | None:
-        """What changes say about their table; None where the reference has to look.
+        """Return what changes say about their table, without storing it; None where the reference has to look.
 
         Args:
             key: The parts of the table id, and the members that say more as they are spelled.
@@ -337,7 +337,7 @@ class ChangeObserver:
         statement: _Statement,
         growth: TableGrowth,
     ) -> Mask:
-        """Which of some changes with one statement about their table show nothing that the table does not have.
+        """Return a mask of `changes`, which say the same about their table: those that show nothing that it lacks.
 
         The lane of the statement learns the members that it did not know. `count` is the number of all changes in the
         buffer, `changes` has the indices of some of them, and `images` the objects of all.

@@ -182,7 +182,7 @@ class ReferenceChangeDecoder:
         """Return the rows of a message: the kind, values and metadata of each.
 
         Messages that conditions leave out, of transactions, of skipped operations, or of DDL (if columns were inferred)
-        have none. Undeclared members are counted; bad values are None if errors are ignored.
+        have none. Undeclared members and infinite values are counted; bad values are None if errors are ignored.
 
         Raises:
             ValueError: The message cannot be read, with the reason, whether errors are ignored or not.
@@ -239,7 +239,7 @@ class ReferenceChangeDecoder:
         return document[0]
 
     def _is_included(self, document: Any, condition: Include) -> bool:
-        """Whether a message meets a condition.
+        """Whether a message meets a condition; the member is matched as the string that `_as_string` returns.
 
         Raises:
             FieldError: It lacks the member of the condition.
@@ -379,7 +379,7 @@ def _require(value: Any, member: str) -> Any:
 
 
 def _as_string(value: Any) -> str:
-    """Write a JSON value as a string to match with patterns; an object or array becomes an empty one."""
+    """Write a JSON value as a string to match with patterns: null as ``null``, an object or array as an empty one."""
     match value:
         case Integer() | Fractional() | str():
             return str.__str__(value)

@@ -70,7 +70,7 @@ class ChangeReader:
         return Shown(table, rows, types, self.primary_key_of(change), len(whole))
 
     def _images(self, change: Row) -> tuple[list[Row], list[Row]]:
-        """The rows of a change that are whole, and those that may have only some members; nulls are left out."""
+        """The rows of a change that are whole, and those that may have only some members; other values are left out."""
         dialect = self.rules.dialect
         first, second = (change.get(member) for member in dialect.members)
         match dialect.images:
@@ -83,7 +83,7 @@ class ChangeReader:
                 return list(_objects(first or [])), list(_objects(second or []))
 
     def table_of(self, change: Row) -> TableId:
-        """The table id of a change, without a schema if the change has none; a single member is split at its dots.
+        """The names of a change's table, without that of a schema if it has none; a single member is split at its dots.
 
         Raises:
             FieldError: Another member is absent, or a member is not a string or is empty.

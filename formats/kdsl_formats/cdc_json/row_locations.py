@@ -138,7 +138,10 @@ def _have_needed_rows(buffer: MessageBuffer, code: Codes, data: ValueSpans, old:
 def _locate_before_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the before- and after-images of changes; changes with other images need the fallback."""
+    """Locate the before- and after-images of changes; changes with other images need the fallback.
+
+    `fallback` has those that need it already, and is not changed: the result has a mask of its own.
+    """
     has_before, has_after = (code == _UPDATE) | (code == _DELETE), (code == _INSERT) | (code == _UPDATE)
     good = (code != _UNKNOWN) & ~fallback
     good &= np.where(has_before, begins_with(buffer, before, BRACE), is_null(buffer, before))
@@ -166,7 +169,10 @@ def _locate_before_and_after(
 def _locate_keys_and_after(
     buffer: MessageBuffer, code: Codes, fallback: Mask, before: ValueSpans, after: ValueSpans
 ) -> RowLocations:
-    """Locate the keys of before-images, and the after-images; an update may lack the before-image."""
+    """Locate the keys of before-images, and the after-images; an update may lack the before-image.
+
+    `fallback` is as in `_locate_before_and_after`.
+    """
     with_before = begins_with(buffer, before, BRACE)
     has_after = (code == _INSERT) | (code == _UPDATE)
     has_before = (code == _DELETE) | ((code == _UPDATE) & with_before)
@@ -188,7 +194,10 @@ def _locate_keys_and_after(
 
 
 def _locate_data_and_old(code: Codes, fallback: Mask, owner: Indices, images: Spans, old_values: Spans) -> RowLocations:
-    """Locate the rows of images with their changes; each image of an update also has old values, in order."""
+    """Locate the rows of images with their changes; each image of an update also has old values, in order.
+
+    `owner` has the change of each image; `fallback` becomes a part of the result as it is.
+    """
     operation_codes = code[owner]
     changed = operation_codes == _UPDATE
     index = np.repeat(np.arange(len(owner)), np.where(changed, 2, 1))

@@ -59,7 +59,7 @@ class ColumnReader:
         return convert
 
     def _split_parts(self, strings: pa.StringArray) -> tuple[pa.StringArray, Indices]:
-        """Split all strings into parts; return these one string after the other, and how many each string has.
+        """Split strings, none of them NULL, into parts; return these one string after the other, and how many each has.
 
         A blank string has no part.
         """
@@ -73,7 +73,10 @@ class ColumnReader:
         return _trim(flat) if self.dialect.trim else flat, counts
 
     def _array_reader(self, kind: t.Array) -> Read:
-        """The function that splits strings at the array delimiter into a column of arrays; blank ones are empty."""
+        """The function that splits strings at the array delimiter into a column of arrays; blank ones are empty.
+
+        Arrays with an element that needs the fallback are marked for it.
+        """
         read, arrow = self._scalar_reader(kind.element), arrow_type(kind)
 
         def convert(strings: pa.StringArray) -> tuple[pa.Array, Mask]:
@@ -120,7 +123,10 @@ def _trim(strings: pa.StringArray) -> pa.StringArray:
 
 
 def _reader_of(kind: t.DataType) -> Read:
-    """The function that reads strings as values of a type, and marks those that need the fallback."""
+    """The function that reads strings as values of a type without parts, and marks those that need the fallback.
+
+    The type is one that `Csv.check` accepts; AssertionError for others.
+    """
     arrow = arrow_type(kind)
     match kind:
         case t.Char() | t.VarChar():

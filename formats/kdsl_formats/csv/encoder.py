@@ -42,14 +42,17 @@ class CsvEncoder:
         return pc.binary_join_element_wise(*strings, delimiter, null_handling="replace", null_replacement=self.null)
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes if its type may need them and the dialect has quotes."""
+        """The function that writes a column, with quotes if its type may need them and the dialect has quotes.
+
+        It writes every value of the types that `Csv.check` accepts.
+        """
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED) or self.dialect.quote is None:
             return write
         return lambda column: self._quoter.quote_strings(write(column))
 
     def _value_writer(self, kind: t.DataType) -> Write:
-        """The function that writes values of a type as strings, without quotes."""
+        """The function that writes values of a type that `Csv.check` accepts as strings, without quotes."""
         match kind:
             case t.Array(element=element):
                 inner = self._value_writer(element)
@@ -113,7 +116,7 @@ class _Quoter:
                 self.pattern = rf"[\x00-\x{{{ord(largest):X}}}\x{{10000}}-\x{{10FFFF}}]"
 
     def quote_strings(self, strings: pa.StringArray) -> pa.StringArray:
-        """Add quotes to the strings that might need them, and double quotes and escape characters inside them."""
+        """Put quotes around strings that might need them; inside these, quotes and escape characters are doubled."""
         needed = self._find_needed(strings)
         if not needed.any():
             return strings
@@ -146,7 +149,7 @@ class _Quoter:
 
 
 def _utf16_lengths(strings: pa.StringArray, data: npt.NDArray[np.uint8], end: Indices) -> Indices:
-    """The length of each string in UTF-16 units."""
+    """The length of each string in UTF-16 units; 0 for NULL."""
     units = np.array(pc.utf8_length(strings).fill_null(0)).astype(np.int64)
     np.add.at(units, np.searchsorted(end, np.flatnonzero(data >= _FOUR_BYTES), side="right"), 1)
     return units

@@ -23,7 +23,7 @@ _NAMED = {"b": "\b", "n": "\n", "t": "\t", "f": "\f", "r": "\r"}
 
 
 def unescape(text: str) -> str:
-    r"""Replace Java's escapes in a string: ``\t``, ``\u0001``, ``\001``, ``\\``."""
+    r"""Replace Java's escapes in a string: ``\t``, ``\u0001``, ``\001``, ``\\``; of others only drop the backslash."""
 
     def replace(match: re.Match[str]) -> str:
         octal, code, other = match.groups()

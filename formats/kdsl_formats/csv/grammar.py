@@ -155,7 +155,7 @@ class _RowReader:
         self.position = position
 
     def more(self) -> bool:
-        """Skip the delimiter after a value, and return True; return False at the end of the row."""
+        """Skip the delimiter after a value, and return True; at the end of the row stay there, and return False."""
         if self.text.startswith(self.dialect.delimiter, self.position):
             self.position += 1
             return True

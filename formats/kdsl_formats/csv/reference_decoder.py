@@ -73,7 +73,10 @@ class ReferenceDecoder:
         return [numbers.trim(part) for part in parts] if self.dialect.trim else parts
 
     def _row_converter(self, kind: t.Row) -> Convert:
-        """The function that converts a ROW's string; a blank one is None, too few members an error unless ignored."""
+        """The function that converts a ROW's string; a blank one is None, and surplus members are ignored.
+
+        It raises ValueError for a bad member and, unless errors are ignored, for too few members.
+        """
         members = [(f.name, self._scalar_converter(f.type)) for f in kind.fields]
 
         def convert(value: str) -> dict[str, Any] | None:
@@ -125,7 +128,10 @@ class ReferenceDecoder:
 
 
 def _converter(kind: t.DataType) -> Convert:
-    """The function that converts strings to a type; it raises ValueError for an invalid one."""
+    """The function that converts strings to a type without parts; it raises ValueError for an invalid one.
+
+    The type is one that `Csv.check` accepts; AssertionError for others.
+    """
     match kind:
         case t.Char() | t.VarChar():
             return str

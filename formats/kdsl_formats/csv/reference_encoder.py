@@ -28,19 +28,22 @@ class ReferenceEncoder:
         self._columns = [self._column_writer(f.type) for f in row.fields]
 
     def message(self, values: list[Any]) -> bytes:
-        """Encode the values of a row."""
+        """Encode the values of a row, one for each column, as UTF-8 without a line break at the end; no row fails."""
         parts = [write(value) for write, value in zip(self._columns, values, strict=True)]
         return self.dialect.delimiter.join(parts).encode()
 
     def _column_writer(self, kind: t.DataType) -> Write:
-        """The function that writes a column, with quotes if its type may need them; None becomes the null literal."""
+        """The function that writes a column, with quotes if its type may need them; None becomes the null literal.
+
+        It writes every value of the types that `Csv.check` accepts.
+        """
         write = self._value_writer(kind)
         if isinstance(kind, UNQUOTED):
             return lambda value: self.null if value is None else write(value)
         return lambda value: self.null if value is None else self.quote(write(value))
 
     def _value_writer(self, kind: t.DataType) -> Write:
-        """The function that writes values of a type, without quotes."""
+        """The function that writes values of a type that `Csv.check` accepts, without quotes."""
         match kind:
             case t.Array(element=element):
                 inner = self._element_writer(element)
@@ -54,7 +57,7 @@ class ReferenceEncoder:
                 return _WRITERS[type(kind)]
 
     def _element_writer(self, kind: t.DataType) -> Write:
-        """The function that writes elements of an ARRAY or members of a ROW; None becomes the null literal."""
+        """The function that writes the parts of an ARRAY or ROW, without quotes; None becomes the null literal."""
         write = self._value_writer(kind)
         return lambda value: self.null if value is None else write(value)
 

@@ -43,7 +43,7 @@ class Cells:
     stand_ins: Mapping[str, str]
 
     def strings(self, column: int) -> pa.StringArray:
-        """The values of a column, with quotes that were doubled and characters that were replaced as they should be."""
+        """Copy the values of a column, without NULL; doubled quotes and stand-ins are replaced as they should be."""
         strings = slices(self.data, self.start[:, column], self.end[:, column], None, pa.string())
         if self.doubled_quote:
             strings = pc.replace_substring(strings, self.doubled_quote * 2, self.doubled_quote)
@@ -76,7 +76,7 @@ class Splitter:
         return dict(zip(self._wide, left, strict=False)) if len(left) >= len(self._wide) else None
 
     def split_messages(self, messages: pa.BinaryArray) -> Cells:
-        """Locate the values of the plain messages; all others are left out.
+        """Locate the values of the plain messages (see the module), which may have quotes; all others are left out.
 
         The characters to search for are chosen for these messages, and stored in the splitter.
         """

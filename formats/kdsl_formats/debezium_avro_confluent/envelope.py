@@ -36,7 +36,7 @@ _NAMES = {_UPDATE_CODE: "an update ('u')", _DELETE_CODE: "a delete ('d')"}
 
 
 def envelope(row: t.Row, before: t.Row | None = None) -> t.Row:
-    """The type of the envelope around rows of a type.
+    """The type of the envelope around rows of a type: ``before``, ``after`` and ``op``.
 
     Args:
         row: The type of the rows.

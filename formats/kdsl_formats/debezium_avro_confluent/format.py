@@ -53,7 +53,7 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         return envelope(row, key)
 
     def row_extractor(self, row: t.Row, use: Use = ALONE) -> Callable[[Decoded], Decoded]:
-        """The function that extracts the rows of envelopes (`extract_rows`), with NULL for placeholders."""
+        """The function that extracts rows and bad records from envelopes (`extract_rows`), placeholders as NULL."""
         unavailable = PlaceholderFinder(row, self.unavailable_value_placeholder)
         apply = self.truncate == "apply" and bool(use.keyed)
         skipped = (*SKIPPED, TRUNCATE) if self.truncate == "skip" or apply else SKIPPED
@@ -62,7 +62,7 @@ class DebeziumAvroConfluent(DebeziumFormat, AvroRegistryFormat):
         )
 
     def has_rows(self, schema: Json) -> bool:
-        """False only for schemas of messages about transactions, and of the database's own messages.
+        """False only for schemas of messages about transactions, and of logical decoding messages (``m``).
 
         Raises:
             AvroTypeError: The schema is invalid.

@@ -164,7 +164,7 @@ class MessageBuffer:
         return self._find_all("commas", lambda data, _: data == COMMA)
 
     def _find_all(self, name: str, test: Callable[[Bytes, int], Mask]) -> Indices:
-        """Find the positions of all bytes that pass a test, in the scratch memory of a name.
+        """Find the positions of all bytes that pass a test, valid until the scratch memory of the name is taken again.
 
         The test gets a block of the buffer and the position of its first byte, and returns a mask of the block.
         """

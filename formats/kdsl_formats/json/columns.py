@@ -153,7 +153,8 @@ class ColumnReader:
     ) -> Iterator[tuple[int, pa.Array, Mask]]:
         """Read the members of rows.
 
-        A column costs about as much as a thousand values, so short columns of one type are read as one.
+        A column costs about as much as a thousand values, so short columns of one type are read as one. Each member's
+        own reader sets its `infinite`.
 
         Args:
             buffer: The buffer.
@@ -305,7 +306,11 @@ class ColumnReader:
         return strings, fallback
 
     def _are_own_string(self, buffer: MessageBuffer, spans: Spans, strings: pa.StringArray) -> Mask:
-        """Which values other than strings and null become a string that equals their spelling."""
+        """Which values other than strings and null become a string that equals their spelling.
+
+        These are booleans and integers and, unless the tree reader is followed, other numbers, and objects and arrays
+        without blanks.
+        """
         size, first = spans.end - spans.start, buffer.data[spans.start]
         words = buffer.words[spans.start]
         good: Mask = ((size == 4) & (words & _FOUR_BYTES == _TRUE)) | ((size == 5) & (words & _FIVE_BYTES == _FALSE))
@@ -321,7 +326,7 @@ class ColumnReader:
         return good
 
     def _read_arrays(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
-        """Read arrays; return the column, and which values need the fallback."""
+        """Read arrays; return the column, and which values need the fallback; add infinite values to `infinite`."""
         parts = split_arrays(buffer, spans.pick(present))
         values, inner = self.inner[0].read(buffer, ValueSpans(parts.values, parts.form))
         return self._build_nested(parts, present, values, inner, self.inner[0])
@@ -329,7 +334,8 @@ class ColumnReader:
     def _read_maps(self, buffer: MessageBuffer, spans: Spans, present: Mask) -> tuple[pa.Array, Mask]:
         """Read objects as maps.
 
-        Return the column, and which values need the fallback, such as those with repeated keys.
+        Return the column, and which values need the fallback, such as those with repeated keys. Infinite values are
+        added to `infinite`.
         """
         parts = split_objects(buffer, spans.pick(present))
         assert parts.keys is not None

@@ -236,7 +236,7 @@ def _are_plain_strings(buffer: MessageBuffer, values: ValueSpans, kind: t.DataTy
 
 
 def _slice_strings(data: Bytes, values: ValueSpans) -> pa.StringArray:
-    """The spans of strings as an Arrow array; values that are not `TEXT` are NULL."""
+    """The spans of strings, which are UTF-8, as an Arrow array; values that are not `TEXT` are NULL."""
     present = values.form == TEXT
     return slices(data, values.spans.start, values.spans.end, None if present.all() else present, pa.string())
 

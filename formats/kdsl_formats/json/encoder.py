@@ -95,7 +95,7 @@ class ColumnWriter:
         return pc.binary_join_element_wise('"', strings, '"', "") if self.quoted else strings
 
     def write_unquoted(self, array: pa.Array) -> pa.StringArray:
-        """The JSON of each value like `write_column` (with its error), but without the quotes that all values have."""
+        """The JSON of each value as in `write_column` (NULL, errors), but without the quotes that all values have."""
         if self.wire is not None:
             return self.wire.write_column(array)
         match self.kind:
@@ -159,7 +159,10 @@ class ColumnWriter:
         return pc.fill_null(self.inner[0].write_column(_used_elements(array, array.values)), "null")
 
     def _write_maps(self, array: pa.MapArray) -> pa.StringArray:
-        """The JSON of maps; of entries with the same key, the last value is written at the place of the first."""
+        """The JSON of maps, whose keys are never NULL; NULL stays NULL.
+
+        Of entries with the same key, the last value is written at the place of the first.
+        """
         keys = _used_elements(array, array.keys)
         values = pc.fill_null(self.inner[1].write_column(_used_elements(array, array.items)), "null")
         entries = pc.binary_join_element_wise(self.inner[0].write_column(keys), values, ":")
@@ -195,7 +198,7 @@ def _put_nulls(array: pa.Array, strings: pa.StringArray) -> pa.StringArray:
 
 
 def _remove_first_comma(objects: pa.StringArray) -> pa.StringArray:
-    """Remove the comma of objects that begin with ``{,``."""
+    """Remove the comma of objects that begin with ``{,``; none of them is NULL."""
     start, end = bounds(objects)
     data = content(objects)
     start = start + 1

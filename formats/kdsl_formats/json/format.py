@@ -302,7 +302,11 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return SchemaJsonEncoder(row, rules) if self.schema_include else JsonEncoder(row, rules)
 
     def reading_rules(self) -> ReadingRules:
-        """The options in the form that the decoder uses."""
+        """The options in the form that the decoder uses.
+
+        Raises:
+            ValueError: `infer_fixed_types` is not a list of types, which `problems` reports.
+        """
         return ReadingRules(
             fail_on_missing_field=self.fail_on_missing_field,
             ignore_parse_errors=self.ignore_parse_errors,
@@ -331,7 +335,11 @@ class Json(PlaceholderFormat, RowInferenceOptions, ConnectJson):
         return JsonObserver(ReferenceObserver(read, inference, rules))
 
     def inference_rules(self, *, max_columns: int) -> InferenceRules:
-        """What the options mean for the observer, without the members of the table id."""
+        """What the options mean for the observer, without the members of the table id.
+
+        Raises:
+            ValueError: As in `reading_rules`.
+        """
         return InferenceRules(
             as_strings=self.infer_primitive_as_string,
             flatten=self.infer_flatten,

@@ -65,7 +65,7 @@ class ObjectLevel:
         first: Indices | None,
         check: Callable[[str, ValueSpans], Mask],
     ) -> Mask:
-        """Which objects have only values that pass a check; none if they have too many members.
+        """Which objects have only values that pass a check; all are False if they have too many members.
 
         Members that were not met before are learned. Objects that need the fallback do not pass.
 
@@ -173,7 +173,7 @@ class TableLane:
     def settle(
         self, buffer: MessageBuffer, objects: Spans, first: Indices | None, growth: TableGrowth, *, whole: bool = True
     ) -> Mask:
-        """Which objects certainly show nothing that the table does not have; members that are new here are learned.
+        """Which objects certainly show nothing that the table lacks; the lane learns members that are new to it.
 
         Objects with null in a required column are not among them.
 
@@ -181,7 +181,7 @@ class TableLane:
             buffer: The buffer.
             objects: The objects.
             first: See `ObjectFinder.find`.
-            growth: The columns of the table.
+            growth: The columns of the table; not changed.
             whole: Whether the objects are whole rows, in which the required columns must be.
         """
         seen: set[str] = set()
@@ -375,7 +375,7 @@ def _settle_once(
     left: Mask,
     remaining: Indices,
 ) -> Indices:
-    """Settle messages of a table, given by their indices in `group`, and return the indices of those that are left.
+    """Settle the `remaining` messages of a table, given by their indices in `group`, and return those that are left.
 
     The settled ones are assigned to the table in the observation, and cleared in ``left``.
     """

@@ -124,7 +124,7 @@ class ReferenceDecoder:
             return []
 
     def read_object(self, document: Any) -> dict[str, Any]:
-        """Return the row of a document that is an object; undeclared members are not counted.
+        """Return the row of a document that is an object; infinite values are counted, undeclared members are not.
 
         Raises:
             FieldError: The document is not an object, or a value cannot be read and errors are not ignored.
@@ -179,7 +179,7 @@ class ReferenceDecoder:
             raise e.inside(PAYLOAD) from None
 
     def _read_element(self, value: Any) -> dict[str, Any]:
-        """Convert an element of an array of rows, or a payload, as `_convert_row` does.
+        """Convert an element of an array of rows, or a payload; undeclared members count as in `_convert_row`.
 
         Raises:
             FieldError: It is not an object, or a value cannot be read.
@@ -328,7 +328,7 @@ class ReferenceDecoder:
         return numbers.to_float(self._parse_double(value))
 
     def _parse_double(self, value: str) -> float:
-        """Parse a string or number; `ValueError` if a string is not a number.
+        """Parse a string or number; a string may also be NaN or infinite, and is a `ValueError` if it is not a number.
 
         The tree reader reads the number -0 as 0.0, and -0.0 as 0.0 if the row has a DECIMAL.
         """
@@ -345,7 +345,7 @@ class ReferenceDecoder:
         return numbers.parse_decimal(numbers.trim(value) if self.rules.streaming else value, precision, scale)
 
     def _to_string(self, value: Any) -> str:
-        """A JSON value as a string: values other than strings become their JSON.
+        """A JSON value other than null as a string: values other than strings become their JSON.
 
         Raises:
             FieldError: As in `_to_json`; or a string cannot be UTF-8 and columns were inferred.

@@ -117,7 +117,7 @@ class ReferenceEncoder:
         raise AssertionError(kind)
 
     def _array_writer(self, write: WriteValue) -> WriteValue:
-        """Return a function that writes lists, with `write` for the elements.
+        """Return a function that writes lists, with `write` for the elements, also for None.
 
         A `FieldError` of an element gets its index.
         """
@@ -205,7 +205,7 @@ def escape(text: str) -> str:
 
 
 def _escape_surrogates(match: re.Match[str]) -> str:
-    """A character beyond U+FFFF as two escapes."""
+    """A character beyond U+FFFF as two escapes with upper-case digits."""
     high, low = divmod(ord(match[0]) - 0x10000, 0x400)
     return f"\\u{0xD800 + high:04X}\\u{0xDC00 + low:04X}"
 
@@ -252,7 +252,7 @@ def _split_lists(array: pa.Array, elements: list[Any]) -> list[Any]:
 
 
 def _put_nulls(array: pa.Array, values: list[Any]) -> list[Any]:
-    """Return the values, with None where the array is null; the list itself does not change."""
+    """Return a copy of the list with None where the array is null, or the list itself if it is null nowhere."""
     if not array.null_count:
         return values
     return [value if valid else None for value, valid in zip(values, array.is_valid().to_pylist(), strict=True)]

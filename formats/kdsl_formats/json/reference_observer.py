@@ -163,7 +163,7 @@ class Observation:
         return all(growth.in_any_order for growth in self.growths.values())
 
     def result(self) -> Observed:
-        """The result of the batch, with the tables in the order of their first messages."""
+        """The result: the tables by first message, the table of each message, the new schemas, and bad messages."""
         ids = list(self.codes)
         with_table = np.flatnonzero(self.tables >= 0)
         codes, first = np.unique(self.tables[with_table], return_index=True)
@@ -288,7 +288,7 @@ class ReferenceObserver:
         return t.STRING if self.inference.as_strings and not isinstance(kind, _NESTED) else kind
 
     def _type_shown(self, shown: Shown, growth: TableGrowth, name: str, value: Any) -> t.DataType | None:
-        """The type of a value that is not null; None where the known type of its column holds it.
+        """The type of a value that is not null; None where the known type of its column holds it. Only reads `growth`.
 
         Raises:
             FieldError: The value does not fit its fixed or declared type, is not declared, or cannot be read.
@@ -334,7 +334,10 @@ class ReferenceObserver:
         return t.STRING if self.inference.as_strings else self._own_type(value)
 
     def _own_type(self, value: Any) -> t.DataType:
-        """The type of a value that is not null, by itself: STRING also for objects, arrays and numbers out of range."""
+        """The type of a value that is not null, by itself: STRING also for objects, arrays and numbers out of range.
+
+        Others are BOOLEAN, BIGINT, DECIMAL(38, 0), DOUBLE and, if the rules allow, the types of `type_of_text`.
+        """
         match value:
             case dict() | list():
                 return t.STRING

@@ -192,7 +192,7 @@ def _are_finite(buffer: MessageBuffer, spans: Spans, *, coerced: bool) -> Mask:
 
 
 def _are_decimals(buffer: MessageBuffer, spans: Spans, whole: int, scale: int) -> Mask:
-    """Which values are plain numbers with at most `whole` digits before the point and `scale` digits after it."""
+    """Which values are numbers of at most `whole` digits before and `scale` after the point, without an exponent."""
     texts = slices(buffer.data, spans.start, spans.end, None, pa.string())
     fraction = rf"(\.[0-9]{{1,{scale}}})?" if scale else ""
     leading = "0" if whole == 0 else rf"(0|[1-9][0-9]{{0,{whole - 1}}})"

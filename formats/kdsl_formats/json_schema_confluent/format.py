@@ -101,7 +101,7 @@ class JsonSchemaConfluent(ValueModesJson, RegistryFormat):
         return _Encoder(self, row, use)
 
     def reading_rules(self) -> ReadingRules:
-        """What the options mean for the decoder."""
+        """What the options about errors, timestamps and the form of values mean for the decoder."""
         return ReadingRules(
             ignore_parse_errors=self.ignore_parse_errors, standard=self.timestamp_format, modes=self.modes
         )

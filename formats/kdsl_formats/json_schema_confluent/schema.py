@@ -49,7 +49,7 @@ def derive_schema(row: t.Row, rules: WritingRules, title: str) -> dict[str, Any]
 
 
 def _schema(kind: t.DataType, rules: WritingRules) -> dict[str, Any]:
-    """The schema of a type; a choice of null and the type if it is nullable."""
+    """The schema of a type, whichever it is; a choice of null and the type if it is nullable."""
     schema = _not_null_schema(kind, rules)
     return {"oneOf": [{"type": "null"}, schema]} if kind.nullable else schema
 
@@ -113,7 +113,7 @@ def parse_schema(text: str) -> dict[str, Any]:
 
 
 def title_of(schema: Mapping[str, Any]) -> str:
-    """The name of a schema, which subjects may have; empty where it has none."""
+    """The name of a schema, which subjects may have; empty where it has none that is a string."""
     title = schema.get("title")
     return title if isinstance(title, str) else ""
 
@@ -123,7 +123,8 @@ def find_misfits(
 ) -> Iterator[str]:
     """Why rows of a type cannot be read from objects of a schema, or written as such; nothing where they can.
 
-    What a schema says about values apart from their JSON types (lengths, patterns, ranges) is not compared.
+    What a schema says about values apart from their JSON types (lengths, patterns, ranges) is not compared. Unknown
+    references, and what is nested too deeply, allow everything.
 
     Args:
         schema: The schema.
@@ -154,8 +155,8 @@ class _Comparison:
     def branches(self, schema: Any, document: str, depth: int) -> Iterator[tuple[Mapping[str, Any] | None, str]]:
         """Yield the schemas that a value may have by choice, each with the document of its references.
 
-        References are followed. None stands for anything: for a schema that is not an object, an unknown reference, and
-        schemas nested too deeply.
+        References are followed, and so is a single schema in ``allOf``. None stands for anything: for a schema that is
+        not an object, an unknown reference, and schemas nested too deeply.
         """
         if not isinstance(schema, Mapping) or depth > MAX_DEPTH:
             yield None, document
@@ -187,7 +188,7 @@ class _Comparison:
         return schema, of
 
     def types(self, schema: Any, document: str, depth: int) -> frozenset[str]:
-        """The JSON types that a schema allows; an integer is a number."""
+        """The JSON types that a schema allows: all if it names none or is too deep; an integer is a number."""
         types: set[str] = set()
         for branch, _ in self.branches(schema, document, depth):
             types |= _own_types(branch)
@@ -197,7 +198,8 @@ class _Comparison:
         """The differences between the members of objects and the fields of rows, as sentences.
 
         A schema that allows several kinds of objects is not compared. A column without a member is a difference only if
-        the schema allows no other members; on reading, only if the column is NOT NULL.
+        the schema allows no other members; on reading, only if the column is NOT NULL. On writing, a required member
+        without a column is one, too.
         """
         objects = [
             (b, d) for b, d in self.branches(schema, document, depth) if b is not None and "object" in _own_types(b)
@@ -223,7 +225,7 @@ class _Comparison:
                     yield f"it requires a member '{path}{member}', which the table does not have"
 
     def compare(self, schema: Any, document: str, kind: t.DataType, name: str, depth: int) -> Iterator[str]:
-        """The differences between a schema and a type, as sentences."""
+        """The differences between a schema and a type, as sentences; there are none where it is nested too deeply."""
         allowed = self.types(schema, document, depth)
         if self.writing:
             written = _type_to_write(kind, self.rules)

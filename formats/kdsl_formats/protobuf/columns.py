@@ -203,9 +203,9 @@ class MemberReader:
             numbers = buffer.words[start]
         if member.form == "enum":
             return self._read_enums(numbers, fallback, owner)
-        return self._convert_numbers(numbers, start)
+        return self._convert_numbers(numbers)
 
-    def _convert_numbers(self, numbers: Words, start: Integers) -> pa.Array:
+    def _convert_numbers(self, numbers: Words) -> pa.Array:
         """Convert raw numbers to an array of the column's type; of fixed-width numbers, the lower bytes are used."""
         kind = self.field.type
         if kind == _F.TYPE_BOOL:

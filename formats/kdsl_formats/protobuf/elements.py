@@ -32,10 +32,11 @@ def mark_fallback(fallback: Mask, owner: Integers | None, wrong: Mask) -> None:
 
 
 def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integers, Integers, Words | None]:
-    """Join the parts of a field that occurs once: return the messages of its values, their start, end and numbers.
+    """Join the parts of a field that is not repeated: return the messages of its values, their start, end and numbers.
 
-    The messages are None if each message has one value, the numbers None if they are not varints. Without parts, start
-    and end are empty, and both others None.
+    The values are in the order of the parts, and not checked: a message with several ones is marked by `walk` for the
+    fallback. The messages are None if each message has one value, the numbers None if they are not varints. Without
+    parts, start and end are empty, and both others None.
     """
     none = np.zeros(0, dtype=np.int64)
     if not parts:
@@ -49,7 +50,7 @@ def join_single_values(parts: list[FieldValues]) -> tuple[Integers | None, Integ
 
 
 def _numbers_of(part: FieldValues) -> Words:
-    """The numbers of varints, which the part must have."""
+    """The numbers of a part of varints (asserted)."""
     assert part.numbers is not None
     return part.numbers
 
@@ -59,8 +60,9 @@ def join_repeated_values(
 ) -> tuple[Integers, Integers, Integers, Words | None]:
     """Join the parts of a repeated field, ordered by message and position; packed numbers are unpacked.
 
-    Return the message, start and end of each value, and the numbers of varints, otherwise None. Messages with invalid
-    packed numbers are marked in ``fallback``.
+    Return the message, start and end of each value (the end of a packed number is its start), and the numbers of
+    varints, otherwise None. Without parts, the arrays are empty and the numbers None. Messages with invalid packed
+    numbers are marked in ``fallback``.
     """
     none = np.zeros(0, dtype=np.int64)
     parts = []

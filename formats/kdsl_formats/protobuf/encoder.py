@@ -46,7 +46,10 @@ class ProtobufEncoder:
         self.writer = RowWriter(layout, rules)
 
     def encode(self, rows: pa.StructArray, kinds: pa.Array | None = None) -> Encoded:
-        """Encode an array of rows, whatever their kinds; rows that cannot be written become bad records."""
+        """Encode an array of rows, whatever their kinds, independently of earlier arrays.
+
+        Rows that cannot be written become bad records.
+        """
         fallback = np.full(len(rows), len(rows) < self.min_batch)
         messages = None if fallback.all() else self.writer.write_messages(rows.flatten(), len(rows), fallback)
         return write_fallback_rows(rows, messages, fallback, self.reference.write_message)
@@ -135,9 +138,10 @@ class MemberWriter:
     def _to_field_data(
         self, array: pa.Array, fallback: Mask, owner: Integers | None, present: Mask | None
     ) -> FieldData:
-        """Convert values to the form in which they are written; NULL becomes a value that the caller leaves out.
+        """Convert values to the form in which they are written.
 
-        Values that need the fallback mark their rows (``owner``) in ``fallback``, if they are present.
+        The caller leaves NULL out: it stays NULL in strings and bytes, otherwise it becomes any value. Values that need
+        the fallback mark their rows (``owner``) in ``fallback``, if they are present.
         """
         kind = self.field.type
         if self.inside is not None:

@@ -129,9 +129,9 @@ class MessageFormat(Format):
         return _find_schema(self)
 
     def check(self, row: t.Row, direction: Direction) -> Iterable[Problem]:
-        """Report an unknown message, columns without a fitting field, and, to write, required fields without a column.
+        """Report a message that cannot be loaded, columns that do not fit, and, to write, missing required fields.
 
-        Without a name of a message nothing is reported.
+        A `SchemaError` is reported, too, as a problem. Without a name of a message nothing is reported.
         """
         if self.message_class_name is None:
             return
@@ -194,24 +194,24 @@ class Protobuf(MessageFormat):
     )
 
     def decoder(self, row: t.Row, use: Use = ALONE) -> Decoder:
-        """A decoder for rows of this type.
+        """A decoder for rows of this type, which `check` accepts.
 
         Raises:
-            SchemaError: The message cannot be found, or as in `layout_of`.
+            SchemaError: The message cannot be loaded, or its required fields need too many messages or levels.
         """
         return ProtobufDecoder(layout_of(self.schema(), row), row, self.reading_rules(use))
 
     def encoder(self, row: t.Row, use: Use = ALONE) -> Encoder:
-        """An encoder for rows of this type.
+        """An encoder for rows of this type, which `check` accepts.
 
         Raises:
-            SchemaError: The message cannot be found, or as in `layout_of`.
+            SchemaError: The message cannot be loaded, or its required fields need too many messages or levels.
         """
         return ProtobufEncoder(layout_of(self.schema(), row), self.writing_rules())
 
 
 def _resolve_class(options: dict[str, Any]) -> dict[str, Any]:
-    """Replace a class in the options, if there is one, by its name and descriptors, so that it is not imported.
+    """Replace a class in the options, if there is one, by its name and its descriptors in base64.
 
     A class that is not one of Protobuf messages stays, and so does a descriptor set that is also an option.
 

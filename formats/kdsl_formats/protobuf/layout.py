@@ -167,7 +167,7 @@ def _single_problems(
 def _can_hold(kind: t.DataType, one: t.DataType) -> bool:
     """Whether a type can be used where another one is expected: they are of the same class, with any length.
 
-    A DECIMAL must have as many digits, and a scale of 0.
+    A DECIMAL must have at least as many digits, and a scale of 0.
     """
     if isinstance(kind, t.Decimal) and isinstance(one, t.Decimal):
         return kind.precision >= one.precision and kind.scale == 0
@@ -221,7 +221,10 @@ def _misfit_problem(field: FieldDescriptor, kind: t.DataType, path_to_field: str
 
 
 def field_type_name(field: FieldDescriptor) -> str:
-    """The type of a field as in a ``.proto`` file, with full names; an enum has the words ``the enum`` before it."""
+    """The type of a field as in a ``.proto`` file, with ``repeated`` or ``map<…>``, and with the full names of types.
+
+    An enum has the words ``the enum`` before its name.
+    """
     inner = field.message_type
     if inner is not None and is_map(field):
         return f"map<{', '.join(field_type_name(inner.fields_by_name[name]) for name in ('key', 'value'))}>"
@@ -377,7 +380,10 @@ def _drop_empty_oneofs(message: DescriptorProto) -> None:
 
 
 def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Layout:
-    """The layout of a copy (`descriptor`) of a message for a row; fields of the copy without a column are hidden."""
+    """The layout of a copy (`descriptor`) of a message for a row, all of whose fields the copy has.
+
+    Fields of the copy without a column become hidden members, which are read, too.
+    """
     members = tuple(
         _bind_member(descriptor.fields_by_name[f.name], message.fields_by_name[f.name], f) for f in row.fields
     )
@@ -390,13 +396,16 @@ def _bind_layout(descriptor: Descriptor, message: Descriptor, row: t.Row) -> Lay
 
 
 def _hidden_type(field: FieldDescriptor) -> t.DataType:
-    """A type for a field that is read but has no column: an empty ROW for a message, otherwise the best column type."""
+    """A type for a field that is read but has no column: an empty ROW for a message, otherwise the best column type.
+
+    A repeated field has an ARRAY of it.
+    """
     one: t.DataType = t.Row(()) if field.message_type is not None else _column_types(field)[0]
     return t.Array(one) if field.is_repeated else one
 
 
 def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Field) -> Member:
-    """The member for a field of a copied message, with the same field of the original message, and its column."""
+    """The member for a field of a copied message, the same field of the original message, and a column that fits it."""
     kind, shape = column.type, "one"
     if isinstance(kind, t.Map):
         kind, shape = t.row(key=kind.key, value=kind.value), "map"
@@ -426,7 +435,11 @@ def _bind_member(field: FieldDescriptor, original: FieldDescriptor, column: t.Fi
 
 
 def _message_form(inner: Descriptor, whole: Descriptor, kind: t.DataType) -> tuple[Form, Layout]:
-    """The form in which a type represents a message (`inner` is its copy, `whole` the original), and its layout."""
+    """The form in which a type represents a message (`inner` is its copy, `whole` the original), and its layout.
+
+    The type fits the message: what is not a ROW, and neither a timestamp nor JSON, is the value of a wrapper. The
+    layout of JSON has no members.
+    """
     if isinstance(kind, t.Row):
         return "message", _bind_layout(inner, whole, kind)
     if whole.full_name == TIMESTAMP:

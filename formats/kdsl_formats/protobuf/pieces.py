@@ -52,7 +52,7 @@ class TagPiece:
 
 
 def join_pieces(pieces: Sequence[TagPiece | pa.BinaryArray], count: int) -> pa.BinaryArray:
-    """Join the pieces of each row, in order, to one array of messages; a piece that is NULL has no bytes."""
+    """Join the pieces of each row, in order, to one array of messages, less than 2 GiB; NULL pieces have no bytes."""
     whole: list[pa.BinaryArray] = []
     short: list[TagPiece] = []
     for piece in pieces:

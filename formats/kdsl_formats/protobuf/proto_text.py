@@ -37,7 +37,7 @@ class _FileWriter:
         self._plain = file.syntax in ("", "proto2")
 
     def lines(self) -> Iterator[str]:
-        """The lines of the file."""
+        """The lines of the file: syntax, package, imports, options, enums, messages, extensions; not its services."""
         file = self._file
         if file.syntax == "editions":
             yield f'edition = "{Edition.Name(file.edition).removeprefix("EDITION_")}";'
@@ -56,13 +56,16 @@ class _FileWriter:
         yield from self._write_extensions(file.extension, "", {})
 
     def _write_message(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
-        """Write a message, line by line; `scope` is the full name of what contains it."""
+        """Write a message, line by line; `scope` is the full name of what contains it, with a dot before it."""
         yield f"{indent}message {message.name} {{"
         yield from self._write_body(message, f"{indent}  ", _join_name(scope, message.name))
         yield f"{indent}}}"
 
     def _write_body(self, message: DescriptorProto, indent: str, scope: str) -> Iterator[str]:
-        """Write the body of a message, line by line."""
+        """Write the body of a message, line by line; `scope` is the message's full name, with a dot before it.
+
+        The fields of groups and maps refer to messages inside by their full names.
+        """
         inside = {_join_name(scope, one.name): one for one in message.nested_type}
         declared = set()  # messages that a field declares: groups and the entries of maps
         yield from (f"{indent}option {option};" for option in _options(message.options, without=("map_entry",)))
@@ -102,7 +105,7 @@ class _FileWriter:
     def _write_extensions(
         self, fields: Sequence[FieldDescriptorProto], indent: str, inside: dict[str, DescriptorProto]
     ) -> Iterator[str]:
-        """Write extensions, line by line."""
+        """Write extensions, line by line, each in an ``extend`` block of its own; `inside` as in `_write_field`."""
         for field in fields:
             yield f"{indent}extend {field.extendee} {{"
             yield from self._write_field(field, f"{indent}  ", inside)
@@ -116,7 +119,7 @@ class _FileWriter:
         Args:
             field: The field.
             indent: The blanks before each line.
-            inside: The messages that are declared beside the field, by their full names.
+            inside: The messages that are declared beside the field, by their full names; it is not changed.
             label: Whether to write the field's label, which members of a oneof do not have.
         """
         entry = inside.get(field.type_name)
@@ -143,7 +146,7 @@ class _FileWriter:
         return "optional " if self._plain or field.proto3_optional else ""
 
     def _write_enum(self, enum: EnumDescriptorProto, indent: str) -> Iterator[str]:
-        """Write an enum, line by line."""
+        """Write an enum, line by line, without comments."""
         yield f"{indent}enum {enum.name} {{"
         yield from (f"{indent}  option {option};" for option in _options(enum.options))
         for value in enum.value:
@@ -154,7 +157,7 @@ class _FileWriter:
         yield f"{indent}}}"
 
     def _write_reserved(self, spans: Sequence[str], names: Sequence[str], indent: str) -> Iterator[str]:
-        """Write the reserved numbers and names, if there are any."""
+        """Write a line of reserved numbers and one of names, if there are any; editions do not quote names."""
         if spans:
             yield f"{indent}reserved {', '.join(spans)};"
         if names:

@@ -69,10 +69,10 @@ class ReferenceDecoder:
         return self._read_row(self._layout, parsed)
 
     def _read_row(self, layout: Layout, message: Message) -> dict[str, Any]:
-        """Convert a parsed message to a row.
+        """Convert a parsed message to a row of the layout's columns, with values as in `_read_value`.
 
         Raises:
-            BadMessageError: A value cannot be represented.
+            BadMessageError: An instant, the number of an enum or a message as JSON cannot be represented.
         """
         return {m.name: self._read_value(m, message) for m in layout.members}
 

@@ -54,7 +54,7 @@ class ReferenceEncoder:
             raise BadMessageError(str(e)) from e
 
     def _fill(self, layout: Layout, message: Message, row: dict[str, Any]) -> None:
-        """Set the fields of a message from a row, in place; None leaves a field unset.
+        """Set the fields of a message from a row with all columns, in place; None leaves a field unset.
 
         Raises:
             BadMessageError: A value cannot be written.
@@ -112,7 +112,7 @@ class ReferenceEncoder:
                         self._fill_message(part, inner, value)
 
     def _fill_message(self, member: Member, message: Any, value: Any) -> None:
-        """Set a nested message from a value, in place.
+        """Set a nested message, in place, from an instant, a wrapped value, a row, or JSON (Struct, Value, ListValue).
 
         Raises:
             BadMessageError: The value is not JSON for the message, or a part of it cannot be written.
@@ -133,7 +133,9 @@ class ReferenceEncoder:
                 self._fill(member.inside, message, value)
 
     def _convert_element(self, member: Member, value: Any) -> Any:
-        """Convert a value inside an ARRAY or a MAP; NULL is the enum's first value, the null text, b"", False or 0.
+        """Convert a scalar or enum value inside an ARRAY or a MAP.
+
+        NULL becomes the enum's first value, the null text, b"", False or 0.
 
         Raises:
             BadMessageError: As in `_convert_scalar`.

@@ -118,7 +118,7 @@ class _RowTypes:
         return t.Field(field.name, self._type(field, outer), self._comments.get(field.full_name))
 
     def _type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
-        """Derive the column type of a field; `SchemaError` as in `row_type`."""
+        """Derive the column type of a field; inner fields are counted, and `SchemaError` raised, as in `row_type`."""
         if is_map(field):
             entry = field.message_type
             assert entry is not None
@@ -130,7 +130,11 @@ class _RowTypes:
         return self._value_type(field, outer).as_nullable(self._nullable or not always)
 
     def _value_type(self, field: FieldDescriptor, outer: tuple[str, ...]) -> t.DataType:
-        """Derive the type of one value of a field; a message inside itself is BYTES. `SchemaError` as in `row_type`."""
+        """Derive the type of one value of a field; a message inside itself is BYTES.
+
+        Types of google.protobuf become SQL types if `well_known` is set. Inner fields are counted, and `SchemaError`
+        raised, as in `row_type`.
+        """
         if field.message_type is None:
             if field.cpp_type == _F.CPPTYPE_STRING:
                 return t.BYTES if field.type == _F.TYPE_BYTES else t.STRING
@@ -160,7 +164,7 @@ def enum_names(enum: EnumDescriptor) -> dict[int, str]:
 
 
 def _names_of(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]]:
-    """The declarations of a file: the path of each in its source information, and its full name."""
+    """The messages, fields, enums and enum values of a file: their paths in its source information, and full names."""
     prefix = f"{file.package}." if file.package else ""
     for i, message in enumerate(file.message_type):
         yield from _names_inside(message, (4, i), prefix)
@@ -172,7 +176,7 @@ def _names_of(file: FileDescriptorProto) -> Iterator[tuple[tuple[int, ...], str]
 def _names_inside(
     message: DescriptorProto, path: tuple[int, ...], prefix: str
 ) -> Iterator[tuple[tuple[int, ...], str]]:
-    """A message and the declarations inside it, as in `_names_of`."""
+    """A message, and the messages, fields, enums and enum values inside it, as in `_names_of`."""
     name = prefix + message.name
     yield path, name
     yield from (((*path, 2, i), f"{name}.{field.name}") for i, field in enumerate(message.field))

@@ -14,7 +14,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from hashlib import sha256
 from importlib.util import find_spec
@@ -271,7 +271,7 @@ def pool_of(files: FileDescriptorSet) -> descriptor_pool.DescriptorPool:
 
 
 def _compiler() -> list[str]:
-    """Return the command of protoc or grpcio-tools.
+    """Return the command of grpcio-tools, or else of protoc on the PATH.
 
     Raises:
         SchemaError: Neither is installed.
@@ -287,7 +287,7 @@ def _compiler() -> list[str]:
 
 
 def _files_of(file: FileDescriptor) -> FileDescriptorSet:
-    """A file of a pool and all its imports."""
+    """A file of a pool and all its imports, each once and after its own imports."""
     files: dict[str, FileDescriptorProto] = {}
 
     def add(one: FileDescriptor) -> None:
@@ -303,10 +303,10 @@ def _files_of(file: FileDescriptor) -> FileDescriptorSet:
 
 
 def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProto]:
-    """Return the files by name, with Google's own files added if they are missing.
+    """Return the files by name, with Google's own files added if others import them but the set lacks them.
 
     Raises:
-        SchemaError: A file that others import is missing.
+        SchemaError: Another file that is imported is missing, or Python does not have the one of Google.
     """
     by_name = {file.name: file for file in files.file}
     missing = {name for file in files.file for name in file.dependency if name not in by_name}
@@ -328,7 +328,7 @@ def _add_well_known(files: FileDescriptorSet) -> Mapping[str, FileDescriptorProt
     return by_name
 
 
-def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
+def _find_name(name: str, files: Collection[FileDescriptorProto]) -> str:
     """Find the full name of a message by its full name, its Java name (the first of several), or its bare name.
 
     Google's own messages are found by their full names only, unless there are no other files.
@@ -359,7 +359,10 @@ def _find_name(name: str, files: Iterable[FileDescriptorProto]) -> str:
 
 
 def _with_imports(name: str, files: Mapping[str, FileDescriptorProto]) -> list[str]:
-    """The names of a file's imports, and then its own."""
+    """The names of a file's direct and indirect imports, each once and after its own imports, and then its own name.
+
+    All of them are keys of `files`.
+    """
     names: dict[str, None] = {}
 
     def add(one: str) -> None:

@@ -114,7 +114,7 @@ class _Walk:
         return self._values, self._fallback
 
     def _mark_tail(self) -> bool:
-        """Mark the messages that have fields left for the fallback if they are few; returns whether they are."""
+        """Mark the messages that have fields left for the fallback if they are few; returns whether it did so."""
         left = np.flatnonzero(self._tags != _END)
         if len(left) >= self._min_batch:
             return False
@@ -214,7 +214,10 @@ class _Walk:
             self._fallback[which] |= seen[which]
 
     def _mark_fallback(self, which: Integers | None, bad: Mask | None) -> None:
-        """Mark the messages ``which`` (None: all) for the fallback: those in the mask, or all, which then end here."""
+        """Mark those of the messages ``which`` (None: all) for the fallback that are ``bad``; their walk continues.
+
+        If ``bad`` is None, all of ``which`` are marked, and their walk ends here.
+        """
         chosen = slice(None) if which is None else which
         if bad is None:
             self._fallback[chosen] = True

@@ -58,8 +58,8 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
             ``debezium-avro-confluent`` the schema is that of the envelope, and the columns are those of its rows.
 
     Raises:
-        CodegenError: The schema is invalid, is not a record, or cannot be converted, for example because it contains
-            itself.
+        CodegenError: The schema is invalid, is not a record (or envelope), or cannot be converted, for example because
+            it contains itself.
     """
     try:
         kind = schema_type(schema)
@@ -77,6 +77,11 @@ def avro_draft(schema: Json, *, topic: str = "", name: str = "", chosen: Format 
     record = _find_record(kind)
     assert record is not None
     if envelope:
+        if not is_envelope(schema):
+            raise CodegenError(
+                f"the Avro schema {record.short!r} is not an envelope of Debezium, with 'before', 'after' and 'op'; "
+                "choose the format avro-confluent"
+            )
         record, row = _find_row_record(record, row)
     notes = list(_collect_notes(record, row, ()))
     columns = [
@@ -115,7 +120,7 @@ def is_envelope(schema: Json) -> bool:
 
 
 def _find_row_record(envelope: Type, row: t.Row) -> tuple[Type, t.Row]:
-    """Return the record inside an envelope, and its columns, from the envelope's record and its row type."""
+    """Return the record inside an envelope (see `is_envelope`), and its columns, from the envelope and its row type."""
     kind = next(f.type for f in row.fields if f.name == _IMAGES[0])
     record = next((_find_record(m.type) for m in envelope.fields if m.name == _IMAGES[0]), None)
     assert record is not None
@@ -160,7 +165,10 @@ def _collect_hints(kind: Type, path: Path, of: t.DataType) -> Iterator[tuple[Pat
 
 
 def _collect_notes(kind: Type, of: t.DataType, path: Path) -> Iterator[str]:
-    """Yield notes on parts of an Avro type that its column type (``of``) cannot express, and on omitted defaults."""
+    """Yield notes on the parts of an Avro type that its column type (``of``) shows in another way.
+
+    These are decimals with scales of their own, unions of several types, and defaults that are omitted.
+    """
     location = ".".join(path) or kind.short
     members = [b for b in kind.branches if b.kind != "null"]
     if len(members) == 1:

@@ -46,7 +46,7 @@ def _extract_rows(dialect: Dialect, changes: Sequence[Object]) -> list[Object]:
 
 
 def _extract_images(dialect: Dialect, change: Object) -> Iterator[Object]:
-    """Yield the rows in a change, after and before it, in the order of the message.
+    """Yield the rows in a change: before and after it, or where it has ``data`` and ``old``, after and before it.
 
     Strings in numeric columns become numbers where the message is one of Canal.
     """
@@ -72,13 +72,16 @@ def _row_and_old(row: Any, old: Any) -> Iterator[Object]:
 
 
 def _parse_numbers(row: Object, types: Any) -> Object:
-    """Convert a row of Canal, whose values are all strings, to one with numbers for the database's numeric columns."""
+    """Convert a row of Canal, whose values are all strings, to one with numbers for the database's numeric columns.
+
+    ``types`` are the numbers of JDBC's types by column; columns without one, or all if it is not a dict, stay strings.
+    """
     kinds = types if isinstance(types, dict) else {}
     return {name: _parse_number(value, kinds.get(name)) for name, value in row.items()}
 
 
 def _parse_number(value: Any, kind: Any) -> Any:
-    """Convert a string to the number that its JDBC type says; return other values as they are."""
+    """Convert a string to the number that its JDBC type says; return other values, and other strings, as they are."""
     read = _NUMBERS.get(kind) if isinstance(kind, int) else None
     if read is None or not isinstance(value, str):
         return value

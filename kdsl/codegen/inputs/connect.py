@@ -163,7 +163,7 @@ def _are_days(column: str, values: Sequence[Any]) -> bool:
 
 
 def _are_digits(values: Sequence[Any]) -> bool:
-    """Whether all values are short base64 strings, and at least one has characters that words do not have."""
+    """Whether all values are base64 of at most 16 bytes, and at least one contains ``=``, ``+`` or ``/``."""
     if not values or not all(isinstance(v, str) and v and _BASE64.fullmatch(v) for v in values):
         return False
     return all(len(base64.b64decode(v)) <= _LONGEST for v in values) and any(set(v) & set("=+/") for v in values)

@@ -26,7 +26,8 @@ def infer_type(values: Iterable[Any]) -> t.DataType:
 
     Integers are BIGINT (beyond 64 bits DECIMAL(38, 0), beyond 38 digits STRING), other numbers DOUBLE, objects ROW with
     the fields in the order of their first occurrence; a field that some objects do not have is nullable. Other types
-    are joined by `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string.
+    are joined by `kdsl.types.widening.join`: values of different kinds are STRING, with the JSON as a string. Without
+    values, and if all are null, it is STRING.
     """
     return replace_unknown(_common_type(values))
 
@@ -64,7 +65,7 @@ def widen(a: t.DataType, b: t.DataType) -> t.DataType:
 
 
 def _widen_non_null(a: t.DataType, b: t.DataType) -> t.DataType:
-    """Return the type that holds the values of two types, which are not NULL."""
+    """Return the type that holds the non-NULL values of two types; those without another common type become STRING."""
     match a, b:
         case Unknown(), _:
             return b

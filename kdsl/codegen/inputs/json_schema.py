@@ -90,7 +90,10 @@ def json_schema_draft(
 
 
 def _read_decimal(parameters: Any) -> t.DataType | None:
-    """Return the type of Kafka Connect's decimals that are written as numbers; None without valid digits."""
+    """Return the type of Kafka Connect's decimals that are written as numbers; None without a valid scale.
+
+    The precision is 38 unless the parameters have one, which must be valid, too.
+    """
     try:
         scale, precision = int(parameters["scale"]), int(parameters.get(PRECISION, t.MAX_DECIMAL))
         return t.Decimal(precision, scale) if 0 <= scale <= precision <= t.MAX_DECIMAL else None
@@ -234,7 +237,7 @@ class _Reader:
         return t.Row(tuple(fields), nullable=False)
 
     def _add_hint(self, path: Path, hint: Hint) -> None:
-        """Store a hint for a path, and note that all paths around it contain one."""
+        """Store a hint for a path, in place of an earlier one, and note that all paths around it contain one."""
         self.hints[path] = hint
         self._with_hints.update(path[:i] for i in range(len(path)))
 

@@ -39,7 +39,8 @@ def combine_sides(
     """Combine the columns of key and value in a table; also return what schemas say about the types inside it, by path.
 
     If the value contains all columns of the key, the table has the value's columns. Otherwise it has both, and the
-    names of the key's columns begin with ``key_``, or with ``k_`` if a name in the value begins with ``key_``.
+    names of the key's columns begin with ``key_``, or with ``k_`` if a name in the value begins with ``key_``. The
+    table is not checked.
 
     Args:
         name: The table's name.

@@ -87,6 +87,7 @@ def topic_draft(
         KafkaReadError: The brokers cannot be reached, or the topic does not exist.
         RegistryError: The registry does not answer, or does not have the schema of a named format.
         ResolveError: No topic can have this name, or the settings of the cluster or registry have errors.
+        SecretError: A secret among the settings of the registry cannot be resolved here.
     """
     messages = _read_raw(topic, cluster, records)
     if not messages:
@@ -129,7 +130,9 @@ def _are_upserts(
     key: InferredSide | None,
     value: InferredSide,
 ) -> bool:
-    """Return whether the records are the rows of an upsert table: as requested, or of a compacted topic with keys.
+    """Return whether the records are the rows of an upsert table: as requested, or else if the topic is compacted.
+
+    All of them must have keys, and their values must not be change data. Without a request it is False otherwise.
 
     Raises:
         CodegenError: An upsert table was requested, and the records are not its rows.
@@ -150,7 +153,7 @@ def _are_upserts(
 
 
 def _ask_cleanup_policy(topic: str, cluster: Cluster) -> str:
-    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for example to this user."""
+    """Ask the brokers for the topic's ``cleanup.policy``; empty if they do not report it, for whatever reason."""
     try:
         return open_inspector(cluster, "codegen").topic_settings(topic).get("cleanup.policy", "")
     except NotAnsweredError:
@@ -202,7 +205,8 @@ def infer_side(messages: Sequence[bytes], cluster: Cluster, kind: TopicFormat | 
 def _infer_unframed(messages: Sequence[bytes], kind: TopicFormat | None, side: str) -> InferredSide:
     """Infer format and columns from bytes that name no schema; see `infer_side`.
 
-    Without ``kind``, messages that are not all JSON objects are ``raw``. JSON's ``null`` among objects is a tombstone.
+    Without ``kind``, messages that are not all JSON objects are ``raw``; CSV is not recognized. JSON's ``null`` among
+    objects is a tombstone.
 
     Raises:
         CodegenError: Messages of a named format are not JSON objects, not its changes, or for ``csv`` not UTF-8 or not
@@ -315,7 +319,7 @@ def _parse_object(message: bytes) -> dict[str, Any] | None:
 
 
 def _infer_json(objects: Sequence[Mapping[str, Any]], chosen: Format) -> InferredSide:
-    """Infer the columns of JSON objects, which have a format; for JSON with notes on what they look like."""
+    """Infer the columns of JSON objects (at least one), which have a format; for JSON note what they look like."""
     row = infer_type(objects)
     assert isinstance(row, t.Row)
     notes = tuple(describe_looks(objects, row)) if isinstance(chosen, Json | DebeziumJson) else ()
@@ -388,7 +392,10 @@ def _decode(message: bytes, kind: str) -> str:
 
 
 def _infer_raw(messages: Sequence[bytes], side: str) -> InferredSide:
-    """Infer a single column, named after the side: STRING if all messages are UTF-8 without zeros, else BYTES."""
+    """Infer a single column, named after the side: STRING if all messages are UTF-8 without zeros, else BYTES.
+
+    Without messages it is STRING.
+    """
     kind: t.DataType = t.BYTES
     with suppress(UnicodeDecodeError):
         if not any("\0" in message.decode() for message in messages):

@@ -108,6 +108,9 @@ def read_arguments(located: Mapping[str, Argument], kind: type[KafkaOptions] = K
     Args:
         located: The arguments with their locations.
         kind: The class of the connector's options.
+
+    Raises:
+        KdslError: Two packages register the format that an argument names.
     """
     arguments_read = Arguments()
     values: dict[str, Any] = {}
@@ -209,10 +212,10 @@ def _read_string(name: str, value: Any) -> str | None:
 
 
 def _read_properties(value: Any) -> dict[str, Any]:
-    """Return the client settings of ``properties=``.
+    """Return a copy of the client settings of ``properties=``.
 
     Raises:
-        _StatementError: It is not a mapping by names, or a name has the prefix of SQL.
+        _StatementError: It is not a mapping by names (neither is None), or a name has the prefix of SQL.
     """
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         message = f"properties= is a {type(value).__name__}, but it must map names of Kafka client settings to values"
@@ -304,7 +307,7 @@ def _read_partitioner(function: Any) -> str:
 
 
 def _read_topics(value: Any) -> tuple[str, ...]:
-    """Return the topics of ``topic=``, which may be separated by semicolons.
+    """Return the topics of ``topic=``: the string, or each string of a list, split at semicolons, without blanks.
 
     Raises:
         _StatementError: It is neither a string nor a list of strings.

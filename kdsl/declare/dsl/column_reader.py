@@ -218,9 +218,10 @@ class _ColumnReader:
             self._add_problem("column-mark", message, fix)
 
     def _guess_from_string(self, annotation: str) -> tuple[type, Any, tuple[Any, ...]]:
-        """Guess from an annotation that cannot be evaluated what `_read_annotation` returns, without the type.
+        """Guess the wrapper and the key mark from the text of an annotation that cannot be evaluated.
 
-        Otherwise the missing column would cause further problems.
+        The result is that of `_read_annotation`, with `_ABSENT` as the type. Without it the column would be missing,
+        which would cause further problems.
         """
         match = COLUMN_ANNOTATION.search(annotation)
         word = match[1] if match else "Col"
@@ -269,7 +270,10 @@ class _ColumnReader:
         return kind, annotation
 
     def _read_default(self, kind: t.DataType, annotation: Any, *, virtual: bool) -> Any:
-        """Return the default of the column (an enum's value); MISSING without one, or for a wrong one: a problem."""
+        """Return the default of the column (an enum's value); MISSING without one.
+
+        A default of the wrong type, and any default of a virtual column, is recorded as a problem; MISSING is returned.
+        """
         default = self.descriptor.default
         if default is MISSING:
             return MISSING
@@ -292,7 +296,7 @@ class _ColumnReader:
         return default
 
     def _find_enum(self, annotation: Any) -> type[Enum] | None:
-        """Return the enum of an annotation that is one, or one ``| None``; None if it is neither."""
+        """Return the enum that an annotation is, or the first one in a union (``Color | None``); None without one."""
         if annotation is _ABSENT or annotation is Any:
             return None
         base, _ = unwrap(evaluate_annotation(annotation, self.declaration.namespace))

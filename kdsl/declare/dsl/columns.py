@@ -316,7 +316,8 @@ def metadata(
 
     Args:
         key: A metadata key that can be written: ``timestamp``, ``headers``, ``header-list``, ``topic`` (where the table
-            has several), ``__raw_key__``, ``__raw_value__``.
+            has several), ``__raw_key__``, ``__raw_value__``. Nothing is raised here for another one: it is an error
+            when the table is first used.
         default: As for `col`; of a timestamp that is NULL, the client writes its own time.
         type: As for `col`. Type checkers then take the type of the values from the annotation alone.
         watermark: As for `col`.
@@ -461,7 +462,7 @@ def virtual(
     Args:
         key: A metadata key: ``topic``, ``partition``, ``offset``, ``timestamp``, ``timestamp-type``, ``leader-epoch``,
             ``headers``, ``header-list``, ``__raw_key__``, ``__raw_value__``, or one of the value's format, as
-            ``value.source.table``.
+            ``value.source.table``. Nothing is raised here for another one: it is an error when the table is first used.
         type: As for `col`. Type checkers then take the type of the values from the annotation alone.
         watermark: As for `col`.
         comment: As for `col`.

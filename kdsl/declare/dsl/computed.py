@@ -32,7 +32,7 @@ class Computed(Virtual[T]):
         self.function, self.sql, self.flink, self.by_spark = function, sql, flink, False
 
     def absent(self, row: object) -> Any:
-        """Compute the column's value from the row's other values; called when the attribute is read.
+        """Compute the column's value from the row's other values, each time that the attribute is read.
 
         Errors of the body are not caught.
 
@@ -80,7 +80,7 @@ def computed(
     operations become an SQL expression: ``+ - * / %``, comparisons, ``& | ~``, ``abs``, ``upper()``, ``lower()``,
     ``startswith()``, ``endswith()``, members of rows, literals, other computed columns. A body may use pyspark's
     functions instead, such as ``F.upper(self.name)``: then only Spark can compute it, and only rows that were read have
-    it.
+    it. The body is not called here; that it fails on expressions is an error when the table is first used.
 
     Args:
         function: The body; its return annotation gives the type. Without it a decorator is returned.

@@ -75,7 +75,10 @@ class ClassDeclaration:
     _source: ClassSource | None = None
 
     def source(self) -> ClassSource:
-        """Return the lines of the class statement in its file, which is parsed on first use."""
+        """Return the lines of the class statement in its file, which is parsed on first use.
+
+        Without a readable file the result has only the line of the class.
+        """
         if self._source is None:
             self._source = class_source(self.file, self.table, self.line, self.namespace.module)
         return self._source
@@ -173,7 +176,7 @@ def _record_column(cls: type, declaration: ClassDeclaration, name: str, value: A
 
 
 def _make_descriptor(value: Any) -> ColumnDescriptor[Any]:
-    """Return the descriptor of a value in a class body: itself, or a column with that mark or default."""
+    """Return the descriptor of any value in a class body: itself, or a new `Col` with that mark or default."""
     match value:
         case ColumnDescriptor():
             return value
@@ -188,7 +191,11 @@ def _make_descriptor(value: Any) -> ColumnDescriptor[Any]:
 
 
 def _check_name(cls: type, name: str, reserved: Collection[str]) -> Problem | None:
-    """Return the problem of a name that no column's attribute may have; None if it is free."""
+    """Return the problem of an attribute's name that no column may have; None for other names.
+
+    Such names are those in ``reserved``, those with two underscores at both ends, and those that Python changes inside
+    a class because they begin with two.
+    """
     mangled = f"_{cls.__name__.lstrip('_')}__"
     if name.startswith("__") and name.endswith("__"):
         message = "names with two underscores at both ends belong to Python"

@@ -76,7 +76,10 @@ def record_expression(
 def _spark_expression(
     name: str, body: Callable[[Any], Any], columns: Mapping[str, BodyColumn], owner: type
 ) -> Expression:
-    """Return an expression that runs the body with Spark columns when it is used; that may raise BodyError."""
+    """Return an expression that runs the body with Spark columns whenever it is used.
+
+    Using it raises BodyError if the body returns anything but a Spark column; errors of the body are not caught.
+    """
 
     def column() -> Column:
         """Run the body; raise BodyError if it does not return a Spark column."""
@@ -100,7 +103,7 @@ def _returns_nothing(body: Callable[[Any], Any]) -> bool:
 def _source_text(body: Callable[[Any], Any]) -> str:
     """Return the source of the returned expression if the body is one ``return``, else of the whole body.
 
-    If there is no source, it is the name of the function.
+    Without a source, and for a lambda, it is the name of the function and ``(…)``.
     """
     try:
         text = textwrap.dedent(inspect.getsource(body))
@@ -179,7 +182,7 @@ def _as_sql(column: BodyColumn, result: Any) -> SqlExpression:
 
 
 def _as_column(column: BodyColumn, result: Any) -> Column:
-    """Convert a column to a Spark column; a computed one is ``result``, that of its body, cast to its type."""
+    """Convert a column to a Spark column; a computed one is ``result``, that of its body, always cast to its type."""
     if column.body is None:
         return F.col(quote_name(column.name))
     if isinstance(result, SqlExpression):

@@ -156,7 +156,7 @@ else:
             pass
 
         def _within(self, relation: Relation) -> Ref:
-            """Return a reference to the same column of a relation."""
+            """Return a new reference to the same column within a relation, always qualified if that is fixed."""
             reference = Ref(str.__str__(self), relation.alias if relation.fixed else self.__dict__["_table"])
             reference.__dict__["_relation"] = relation
             return reference
@@ -164,6 +164,8 @@ else:
         @property
         def _column(self) -> Column:
             """The Spark column of the session's kind, qualified only if the relation is fixed.
+
+            As in `_column_in_expression`, the base class of `Ref` may change.
 
             Raises:
                 NoSessionError: There is no Spark session yet.
@@ -265,7 +267,7 @@ else:
         return theirs is not None and theirs != relation and name in theirs.columns
 
     def _references(values: Iterable[Any]) -> Iterator[Ref]:
-        """Yield the column references among values, also inside lists."""
+        """Yield the column references among values, also inside lists and tuples at any depth."""
         for value in values:
             if isinstance(value, Ref):
                 yield value
@@ -281,7 +283,9 @@ else:
         return str.__str__(value) if isinstance(value, Ref) else value
 
     def _spark_column(value: Any, others: Iterable[Ref]) -> Any:
-        """Convert a reference, also inside lists, to a Spark column; any other value stays.
+        """Convert a reference, also inside lists and tuples, to a Spark column; any other value stays.
+
+        Errors and the effect on `Ref` are those of `_column_in_expression`.
 
         Args:
             value: The value.
@@ -321,7 +325,8 @@ else:
         """Return a method of `Ref` that calls a method of the Spark column with references converted to columns.
 
         If str has the method, too, callers that want the name get that of str. Arguments that are names, not columns,
-        become plain strings. A comparison of a column with itself raises SelfComparisonError.
+        become plain strings. A comparison of a column with itself raises SelfComparisonError, and any call without a
+        Spark session NoSessionError.
         """
         of_str = _REFLECTED_OF_STR.get(name) or getattr(str, name, None)
 
@@ -345,7 +350,7 @@ else:
         return call
 
     def _refuse(name: str) -> Callable[..., Any]:
-        """Return a method of `Ref` that raises TypeError, unless the caller wants the column's name.
+        """Return a method of `Ref` that raises TypeError, unless the caller, such as pyspark, wants the column's name.
 
         It replaces a method of str, which would change the name though its caller means the value.
         """
@@ -379,7 +384,7 @@ else:
 def use_session_columns() -> None:
     """Make `Ref` a subclass of Spark Connect's column class if the session is remote; the change is permanent.
 
-    Python then also tries the reference's reflected operators first.
+    Python then also tries the reference's reflected operators first. For another session nothing is changed.
     """
     if is_remote():
         _use_connect_columns()

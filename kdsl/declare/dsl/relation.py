@@ -24,7 +24,7 @@ def relation_of(cls: type) -> Relation:
     """The relation of a table class: that of its base class if it only names another topic, otherwise its own.
 
     ``class Here(Orders, topic="orders-test")`` is still the table Orders, for the code that joins ``Orders.k``. A class
-    that adds a column, or that names no topic, is a table of its own.
+    that adds a column, or that names no topic, is a table of its own. The relation is created on each call, not stored.
     """
     tables = [base for base in cls.__mro__ if DECLARATION in vars(base)]
     table = cls

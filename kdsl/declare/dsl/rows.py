@@ -34,7 +34,10 @@ class LazyFields:
 
 
 def make_rows(cls: type) -> None:
-    """Turn a table class into the attrs class of its rows, in place, unless it is one already."""
+    """Turn a table class into the attrs class of its rows, in place, unless it is one already.
+
+    Problems of the columns are ignored here.
+    """
     if _CONSTRUCTOR in vars(cls):
         return
     columns, _ = read_columns(cls)
@@ -56,7 +59,10 @@ def is_constructor_argument(column: ClassColumn) -> bool:
 
 
 def _make_field(column: ClassColumn) -> Any:
-    """Create the attrs field of a column; its default is copied for each row."""
+    """Create the attrs field of a column; its default is copied for each row, without one a value is required.
+
+    The constructor's argument has the name of the attribute, also if that begins with an underscore.
+    """
     default = column.descriptor.default
     if default is MISSING:
         return attrs.field(alias=column.name)
@@ -85,7 +91,7 @@ def fill(row: Any, values: Mapping[str, Any]) -> None:
 
 
 def evolve(row: R, changes: Mapping[str, Any]) -> R:
-    """Return a copy of a row with other values and the same row kind.
+    """Return a copy of a row with other values, which are not checked, and the same row kind.
 
     Raises:
         TypeError: Arguments are unknown.

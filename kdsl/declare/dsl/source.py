@@ -69,7 +69,7 @@ def _read_classes(text: str) -> Iterator[tuple[tuple[str, int], ClassSource]]:
 
 
 def _read_class(statement: ast.ClassDef) -> ClassSource:
-    """Read the lines, comments and repetitions of the names in a class body."""
+    """Read the lines of a class statement's arguments, and the lines, comments and repetitions of names in its body."""
     columns: dict[str, int] = {}
     comments: dict[str, str] = {}
     repeated: dict[str, int] = {}

@@ -231,7 +231,10 @@ class SqlExpression:
 
 
 def _string_function(function: str, kind: t.DataType) -> Callable[..., SqlExpression]:
-    """Return a method that writes the call of an SQL function with a string and its arguments."""
+    """Return a method that writes the call of an SQL function with a string and its arguments.
+
+    The method does not check the types of the arguments; one without an SQL literal raises BodyError.
+    """
 
     def call(string: SqlExpression, *args: Any) -> SqlExpression:
         return SqlExpression(f"{function}({', '.join(to_sql(a).text for a in (string, *args))})", kind)
@@ -266,7 +269,11 @@ def _wider_type(left: t.DataType | None, right: t.DataType | None) -> t.DataType
 
 
 def _write_operation(left: SqlExpression, operator: str, right: Any) -> SqlExpression:
-    """Write an operation of two values, with the wider type; raise BodyError if the right one has no SQL literal."""
+    """Write an operation of two values, without brackets around it, with the wider type.
+
+    Raises:
+        BodyError: The right value has no SQL literal.
+    """
     other = to_sql(right)
     return SqlExpression(
         f"{left.operand} {operator} {other.operand}", _wider_type(left.type, other.type), compound=True

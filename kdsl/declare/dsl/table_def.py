@@ -29,7 +29,8 @@ COLUMNS = "__kdsl_columns__"
 def read_columns(cls: type) -> tuple[dict[str, ClassColumn], list[Problem]]:
     """Return the columns of a table class, with inherited ones, by attribute in order, and the problems in all of them.
 
-    An inherited column whose attribute the class or one of its bases has replaced is left out.
+    An inherited column whose attribute the class or one of its bases has replaced is left out. Each class caches its
+    own columns as `ClassColumns.read` does.
     """
     columns: dict[str, ClassColumn] = {}
     problems: list[Problem] = []
@@ -52,10 +53,14 @@ def _attribute_value(cls: type, name: str) -> Any:
 
 
 def define_table(cls: type) -> TableDef:
-    """The definition that a table class declares, with its problems; computed columns learn whether Spark runs them.
+    """Create the definition that a table class declares, with its problems.
+
+    The definition is not cached, but the classes' columns are (`read_columns`). The descriptors of computed columns are
+    changed: ``by_spark`` says whether only Spark computes them.
 
     Raises:
         TypeError: The class has no recorded class statement.
+        KdslError: Two packages register the format that the class names.
     """
     if DECLARATION not in vars(cls):
         raise TypeError(f"{cls.__name__} declares no table; write a subclass: class Orders({cls.__name__}, topic=...)")

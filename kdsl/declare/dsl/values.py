@@ -89,7 +89,7 @@ def _get_member(value: Any, name: str) -> Any:
 
 
 def _convert_scalar(value: Any, kind: t.DataType) -> Any:
-    """Convert a value without parts to what Arrow accepts.
+    """Convert a value without parts, and not None or an enum, to what Arrow accepts.
 
     Raises:
         BadValueError: It is not a value of the type.
@@ -128,7 +128,8 @@ def _convert_decimal(value: Any, kind: t.Decimal) -> decimal.Decimal:
     """Convert an integer or a Decimal to a decimal with the scale of the type.
 
     Raises:
-        BadValueError: It is another value, not finite, or has too many digits before or after the point.
+        BadValueError: It is another value, such as a float or a bool, not finite, or has too many digits before or
+            after the point.
     """
     _require(isinstance(value, int | decimal.Decimal) and not isinstance(value, bool), value, "a Decimal")
     number = decimal.Decimal(value)
@@ -164,6 +165,7 @@ def from_arrow(value: Any, kind: t.DataType, annotation: Any, evaluate: Evaluate
     Raises:
         ValueError: An annotated enum does not have the value.
         AnnotationError: A forward reference cannot be evaluated.
+        Exception: The constructor of an annotated class fails.
     """
     if value is None:
         return None

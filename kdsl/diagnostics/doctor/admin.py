@@ -84,7 +84,7 @@ class Inspector(Protocol):
         ...
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
-        """Ask for the state of each topic, or why the cluster does not report it."""
+        """Ask for the state of each topic, or why the cluster does not report it; such an error is not raised."""
         ...
 
     def topic_settings(self, name: str) -> dict[str, str]:
@@ -123,7 +123,10 @@ class LibrdkafkaInspector:
         return {broker.id: Address(str(broker.host), int(broker.port)) for broker in metadata.brokers.values()}
 
     def topics(self, names: Iterable[str]) -> dict[str, TopicState | NotAnsweredError]:
-        """Ask for the state of each topic, or why the cluster does not report it; see `Inspector.topics`."""
+        """Ask for the state of each topic, or why the cluster does not report it; see `Inspector.topics`.
+
+        That the cluster cannot be reached is such a reason, too, for each topic.
+        """
         wanted = sorted(set(names))
         if not wanted:
             return {}
@@ -185,7 +188,7 @@ class LibrdkafkaInspector:
 
 
 def _parse_topic(described: Any) -> TopicState:
-    """Convert the client's description of a topic."""
+    """Convert the client's description of an existing topic: its id, partitions and the rights of this user."""
     partitions = tuple(
         Partition(p.id, None if p.leader is None or p.leader.id < 0 else p.leader.id, len(p.replicas), len(p.isr))
         for p in described.partitions

@@ -37,7 +37,8 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
         plans: What is to be read and written there.
 
     Yields:
-        The finding of each check, as soon as it is known. After an error, the checks that depend on it are left out.
+        The finding of each check, as soon as it is known. Errors of kdsl, the cluster and the registries are findings,
+        too. After an error, the checks that depend on it are left out.
     """
     wanted = list(plans)
     yield _report_versions()
@@ -54,7 +55,8 @@ def examine(cluster: Cluster, plans: Iterable[ReadPlan | WritePlan] = ()) -> Ite
 def _check_brokers(cluster: Cluster, wanted: list[ReadPlan | WritePlan]) -> Iterator[Finding]:
     """Check the brokers and the login, and then each table; each finding of tables comes once.
 
-    Tables are only checked if the cluster answers, and skipped if an advertised address cannot be reached.
+    Tables are only checked if the cluster answers, and skipped if an advertised address cannot be reached. Errors of
+    kdsl and the cluster are findings.
     """
     servers: set[Address] = set()
     for finding, address in _check_bootstrap(cluster):
@@ -109,7 +111,7 @@ def _check_table(
 
 
 def _report_versions() -> Finding:
-    """Report the versions of Python, kdsl, PySpark and librdkafka."""
+    """Report the versions of Python, and of kdsl, PySpark and librdkafka, which are always installed together."""
     parts = {
         "Python": platform.python_version(),
         "kdsl": version("kdsl"),
@@ -135,7 +137,10 @@ def _check_spark(plans: list[ReadPlan | WritePlan]) -> Finding:
 
 
 def _check_settings(cluster: Cluster, transport: Transport) -> Iterator[Finding]:
-    """Report the problems of the client settings, also references to secrets that this process cannot resolve."""
+    """Report the problems of the client settings, also references to secrets that this process cannot resolve.
+
+    Without problems the security protocol is reported.
+    """
     problems = [*cluster.problems(transport), *cluster.check_references()]
     for problem in problems:
         make = error if problem.severity == "error" else warning
@@ -153,7 +158,9 @@ def _without_login(cluster: Cluster) -> Cluster:
 
 
 def _check_bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None]]:
-    """Check each bootstrap server; its last finding comes with its address, if it can be used, and others with None.
+    """Check the name, the port, the protocol and the TLS handshake of each bootstrap server.
+
+    The last finding of a server comes with its address, if it can be used, and others with None.
 
     Errors become warnings if another server can be used.
     """
@@ -182,7 +189,10 @@ def _check_bootstrap(cluster: Cluster) -> Iterator[tuple[Finding, Address | None
 
 
 def _check_login(cluster: Cluster) -> tuple[Finding, ClusterAdmin | None]:
-    """Open an admin client and ask for the topics; return the finding, and the client, or None if that failed."""
+    """Open an admin client and ask for the topics; return the finding, and the client, or None if that failed.
+
+    The client need not be closed.
+    """
     try:
         admin = open_admin(cluster, "doctor")
         names = admin.names()

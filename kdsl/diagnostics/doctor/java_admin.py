@@ -31,7 +31,11 @@ def open_inspector(cluster: Cluster, who: str) -> Inspector:
 
 
 def inspect_with(admin: ClusterAdmin, cluster: Cluster) -> Inspector:
-    """Create the inspector of a cluster that uses the same library as an admin client of it."""
+    """Create the inspector of a cluster that uses the same library as an admin client of it.
+
+    Java's client itself is used; for librdkafka another client is created, and ResolveError raised if the settings have
+    errors.
+    """
     from kdsl.run.admin.java_admin import JavaAdmin
 
     return JavaInspector(admin) if isinstance(admin, JavaAdmin) else LibrdkafkaInspector(cluster)
@@ -141,7 +145,7 @@ def _convert_errors(ask: Callable[[], V]) -> V:
 
 
 def _parse_topic(described: Any) -> TopicState:
-    """Convert Java's description of a topic."""
+    """Convert Java's description of an existing topic: its id, partitions and the rights of this user."""
     partitions = []
     for one in described.partitions():
         leader = one.leader()

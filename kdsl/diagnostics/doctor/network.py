@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from kdsl.client_settings.bootstrap import Address
 from kdsl.diagnostics.doctor.findings import Finding, error, ok, warning
@@ -35,12 +36,17 @@ def check_reachable(address: Address) -> Finding:
 def check_protocol(address: Address, *, tls: bool) -> Finding | None:
     """Check that the port uses the protocol that the settings expect; None if that cannot be determined.
 
+    It cannot if the settings expect no TLS, and the port does not answer or no longer accepts connections.
+
     Args:
-        address: A port that accepts connections.
+        address: A port that accepted connections.
         tls: Whether the settings expect TLS (security.protocol SSL or SASL_SSL).
     """
     check = f"protocol {address}"
-    spoken: Spoken = ("tls" if speaks_tls(address) else "silence") if tls else detect_protocol(address)
+    try:
+        spoken: Spoken = ("tls" if speaks_tls(address) else "silence") if tls else detect_protocol(address)
+    except OSError:
+        return None
     if spoken == ("tls" if tls else "kafka"):
         return ok(check, "TLS" if tls else "Kafka's protocol, without TLS")
     if spoken == "tls":
@@ -61,7 +67,7 @@ def check_protocol(address: Address, *, tls: bool) -> Finding | None:
 
 
 def check_advertised(brokers: dict[int, Address], known: set[Address]) -> Iterator[Finding]:
-    """Check that the addresses that the brokers advertise to clients can be reached from here.
+    """Check that the addresses that the brokers advertise to clients can be reached from here; a finding for each.
 
     A client uses the bootstrap servers only at the start, and then the addresses that the brokers advertise. A loopback
     address is an error unless a bootstrap server has one, too. No brokers at all are a warning.
@@ -98,7 +104,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or host.endswith(".localhost")
 
 
-def _ips(addresses: list[tuple[socket.AddressFamily, socket.SocketKind, int, str, tuple[object, ...]]] | object) -> str:
-    """List the addresses in a result of ``getaddrinfo``, for messages."""
-    assert isinstance(addresses, list)
+def _ips(addresses: Iterable[tuple[Any, ...]]) -> str:
+    """Join the different addresses in a result of ``getaddrinfo`` by commas, for messages."""
     return ", ".join(dict.fromkeys(str(entry[4][0]) for entry in addresses))

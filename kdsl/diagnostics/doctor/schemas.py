@@ -102,7 +102,10 @@ def _check_registry(registry: Registry, uses: Iterable[_SchemaUse]) -> Iterator[
 
 
 def _check_subjects(use: _SchemaUse, client: RegistryClient) -> Iterator[Finding]:
-    """Check the schema of a table against the subject of each topic; a topic pattern is skipped."""
+    """Check the schema of a table against the subject of each topic; a topic pattern is skipped.
+
+    Errors of the registry are findings, except RegistryUnreachableError, which is raised.
+    """
     for topic in use.plan.topics.names:
         yield _check_subject(use, client, topic)
     if not use.plan.topics.names:
@@ -151,7 +154,11 @@ def _check_subject(use: _SchemaUse, client: RegistryClient, topic: str) -> Findi
 
 
 def _check_sink_schema(use: _SchemaUse, client: RegistryClient, check: str, subject: str) -> Finding:
-    """Check whether the registry has the schema of a sink, or would accept it; RegistryError if it does not answer."""
+    """Check whether the registry has the schema of a sink, or would accept it, without registering it.
+
+    Raises:
+        KdslError: The registry does not answer (RegistryError), or the schema of the rows cannot be built.
+    """
     chosen, schema = use.format, None
     try:
         _, schema = chosen.sink_schema(use.part.row, client)

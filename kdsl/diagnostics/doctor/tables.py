@@ -28,6 +28,7 @@ def topic_names(plan: ReadPlan | WritePlan, cluster: Cluster) -> list[str]:
 
     Raises:
         KafkaReadError: The brokers do not answer.
+        ResolveError: The client settings have errors.
     """
     if plan.topics.pattern is None:
         return list(plan.topics.names)
@@ -42,7 +43,8 @@ def check_read(plan: ReadPlan, cluster: Cluster, inspector: Inspector, *, writte
         plan: The read.
         cluster: The cluster of the table.
         inspector: Asks the cluster.
-        written: Whether the table is also checked for writing; it may then be one that nobody reads.
+        written: Whether the table is also checked for writing: perhaps nobody reads it, and a missing start is only a
+            warning.
 
     Raises:
         KafkaReadError: The brokers do not answer a question that is not a check of its own.
@@ -102,7 +104,10 @@ def check_write(plan: WritePlan, cluster: Cluster, inspector: Inspector) -> Iter
 def _explain_missing(name: str, why: NotAnsweredError, cluster: Cluster, table: str) -> Finding:
     """Return the finding of a topic that could not be described.
 
-    A topic that does not exist gets a hint at a similar one.
+    A topic that does not exist gets a hint at a similar one, for which the brokers list their topics.
+
+    Raises:
+        KafkaReadError: The brokers do not answer.
     """
     if why.code == KafkaError.UNKNOWN_TOPIC_OR_PART:
         message = f"the cluster has no such topic{nearest(name, open_admin(cluster, table).names())}"
@@ -149,7 +154,7 @@ def check_rights(check: str, rights: frozenset[str] | None, needed: tuple[str, .
 
 
 def _settings(inspector: Inspector, name: str) -> Settings:
-    """Ask for the settings of a topic; an empty mapping if this user may not see them."""
+    """Ask for the settings of a topic; an empty mapping if the cluster does not report them, for whatever reason."""
     try:
         return inspector.topic_settings(name)
     except NotAnsweredError:  # without the right DESCRIBE_CONFIGS
@@ -234,9 +239,10 @@ def _check_retention(name: str, settings: Settings) -> Iterator[Finding]:
 
 
 def _check_producer(plan: WritePlan, kdsl_settings: KdslSettings, client: Settings) -> Iterator[Finding]:
-    """Report settings of the producer with which records can be lost, repeated or reordered, and the partitioner.
+    """Report settings of the producer with which records can be lost or repeated, and the partitioner.
 
-    Without such settings the delivery guarantee is reported. ``client`` has the client properties.
+    The former are acks, retries, idempotence and delivery ``none``; if they are fine, the delivery guarantee is
+    reported. ``client`` has the client properties.
     """
     check = "producer"
     before = check, plan.delivery
@@ -282,7 +288,7 @@ def _check_transactions(plan: WritePlan, cluster: Cluster) -> Finding:
 def _check_group(plan: ReadPlan, inspector: Inspector, kdsl_settings: KdslSettings) -> Iterator[Finding]:
     """Report whether a consumer group can be described, has other members, and this user the right to it.
 
-    Nothing if the read does not use a group.
+    Nothing if the read does not use a group. That the cluster does not answer is a finding.
     """
     if plan.group_id is None or (kdsl_settings.group_id is None and plan.start.mode != "group-offsets"):
         return

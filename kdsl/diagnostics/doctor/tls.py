@@ -55,7 +55,7 @@ def _check_connection(check: str, address: Address, context: ssl.SSLContext) -> 
 
 
 def _explain_refusal(check: str, address: Address, e: ssl.SSLCertVerificationError) -> Finding:
-    """Return the finding of a broker's certificate that this client does not accept."""
+    """Return the finding of a broker's certificate that this client does not accept, from the error alone."""
     match fault_of(e):
         case Fault.OTHER_NAME:
             message = f"the broker's certificate is not for {address.host!r} ({e.verify_message})"

@@ -79,6 +79,9 @@ class Condition:
         Returns:
             Which rows violate the condition, None if no row does; and the rows for which it cannot be computed, which
             may be among the first, too.
+
+        Raises:
+            KeyError: A column that the condition uses is missing.
         """
         evaluated = self._step(Rows(columns, count))
         values = evaluated.values
@@ -92,6 +95,9 @@ class Condition:
         """Compute the condition for each row: true, false or NULL; and the rows for which it cannot be computed.
 
         The value of such a row means nothing.
+
+        Raises:
+            KeyError: A column that the condition uses is missing.
         """
         evaluated = self._step(Rows(columns, count))
         return as_array(evaluated, count), evaluated.failures
@@ -210,7 +216,12 @@ class Compiler:
             return constant(None, kind if kind is not None and not isinstance(kind, Interval) else operators.BOOLEAN)
 
     def _compile(self, node: n.Node) -> Compiled:
-        """Compile a part by its kind of node; a part that cannot be computed exactly is refused (`refuse`)."""
+        """Compile a part by its kind of node.
+
+        Raises:
+            _RefusedError: The part cannot be computed exactly; `refuse` has recorded it. Not raised for parts inside
+                it, which `__call__` compiles.
+        """
         match node:
             case n.Literal():
                 return self._compile_literal(node)
@@ -253,7 +264,7 @@ class Compiler:
     # columns and constants
 
     def _compile_column(self, node: n.Node, name: str, members: Sequence[str]) -> Compiled:
-        """Compile a column, or a member of it."""
+        """Compile a column, or a member of it, which exist: the translation of the whole condition has checked it."""
 
         def step(rows: Rows) -> Evaluated:
             """Return the values of the column, or of its member."""
@@ -265,7 +276,7 @@ class Compiler:
         return Compiled(self.type_of(node).type, step)
 
     def _compile_literal(self, node: n.Literal) -> Compiled:
-        """Compile a constant, or NULL without a type; a date or time that `_compile_moment` cannot read is refused."""
+        """Compile a constant, or NULL without a type; `refuse` a date or time that `_compile_moment` cannot read."""
         kind = self.type_of(node).type
         if kind is None:
             null = pa.scalar(None, pa.null())
@@ -282,7 +293,7 @@ class Compiler:
         return constant(node.text, kind)
 
     def _compile_moment(self, node: n.Node, text: str, kind: t.DataType) -> Compiled:
-        """Compile a date or time that is written as a string; one in another form, or an instant, is refused."""
+        """Compile a date or time that is written as a string; `refuse` one in another form, and an instant."""
         try:
             match kind:
                 case t.Date() if _DATE.fullmatch(text):
@@ -304,7 +315,7 @@ class Compiler:
     # conditions
 
     def boolean(self, node: n.Node) -> Compiled:
-        """Compile a condition; a NULL without a type becomes a BOOLEAN."""
+        """Compile a part that is a BOOLEAN, as the translation has checked; a NULL without a type becomes one."""
         value = self(node)
         return value if value.type is not None else constant(None, operators.BOOLEAN)
 
@@ -315,7 +326,7 @@ class Compiler:
     def _compile_comparable(self, node: n.Node, left: n.Node, right: n.Node) -> tuple[Compiled, Compiled]:
         """Compile two expressions, and convert them to the type in which Spark compares them.
 
-        If one is NULL without a type, neither is converted. Refused are arrays, maps and rows; numbers that Arrow may
+        If one is NULL without a type, neither is converted. `refuse` arrays, maps and rows; numbers that Arrow may
         convert differently; and beside a date or time a string that is not a constant date or time.
         """
         a, b = self.type_of(left), self.type_of(right)
@@ -342,7 +353,7 @@ class Compiler:
         return self._cast(node, value, kind) if value.type != kind else value
 
     def _cast(self, node: n.Node, value: Compiled, kind: t.DataType, *, trying: bool = False) -> Compiled:
-        """Convert a value to a type; a conversion that Arrow may do differently is refused."""
+        """Convert a value to a type; `refuse` a conversion that Arrow may do differently."""
         converted = convert(value, kind, trying=trying)
         if converted is not None:
             return converted
@@ -397,9 +408,9 @@ class Compiler:
         return strict(operators.BOOLEAN, compute, operand)
 
     def _compile_like(self, node: n.Like) -> Compiled:
-        """Compile LIKE; SIMILAR TO, and a pattern that is not a string in quotes, are refused.
+        """Compile LIKE; `refuse` SIMILAR TO, and a pattern that is not a string in quotes.
 
-        So is a pattern that escapes another character than ``%``, ``_`` and the escape character itself.
+        Also refuse a pattern that escapes another character than ``%``, ``_`` and the escape character itself.
         """
         if node.similar:
             self.refuse(node, "SIMILAR TO", "use LIKE, or REGEXP(text, 'regular expression')")
@@ -419,6 +430,7 @@ class Compiler:
     def match(self, kind: t.DataType | None, find: Callable[[pa.Array], pa.Array], text: n.Node) -> Compiled:
         """Compile a function with a result of type ``kind`` that ``find`` computes for an array of strings.
 
+        ``text`` is a string, as the translation has checked.
         It is a BOOLEAN NULL if ``text`` is NULL without a type.
         """
         value = self(text)
@@ -493,7 +505,7 @@ class Compiler:
         return negated
 
     def _compile_binary(self, node: n.Binary) -> Compiled:
-        """Compile arithmetic of numbers, times and intervals; NULL and what cannot be computed exactly are refused."""
+        """Compile arithmetic of numbers, times and intervals; `refuse` NULL and what cannot be computed exactly."""
         families = {self.type_of(node.left).family, self.type_of(node.right).family}
         if families & {"interval", "date", "time", "timestamp"}:
             return self._compile_moved_time(node)
@@ -544,8 +556,8 @@ class Compiler:
     def _compile_call(self, node: n.Call) -> Compiled:
         """Compile a function call; most calls with an argument that is NULL without a type are NULL.
 
-        Refused are functions that are not in `FUNCTIONS`, calls that these cannot compute for the types or values of
-        the arguments, and functions with another result each time.
+        `refuse` functions that are not in `FUNCTIONS`, calls that these cannot compute for the types or values of the
+        arguments, and functions with another result each time.
         """
         name = node.name.upper()
         if name in NONDETERMINISTIC and not (name == "UNIX_TIMESTAMP" and node.arguments):
@@ -566,7 +578,7 @@ class Compiler:
 
 
 def _number(text: str, kind: t.DataType) -> int | float | Decimal:
-    """Convert the digits of a number to the Python type of its SQL type."""
+    """Convert the digits of a number, which the parser has checked, to the Python type of its SQL type."""
     if isinstance(kind, t.Double):
         return float(text)
     return Decimal(text.removesuffix(".")) if isinstance(kind, t.Decimal) else int(text.removesuffix("."))

@@ -116,7 +116,7 @@ def _if(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled |
 
 
 def _nullif(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile NULLIF, or refuse as `Compiler.comparison`; None if the result has no type."""
+    """Compile NULLIF, or record and raise as `Compiler.comparison` does; None if the result has no type."""
     if kind is None:
         return None
     value, other = call.arguments
@@ -137,7 +137,10 @@ def _extreme(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compi
 
 
 def _trim(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile TRIM, LTRIM, RTRIM and BTRIM, by default of blanks; None if the characters vary by row, or are empty."""
+    """Compile TRIM, LTRIM, RTRIM and BTRIM, by default of blanks; None if the characters vary by row, or are empty.
+
+    Nothing is raised; an argument that cannot be computed is recorded in the compiler.
+    """
     side = call.words.get("SIDE", {"LTRIM": "LEADING", "RTRIM": "TRAILING"}.get(call.name.upper(), "BOTH"))
     signs = " " if len(call.arguments) == 1 else compiler.type_of(call.arguments[1]).constant
     if not signs:
@@ -157,7 +160,10 @@ def join(*texts: Any) -> Any:
 
 
 def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile SUBSTRING, SUBSTR and LEFT; None if a position or length is not a constant from 0, or the start is 0."""
+    """Compile SUBSTRING, SUBSTR and LEFT; None if a position or length is not a constant from 0, or the start is 0.
+
+    Nothing is raised; an argument that cannot be computed is recorded in the compiler.
+    """
     numbers = [compiler.type_of(argument).constant for argument in call.arguments[1:]]
     if any(number is None or not number.isdecimal() for number in numbers):
         return None
@@ -170,7 +176,10 @@ def _substring(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Com
 
 
 def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile REGEXP; refuse a pattern that is not a constant, or that RE2 does not match as Java does."""
+    """Compile REGEXP; the result is never None.
+
+    `Compiler.refuse` records and raises for a pattern that is not a constant, or that RE2 does not match as Java does.
+    """
     text, pattern = call.arguments
     constant = compiler.type_of(pattern).constant
     if constant is None:
@@ -187,7 +196,10 @@ def _regexp(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compil
 
 
 def _with_end(compute: Callable[..., Any]) -> Call:
-    """Return the compiler of STARTSWITH or ENDSWITH; ``compute`` is Arrow's function for it."""
+    """Return the compiler of STARTSWITH or ENDSWITH, which returns None if the second argument is not a constant.
+
+    ``compute`` is Arrow's function for it.
+    """
 
     def compile_call(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
         """Compile the call; None if the second argument is not a constant."""
@@ -199,7 +211,7 @@ def _with_end(compute: Callable[..., Any]) -> Call:
 
 
 def _cardinality(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
-    """Compile CARDINALITY; None if the argument is not an ARRAY or a MAP."""
+    """Compile CARDINALITY; None, and nothing raised, if the argument is not an ARRAY or a MAP."""
 
     def count(values: pa.Array) -> pa.Array:
         lists = list_of_entries(values) if pa.types.is_map(values.type) else values
@@ -228,7 +240,8 @@ _OF_DAYS = frozenset(("YEAR", "QUARTER", "MONTH", "DAY", "DAYOFMONTH", "DOY", "D
 def _field(compiler: Compiler, call: n.Call, kind: t.DataType | None) -> Compiled | None:
     """Compile EXTRACT, YEAR and the like; None for an unknown unit, and for other types than DATE and TIMESTAMP.
 
-    None also for units shorter than a day of a DATE.
+    None also for units shorter than a day of a DATE. Nothing is raised; an argument that cannot be computed is recorded
+    in the compiler.
     """
     unit = str(call.words.get("UNIT", call.name)).upper()
     of = compiler.type_of(call.arguments[-1]).type

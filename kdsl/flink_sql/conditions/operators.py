@@ -24,7 +24,10 @@ _NULL = pa.scalar(None, pa.bool_())
 
 
 def compare(operator: str, left: Compiled, right: Compiled) -> Compiled:
-    """Return the comparison of two expressions of one type by ``= <> < <= > >=``; it is NULL if one of them is NULL."""
+    """Return the comparison of two expressions of one type by ``= <> < <= > >=``.
+
+    It is NULL if one of them is NULL, which may have no type.
+    """
     if left.type is None or right.type is None:
         return strict(BOOLEAN, lambda *_: _NULL, left, right)
     return strict(BOOLEAN, comparison(operator, left.type), left, right)
@@ -144,7 +147,10 @@ def choose(kind: t.DataType, branches: Sequence[tuple[Compiled, Compiled]], othe
 
 
 def first_valid(kind: t.DataType, values: Sequence[Compiled]) -> Compiled:
-    """``COALESCE``: the first value that is not NULL; all have the type ``kind``."""
+    """``COALESCE``: the first value that is not NULL; all have the type ``kind``.
+
+    A value fails only for rows in which those before it are NULL.
+    """
     *some, last = values
     return choose(kind, [(strict(BOOLEAN, pc.is_valid, each), each) for each in some], last)
 
@@ -194,7 +200,7 @@ def _is_exact(operator: str, one: t.DataType | None, other: t.DataType | None) -
 
 
 def _float_operation(operator: str) -> Callable[[Values, Values], Values]:
-    """Return Arrow's function for ``+``, ``-``, ``*`` or ``/`` of floats."""
+    """Return Arrow's function for ``+``, ``-``, ``*`` or ``/`` of floats; a division by zero is infinite or NaN."""
     operations: dict[str, Callable[[Values, Values], Values]] = {
         "+": pc.add,
         "-": pc.subtract,
@@ -210,7 +216,10 @@ def _divide(a: Values, b: Values) -> Values:
 
 
 def _remainder(a: Values, b: Values) -> Values:
-    """Return the remainder of integers, with the sign of the dividend; rows with a divisor of zero must be NULL."""
+    """Return the remainder of integers, with the sign of the dividend.
+
+    The dividend must be NULL where the divisor is zero, otherwise Arrow raises ArrowInvalid.
+    """
     safe = pc.if_else(pc.equal(b, pa.scalar(-1, b.type)), pa.scalar(1, b.type), b)  # the smallest number / -1 overflows
     return pc.subtract(a, pc.multiply(pc.divide(a, safe), safe))
 

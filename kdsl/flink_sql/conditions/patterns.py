@@ -58,7 +58,7 @@ def like(pattern: str, escape: str | None) -> Match:
     """Return the function that matches whole strings with a pattern of LIKE; without ``escape`` nothing is escaped.
 
     Raises:
-        PatternError: The escape character stands before another character than ``%``, ``_`` and itself.
+        PatternError: The escape character stands at the end, or before another character than ``%``, ``_`` and itself.
     """
     parts = _like_parts(pattern, escape)
     texts = [text for text, _ in parts]

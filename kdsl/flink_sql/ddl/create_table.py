@@ -133,7 +133,8 @@ class _CreateTableReader:
         """Raise an error if a clause, such as ``WITH (``, begins where a column is expected.
 
         Raises:
-            StatementError: One does: the bracket ``opened`` is not closed; the error is fatal.
+            StatementError: One does: the bracket ``opened`` is not closed; the error is fatal, and located at the
+                clause.
         """
         r = self.reader
         clause = next((words for words in (("WITH", "("), ("LIKE",), ("PARTITIONED", "BY")) if r.at(*words)), None)
@@ -217,9 +218,9 @@ class _CreateTableReader:
         r.fail_unexpected(expected, fatal=r.at("WITH"))
 
     def read_column_constraints(self, parts: _TableElements, column: Token) -> None:
-        """Read the constraints of a column, and add a primary key to ``parts``.
+        """Read the constraints PRIMARY KEY and UNIQUE of a column, if it has any, and add a primary key to ``parts``.
 
-        A constraint that cannot be enforced is recorded as a problem.
+        UNIQUE, and a primary key without ``NOT ENFORCED``, is recorded as a problem.
 
         Raises:
             StatementError: Something else follows ``CONSTRAINT`` or ``PRIMARY``, or ``NOT`` without ``ENFORCED``.
@@ -349,7 +350,7 @@ class _CreateTableReader:
         return r.token.upper in _AFTER_TYPE or r.at("WITH", "(")
 
     def skip_type(self, begin: int) -> None:
-        """Go back to the token at index ``begin``, and skip the type there up to what may follow it."""
+        """Go back to the token at index ``begin``, and skip the type there up to what may follow it; raise nothing."""
         r = self.reader
         r.index, depth = begin, 0
         while not r.at_end and (depth > 0 or not self.at_type_end()):
@@ -372,7 +373,7 @@ class _CreateTableReader:
     # The clauses after the brackets
 
     def read_clauses(self, columns: bool) -> dict[str, Any]:
-        """Read the clauses after the columns to the end of the statement; return its attributes that they set.
+        """Read the clauses after the columns, also a query after AS, to the end; return the attributes that they set.
 
         Args:
             columns: Whether there were brackets with columns, for the message.
@@ -407,7 +408,11 @@ class _CreateTableReader:
         return attributes
 
     def read_comment(self, attributes: dict[str, Any]) -> None:
-        """Read ``COMMENT 'text'`` into ``attributes["comment"]``; raise a StatementError without a string."""
+        """Take the next token, COMMENT, and read the string after it into ``attributes["comment"]``.
+
+        Raises:
+            StatementError: No string follows.
+        """
         self.reader.take()
         attributes["comment"] = self.reader.read_string("a comment in quotes").value
 
@@ -415,7 +420,7 @@ class _CreateTableReader:
         """Read ``PARTITIONED BY (…)`` into ``attributes``: ``partitioned_by`` and ``partitioned_where``.
 
         Raises:
-            StatementError: It has another form.
+            StatementError: Something else comes next.
         """
         r = self.reader
         first = r.expect("PARTITIONED", "BY")

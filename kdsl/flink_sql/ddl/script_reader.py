@@ -135,7 +135,7 @@ class _ScriptReader(StatementReader):
         return Script(tuple(statements), tuple(problems), self.source, frozenset(self.unread_names))
 
     def read_or_skip(self) -> AnyStatement | None:
-        """Read a statement; if it cannot be read, record the mistake, skip it up to ``;``, and return None.
+        """Read a statement; if it cannot be read, record the mistake, skip it up to its ``;``, and return None.
 
         The name that it would have created is remembered (`note_unread_name`).
         """
@@ -231,10 +231,12 @@ class _ScriptReader(StatementReader):
         return self.source.where(first.start, len(first.text))
 
     def read_create(self, first: Token) -> AnyStatement:
-        """Read what follows ``CREATE``; ``first`` is that token, the location of the statement.
+        """Read what follows ``CREATE``: a table, a view (both perhaps temporary) or a catalog.
+
+        ``first`` is the token ``CREATE``, the location of the statement.
 
         Raises:
-            StatementError: kdsl has no such statement, or it has a mistake.
+            StatementError: kdsl has no such statement, as ``CREATE OR REPLACE``, or it has a mistake.
         """
         if self.at("OR", "REPLACE"):
             self.fail(
@@ -274,7 +276,11 @@ class _ScriptReader(StatementReader):
         )
 
     def read_single_name(self, what: str) -> Name:
-        """Read a name of one part; raise a `StatementError`, which expects ``what``, if none comes next."""
+        """Read a name of one part; a dot after it is not read.
+
+        Raises:
+            StatementError: No name comes next; the message expects ``what``.
+        """
         token = self.read_name(what)
         return Name((token.value,), self.source.where(token.start, len(token.text)))
 
@@ -299,7 +305,11 @@ class _ScriptReader(StatementReader):
         return name
 
     def read_show(self, first: Token) -> Show:
-        """Read what follows ``SHOW``, with its pattern; raise a `StatementError` if it has a mistake."""
+        """Read what follows ``SHOW``: catalogs, databases or tables, where, and a pattern.
+
+        Raises:
+            StatementError: It has a mistake, or kdsl cannot show this.
+        """
         kinds = ("CATALOGS", "DATABASES", "TABLES")
         kind = self.token.upper
         if kind not in kinds:
@@ -339,7 +349,7 @@ class _ScriptReader(StatementReader):
         )
 
     def read_drop(self, first: Token) -> Drop | DropCatalog:
-        """Read what follows ``DROP``; raise a `StatementError` if it has a mistake."""
+        """Read what follows ``DROP``: a table, a view or a catalog; raise a `StatementError` if it has a mistake."""
         if self.accept("CATALOG"):
             if_exists = self.accept("IF")
             if if_exists:
@@ -458,7 +468,9 @@ class _ScriptReader(StatementReader):
         )
 
     def read_partition(self) -> list[tuple[str, Fragment]]:
-        """Read ``(column = value, …)`` after PARTITION; return the columns with their values as SQL, perhaps empty.
+        """Read ``(column = value, …)`` after PARTITION; return the columns, at least one, with their values as SQL.
+
+        A missing value is an empty fragment.
 
         Raises:
             StatementError: Something else comes next.

@@ -180,7 +180,7 @@ class StatementReader(Cursor):
         return Name(tuple(parts), self.source.where(first.start, last.end - first.start, table=parts[-1]))
 
     def read_names(self, what: str = "the name of a column") -> list[Token]:
-        """Read names in brackets, with commas between them.
+        """Read at least one name in brackets, with commas between them.
 
         Raises:
             StatementError: Something else comes next.
@@ -206,7 +206,10 @@ class StatementReader(Cursor):
             self.take()
 
     def make_fragment(self, start: int, stop: int) -> Fragment:
-        """Return the text from the token with the index ``start`` up to the one with ``stop``, which is excluded."""
+        """Return the text from the token with the index ``start`` up to the one with ``stop``, which is excluded.
+
+        The text is empty if both are equal.
+        """
         if start == stop:
             return Fragment("", self.tokens[start].start, self.source)
         first, last = self.tokens[start], self.tokens[stop - 1]
@@ -235,6 +238,6 @@ class StatementReader(Cursor):
 
 
 def join_alternatives(names: Iterable[str]) -> str:
-    """Join alternatives for a message: ``',', ')' or COMMENT``."""
+    """Join alternatives, at least one, for a message: ``',', ')' or COMMENT``."""
     shown = [n if n[0].isalpha() else repr(n) if not n.startswith(("'", '"')) else n for n in names]
     return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " or " + shown[-1]

@@ -46,7 +46,10 @@ class Fragment:
         return self.source.where(self.start + position, length, table=table, column=column)
 
     def contains_any(self, names: Collection[str]) -> bool:
-        """Whether the fragment contains one of some names, as a whole word or in back-quotes, in the same case."""
+        """Whether the fragment contains one of some names, as a whole word or in back-quotes, in the same case.
+
+        Strings and comments do not count.
+        """
         return bool(names) and any(
             token.kind in ("word", "quoted") and token.value in names for token in tokenize(self.text)
         )
@@ -264,7 +267,10 @@ class LikePattern:
     ignore_case: bool = False
 
     def matches(self, name: str) -> bool:
-        """Whether a name is shown: it matches the pattern as a whole, or does not if the pattern is negated."""
+        """Whether a name is shown: it matches the pattern as a whole, or does not if the pattern is negated.
+
+        Letter case matters unless ``ignore_case`` is set.
+        """
         parts = re.split(r"(\\.|%|_)", self.pattern)
         regex = "".join(
             {"%": ".*", "_": "."}.get(p) or re.escape(p[1:] if p[:1] == "\\" and p[1:] else p) for p in parts

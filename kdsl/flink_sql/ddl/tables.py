@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import attrs
@@ -155,7 +155,8 @@ class Catalog:
         """Declare a table and add it, with its ``LIKE`` clause expanded; its mistakes are its ``problems``.
 
         If its columns cannot be inferred, its name is added to ``unread_names``, and the problems of its expressions
-        are left out. A name that exists is a problem of the catalog, and the table is added nevertheless.
+        are left out. A name that exists is a problem of the catalog, and the table is added nevertheless. Nothing is
+        raised, except by `infer` and `find_elsewhere`, which may also have effects of their own.
 
         Returns:
             The table; with ``IF NOT EXISTS`` the one that exists already, and nothing is added. None if it is ``LIKE``
@@ -214,7 +215,8 @@ class Catalog:
     def _find_other_base(self, statement: CreateTable) -> DeclaredTable | None:
         """Return the table of `find_elsewhere` that a statement is ``LIKE``; None if there is none.
 
-        Physical columns that the statement declares itself are left out of it.
+        Physical columns that the statement declares itself are left out of it. Effects and errors are those of
+        `find_elsewhere`.
         """
         assert statement.like is not None
         base = self.find_elsewhere(statement.like.table)
@@ -278,7 +280,7 @@ def declare_table(statement: CreateTable) -> DeclaredTable:
     return _declare(_with_not_null_key(statement), [])
 
 
-def _declare(statement: CreateTable, problems: list[Problem]) -> DeclaredTable:
+def _declare(statement: CreateTable, problems: Sequence[Problem]) -> DeclaredTable:
     """Declare a table; its problems are the given ones, which come first, and those of its expressions."""
     columns = _Columns(statement)
     definitions = columns.definitions()

@@ -49,7 +49,7 @@ def watermark_delay(column: str, text: str) -> str:
 
 
 def _format_delay(length: timedelta) -> str:
-    """Format a delay as Spark writes it, such as ``5 seconds``."""
+    """Format a delay as Spark writes it, such as ``5 seconds``, in the largest unit without a remainder."""
     text = duration_text(length)
     number, _, unit = text.partition(" ")
     return f"{number} {_LONG[unit]}{'' if number == '1' else 's'}" if unit else text

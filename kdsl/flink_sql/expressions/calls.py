@@ -93,6 +93,7 @@ class Arguments:
         """Check the kinds of the arguments: ``text``, ``number``, ``whole``, ``bytes``, ``boolean``, ``any``.
 
         NULL is of any kind. Alternatives are separated by ``|``; the last kind also applies to all further arguments.
+        The number of arguments is not checked.
 
         Raises:
             UntranslatableError: One is of another kind.

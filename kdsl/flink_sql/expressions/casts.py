@@ -167,7 +167,7 @@ def cast_to_string(value: TypedSql) -> str:
     """Write the SQL of a value as a string, as Flink writes it.
 
     Raises:
-        NoCastError: Spark writes values of this type differently.
+        NoCastError: It is an interval or a MULTISET, or contains one: Spark writes these differently.
     """
     text, kind = value.text, value.type
     match kind:

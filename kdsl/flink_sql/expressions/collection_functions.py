@@ -12,7 +12,7 @@ def _require_array(call: Arguments, index: int = 0) -> t.Array:
     """Return the type of an argument, which must be an ARRAY.
 
     Raises:
-        UntranslatableError: It has another type.
+        UntranslatableError: It has another type, or is NULL without a type.
     """
     kind = call[index].type
     if not isinstance(kind, t.Array):
@@ -24,7 +24,7 @@ def _require_map(call: Arguments, index: int = 0) -> t.Map:
     """Return the type of an argument, which must be a MAP.
 
     Raises:
-        UntranslatableError: It has another type.
+        UntranslatableError: It has another type, or is NULL without a type.
     """
     kind = call[index].type
     if not isinstance(kind, t.Map):
@@ -57,6 +57,8 @@ def _array_position(call: Arguments) -> TypedSql:
 
 def _array_append(call: Arguments) -> TypedSql:
     """Translate ``ARRAY_APPEND`` and ``ARRAY_PREPEND``: the elements get the common type with the new element.
+
+    The result is NULL only for an array that is NULL.
 
     Raises:
         UntranslatableError: The arguments are wrong, or have no common type.

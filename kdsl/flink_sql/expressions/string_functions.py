@@ -100,7 +100,11 @@ def _regexp_extract_all(call: Arguments) -> TypedSql:
 
 
 def _printf(call: Arguments) -> TypedSql:
-    """Translate ``PRINTF``; raise UntranslatableError unless the first argument is a string."""
+    """Translate ``PRINTF``, NULL only for a format that is NULL.
+
+    Raises:
+        UntranslatableError: The first argument, the format, is missing or not a string.
+    """
     call.require_count(1, 99)
     call.require_kinds("text", "any")
     return call.result(f"printf({', '.join(v.text for v in call.values)})", t.STRING, nullable=call[0].nullable)
@@ -188,7 +192,10 @@ def _concat_ws(call: Arguments) -> TypedSql:
 
 
 def _sha2(call: Arguments) -> TypedSql:
-    """Translate ``SHA2``, and ``SHA224`` to ``SHA512``; raise UntranslatableError for wrong arguments."""
+    """Translate ``SHA2``, and ``SHA224`` to ``SHA512``; raise UntranslatableError for arguments of wrong types.
+
+    The value of the number of bits is not checked.
+    """
     if call.name == "SHA2":
         call.require_count(2)
         call.require_kinds("text", "whole")
@@ -199,7 +206,13 @@ def _sha2(call: Arguments) -> TypedSql:
 
 
 def _str_to_map(call: Arguments) -> TypedSql:
-    """Translate ``STR_TO_MAP`` with both delimiters or none; raise UntranslatableError for wrong arguments."""
+    """Translate ``STR_TO_MAP`` with both delimiters, which are regular expressions, or none (``,`` and ``=``).
+
+    A repeated key is an error when it runs, unless the session's ``spark.sql.mapKeyDedupPolicy`` permits it.
+
+    Raises:
+        UntranslatableError: The arguments are wrong.
+    """
     call.require_count(1, 3)
     call.require_kinds("text")
     if len(call) == 2:

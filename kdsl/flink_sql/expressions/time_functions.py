@@ -46,7 +46,7 @@ def round_time(call: Arguments, *, up: bool) -> TypedSql:
     """Translate ``FLOOR(x TO unit)``, or ``CEIL(x TO unit)`` where ``up`` is true; the type is kept.
 
     Raises:
-        UntranslatableError: The value is not a time, or the unit does not apply to it.
+        UntranslatableError: The value is not a DATE or a timestamp, or the unit does not apply to it.
     """
     unit, value = call.node.words["UNIT"], call[0]
     if value.family not in ("timestamp", "date") or value.type is None:
@@ -62,7 +62,10 @@ def round_time(call: Arguments, *, up: bool) -> TypedSql:
 
 
 def _floor_time(text: str, kind: t.DataType, unit: str) -> str:
-    """Write the SQL that rounds a DATE or timestamp of type ``kind`` down to a unit; weeks begin on Sunday."""
+    """Write the SQL that rounds a DATE or timestamp of type ``kind`` down to a unit; weeks begin on Sunday.
+
+    The caller has checked that the unit applies to the type; nothing is raised.
+    """
     day = text if isinstance(kind, t.Date) else f"CAST({text} AS DATE)"
     if unit in ("YEAR", "QUARTER", "MONTH"):
         day = f"trunc({day}, '{unit}')"

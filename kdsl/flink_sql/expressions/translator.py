@@ -52,7 +52,7 @@ class Columns:
     types: Mapping[str, t.DataType]
 
     def column(self, parts: tuple[str, ...]) -> tuple[TypedSql, tuple[str, ...]] | None:
-        """Return the column called ``parts[0]``, and the rest of the name; None if there is none."""
+        """Return the column called ``parts[0]``, and the rest of the name; None, never an error, if there is none."""
         kind = self.types.get(parts[0])
         return None if kind is None else (TypedSql(quote_name(parts[0]), kind), parts[1:])
 
@@ -84,7 +84,7 @@ class ExpressionTranslator:
             self.fail(node, "CAST", e.reason, e.fix)
 
     def _translate(self, node: n.Node) -> TypedSql:
-        """Translate a node by its kind.
+        """Translate a node by its kind; translators of queries then add to their facts.
 
         Raises:
             UntranslatableError: It has no equivalent in Spark.
@@ -217,7 +217,7 @@ class ExpressionTranslator:
         return TypedSql(f"{value}BD", t.Decimal(len(str(value)), 0, nullable=False), text)
 
     def translate_interval(self, node: n.Span) -> TypedSql:
-        """Translate an interval; unless it is of months, its constant is the number of microseconds.
+        """Translate an interval; its constant is the number of microseconds, and None if it is of months.
 
         Raises:
             UntranslatableError: It has another form than its unit.
@@ -635,7 +635,7 @@ def _fraction_digits(text: str) -> int:
 
 
 def _exact_type(kind: t.DataType | None) -> t.DataType:
-    """Return the DECIMAL that stores all numbers of an integer or DECIMAL type."""
+    """Return the DECIMAL that stores all numbers of an integer or DECIMAL type, which must not be None."""
     from kdsl.flink_sql.expressions.values import as_decimal
 
     assert kind is not None

@@ -86,7 +86,7 @@ def same_in_spark(one: t.DataType, other: t.DataType) -> bool:
 
 
 def as_decimal(kind: t.DataType) -> t.Decimal:
-    """Return the DECIMAL that stores all numbers of an integer type; a DECIMAL as it is."""
+    """Return the DECIMAL that stores all numbers of an integer type; a DECIMAL as it is; KeyError for other types."""
     if isinstance(kind, t.Decimal):
         return kind
     return t.Decimal(_DIGITS[type(kind)], 0)

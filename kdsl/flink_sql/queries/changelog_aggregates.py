@@ -70,11 +70,11 @@ def average(added: str, value: TypedSql, suffix: str) -> TypedSql:
 
 
 def exact_average(value: TypedSql, count: str, word: str, suffix: str) -> TypedSql | None:
-    """Write the average of integers or decimals, with the type that Flink gives it; None for other types.
+    """Write the average of integers or decimals (sum divided by count) with Flink's type; None for other types.
 
     Args:
-        value: What is summed.
-        count: The SQL of their number, NULL instead of zero.
+        value: What is summed, in a changelog already with its sign.
+        count: The SQL by which the sum is divided, NULL instead of zero.
         word: ``DISTINCT ``, or nothing.
         suffix: As for `count_rows`.
     """

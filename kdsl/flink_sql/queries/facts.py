@@ -102,6 +102,6 @@ class QueryFacts:
         self.notes.append(Note(kind, name, at))
 
     def add_window(self, kind: str, at: int, time: TypedSql, step: int, *, watermarked: bool) -> None:
-        """Record a window of time; see `TimeWindow`."""
+        """Append a window of time, even one that is there already, to ``windows``; see `TimeWindow`."""
         zoned = isinstance(time.type, t.TimestampLtz)
         self.windows.append(TimeWindow(kind, at, time.text, zoned, step, watermarked))

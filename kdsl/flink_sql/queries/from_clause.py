@@ -45,6 +45,8 @@ class FromClause:
     def translate_query(self, node: n.Node, outer: Relations) -> tuple[str, t.Row]:
         """Translate a query that may use the tables of ``outer`` to SQL; also return its columns.
 
+        The facts are extended.
+
         Raises:
             UntranslatableError: It has a mistake, or no equivalent in Spark.
         """
@@ -59,6 +61,8 @@ class FromClause:
 
     def translate_condition(self, expressions: QueryExpressionTranslator, node: n.Node, what: str) -> str:
         """Translate a condition, which must be BOOLEAN, to SQL; ``what`` names the clause for the error.
+
+        Queries inside it are noted in the facts.
 
         Raises:
             UntranslatableError: It is not BOOLEAN, or cannot be translated.
@@ -225,7 +229,8 @@ class FromClause:
     def translate_join(self, node: n.Join, outer: Relations) -> tuple[str, tuple[Relation, ...]]:
         """Translate a join to SQL, and return its tables; the optional sides of outer joins are nullable.
 
-        The columns of ``USING`` and ``NATURAL`` become a first table without a name.
+        The columns of ``USING`` and ``NATURAL`` become a first table without a name. What a stream must know of the
+        join is added to the facts (`note_join`).
 
         Raises:
             UntranslatableError: Tables have the same name, Spark has no such join, or a table or the condition cannot
@@ -270,7 +275,7 @@ class FromClause:
         return f"{left_text} {'INNER' if inner else node.kind} JOIN {right_text} ON {equal or 'true'}", relations
 
     def note_join(self, node: n.Join, condition: JoinCondition, sides: tuple[Relation, ...]) -> bool:
-        """Record what may be impossible in a join in which a side is a stream.
+        """Record what may be impossible in a join in which a side is a stream; raise nothing.
 
         Args:
             node: The join.

@@ -81,7 +81,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return super().__call__(node)
 
     def translate_name(self, node: n.Node, parts: tuple[str, ...]) -> TypedSql:
-        """Translate a column, and members of it.
+        """Translate a column, and members of it; `__call__` checks whether it may be used in a grouped query.
 
         Raises:
             UntranslatableError: No table, or several tables, have a column of that name, or it has no such member.
@@ -98,7 +98,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
         What a stream must know of it is added to the facts.
 
         Raises:
-            UntranslatableError: It cannot be used there, or has no equivalent in Spark.
+            UntranslatableError: It is inside another aggregate, needs OVER or a window in GROUP BY, or has no
+                equivalent in Spark. That an aggregate is in WHERE, for example, is not an error here.
         """
         name = node.name.upper()
         kind, _, part = name.partition("_")
@@ -168,7 +169,8 @@ class QueryExpressionTranslator(ExpressionTranslator):
     def _translate_function(self, node: n.Call, name: str, values: list[TypedSql], suffix: str) -> TypedSql:
         """Write an aggregate or window function of translated values, with the result that Flink has.
 
-        ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``.
+        ``name`` is in upper case; ``suffix`` is the SQL after the call: ``FILTER (…)`` and ``OVER (…)``. Nothing is
+        added to the facts.
 
         Raises:
             UntranslatableError: An argument is missing, has a wrong type, or has no order; or it is AVG of more than 6
@@ -213,7 +215,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
     ) -> TypedSql:
         """Translate an aggregate of a changelog, from which rows can be subtracted; see `_translate_function`.
 
-        ``added`` is the SQL condition that a row adds a row.
+        ``added`` is the SQL condition that a row adds a row. Nothing is added to the facts.
 
         Raises:
             UntranslatableError: It is not COUNT, or SUM or AVG of a number; has DISTINCT; or is AVG of more than 6
@@ -384,7 +386,7 @@ class QueryExpressionTranslator(ExpressionTranslator):
         return TypedSql(f"({text})", row.fields[0].type.as_nullable())
 
     def _translate_rows(self, node: n.Node, query: n.Node, word: str) -> tuple[str, t.Row]:
-        """Translate a query inside an expression (``word`` is where), and return its columns.
+        """Translate a query inside an expression (``word`` is where), return its columns, and extend the facts.
 
         Raises:
             UntranslatableError: It cannot be translated, or is a changelog in a batch.
@@ -402,8 +404,9 @@ def _as_nullable_type(value: TypedSql) -> t.DataType | None:
 
 
 def _sum_aggregate(value: TypedSql, word: str, suffix: str) -> TypedSql:
-    """Write SUM, with the type that Flink has: that of the value, DECIMAL(38, scale), or BIGINT for NULL.
+    """Write SUM of a number, with the type that Flink has: that of the value, DECIMAL(38, scale), or BIGINT for NULL.
 
+    The caller has checked that it is a number.
     ``word`` is ``DISTINCT `` or empty; ``suffix`` is the SQL after the call.
     """
     match value.type:

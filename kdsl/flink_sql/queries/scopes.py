@@ -169,7 +169,7 @@ class Relations:
         return None if self.outer is None else self.outer.column(parts)
 
     def is_event_time(self, parts: tuple[str, ...]) -> bool:
-        """Whether a name, perhaps after that of its table, is an event-time column."""
+        """Whether a name, perhaps after that of its table, is an event-time column of one of the tables."""
         name, *within = parts
         if not within:
             return any(name in each.event_times for each in self.relations)

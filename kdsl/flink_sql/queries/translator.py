@@ -246,7 +246,7 @@ class _QueryTranslator(FromClause):
         return f"{text}{having}{keys and f' ORDER BY {keys}'}", row
 
     def present_groups(self, condition: str, *, going: bool) -> tuple[str | None, str]:
-        """Choose how groups that no longer exist leave the result: in a stream as deletes, otherwise by HAVING.
+        """Write the SQL by which groups that no longer exist leave the result: in a stream as deletes, else by HAVING.
 
         A query without tables is not a stream.
 
@@ -375,7 +375,7 @@ class _QueryTranslator(FromClause):
         return [*keys, *sets], readable | expressions.optional
 
     def translate_key(self, expressions: QueryExpressionTranslator, node: n.Node) -> str:
-        """Translate a key of GROUP BY, which may be a window of time, to SQL.
+        """Translate a key of GROUP BY to SQL; a window of time is recorded as by `translate_group_window`.
 
         Raises:
             UntranslatableError: The key is a constant, such as the number of a column, or cannot be translated.
@@ -409,6 +409,8 @@ class _QueryTranslator(FromClause):
 
     def translate_combined(self, node: n.Combined, outer: Relations) -> tuple[str, t.Row]:
         """Translate UNION, INTERSECT or EXCEPT; also return the columns: the names of the left side, the common types.
+
+        All but UNION ALL is noted in the facts.
 
         Raises:
             UntranslatableError: A side is a changelog or cannot be translated, or the sides have different numbers of

@@ -187,7 +187,10 @@ class ScriptCatalogs:
             self.current = (catalog, database)
 
     def complete_database(self, name: Name | None) -> tuple[str, str]:
-        """The catalog and database that a name means: a single part is a database; None means what is current."""
+        """The catalog and database that a name means: a single part is a database; None means what is current.
+
+        Of several parts, the first is the catalog and the last the database.
+        """
         if name is None:
             return self.current
         if len(name.parts) == 1:
@@ -403,7 +406,7 @@ def _add_to_statement(
     """Declare the table of a statement again, with more columns and with format options that it does not set itself.
 
     ``prefix`` is what the keys of ``format_options`` begin with in ``WITH``; ``where`` is the location of the added
-    options.
+    options. Mistakes are problems of the result.
     """
     known = {o.key for o in statement.options}
     options = [Option(prefix + k, v, where, where) for k, v in format_options.items() if prefix + k not in known]
@@ -414,6 +417,7 @@ def _add_to_statement(
 def _declare(definition: TableDef, path: tuple[str, str, str], catalog: ScriptCatalog, where: Where) -> DeclaredTable:
     """Declare a catalog's table as a ``CREATE TABLE`` would, with the catalog's client and registry properties.
 
+    Mistakes are problems of the result.
     Passwords of the registry are written into the options in plain text.
     """
     options = with_clause_options(definition, Placeholders())

@@ -178,7 +178,7 @@ def predict_folders(jobs: Iterable[Job], checkpoint: str | None = None) -> dict[
 
 
 def _read_local(folder: Path, name: str) -> str | None:
-    """Read a file of this machine; None if it does not exist.
+    """Return the content of a file of this machine, unchanged; None if it does not exist.
 
     Raises:
         CheckpointError: It cannot be read.

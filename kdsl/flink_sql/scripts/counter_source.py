@@ -69,10 +69,11 @@ class Counter(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: ARG002, N802
-        """Return the number at which the next batch ends: all rows if the table has an end, else those due at the rate.
+        """Return ``{"rows": n}`` with the number at which the next batch ends.
 
-        The rate counts from the first call. For ``availableNow`` without an end, it is the rows of one second after the
-        first call's start. The limit is ignored.
+        It is the number of all rows if the table has an end, else of those due at the rate.
+        The rate counts from the first call, which is remembered. For ``availableNow`` without an end, it is the rows of
+        one second after the first call's start, in all calls. The limit is ignored.
         """
         done = int(start["rows"])
         if self._rows is not None:

@@ -112,7 +112,10 @@ class _RowGenerator:
         return f"if(rand() < {rate}D, NULL, {sql})" if rate else sql
 
     def sequence_sql(self, path: str, kind: t.DataType, options: DatagenField) -> str:
-        """Return the SQL of a sequence, and note its length; ``NULL``, and a problem, for a wrong type or bounds."""
+        """Return the SQL of a sequence, which `column_sql` casts, and add its length to ``lengths``.
+
+        It is ``NULL``, and a problem is recorded, for a wrong type or bounds.
+        """
         if "." in path or not isinstance(kind, _SEQUENCES):
             fix = "use 'random', or a top-level column of numbers or strings"
             self.add_problem(path, "kind", f"cannot be 'sequence' for {kind.spelling}", fix)
@@ -276,7 +279,7 @@ def _holds(kind: t.DataType, number: Decimal) -> bool:
             return math.isfinite(float(number))
         case t.Decimal():
             return number.copy_abs() <= _largest(kind)
-    limit = 2 ** (_BITS[type(kind)] - 1)
+    limit = 1 << (_BITS[type(kind)] - 1)
     return -limit - 1 < number < limit
 
 

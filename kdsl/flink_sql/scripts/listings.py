@@ -62,7 +62,10 @@ def show_names(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) ->
 
 
 def _list_tables(statement: Show, catalogs: ScriptCatalogs, own: Sequence[str]) -> Sequence[str] | None:
-    """Return the names that ``SHOW TABLES`` lists, or None as `show_names` does; problems are recorded."""
+    """Return the names among which the pattern of ``SHOW TABLES`` chooses, or None as `show_names` does.
+
+    They are those of the script, or those of a Kafka catalog. Problems are recorded.
+    """
     catalog, database = catalogs.complete_database(statement.within)
     if statement.within is not None and not catalogs.has_database(catalog, database, statement.within.where):
         return None

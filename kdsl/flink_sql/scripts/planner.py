@@ -84,7 +84,7 @@ def plan_script(
             to it; None leaves statements unplanned that use such tables, with a warning.
 
     Raises:
-        ResolveError: The script has problems; all of them are reported, each with its location.
+        ResolveError: The script has errors; all of them are reported, each with its location. Warnings are not raised.
     """
     plan, problems = check_script(script, cluster, settings, checkpoint=checkpoint, inference=inference)
     fail_on(problems, script.subject)
@@ -101,8 +101,8 @@ def check_script(
 ) -> tuple[ScriptPlan, tuple[Problem, ...]]:
     """Plan a script as far as it can be planned, and return the plan with all its problems, in the order of the file.
 
-    The arguments are those of `plan_script`. Nothing is raised for problems; warnings are among them. Tables whose
-    columns are unknown are not in the plan.
+    The arguments are those of `plan_script`. Problems, also those of a cluster that does not answer, are not raised;
+    warnings are among them. Tables whose columns are unknown are not in the plan.
     """
     planner = _Planner(cluster, SessionSettings(settings), script.unread_names, checkpoint, inference)
     for statement in script.statements:
@@ -371,7 +371,10 @@ class _Planner:
         return ScriptTable(declared, options=options, generated=rows)
 
     def table_as_read(self, declared: DeclaredTable) -> ScriptTable:
-        """Return a planned table as the next query reads it: without duplicate events, if ``SET`` says so."""
+        """Return a planned table as the next query reads it: without duplicate events, if ``SET`` says so.
+
+        The latter is the same object each time, which is stored in ``normalized``.
+        """
         table = self._with_session_options(self.planned[id(declared)])
         if table is not self.planned[id(declared)]:
             table = self.normalized.setdefault(id(declared), table)
@@ -439,7 +442,7 @@ class _Planner:
         self.views[name] = DeclaredView(name, by_mode, named and attrs.evolve(named, columns=columns), refused)
 
     def make_view(self, statement: CreateView, query: Translated, named: QueryKey | None) -> View:
-        """Describe the view of a query, with the column names of the statement, if it has any.
+        """Describe the view of a query, with the column names of the statement, if it has any: as many as the query.
 
         ``named`` is the key of its rows; None if it is not known.
         """
@@ -452,7 +455,10 @@ class _Planner:
         return View(statement.name.last, query, columns, named and attrs.evolve(named, columns=columns.names))
 
     def readable_rows(self, streaming: bool) -> dict[str, t.Row]:
-        """Return the columns of all tables and views that a query can read in a mode (True: as a stream), by name."""
+        """Return the columns of all tables, also sinks, and of views that can be read in a mode (True: as a stream).
+
+        The keys are their names in queries. Tables are planned as by `table_as_read`.
+        """
         rows: dict[str, t.Row] = {}
         for declared in self.catalog.tables:
             rows[declared.name] = self.table_as_read(declared).row
@@ -543,7 +549,10 @@ class _Planner:
         )
 
     def tables_and_views(self, query: Translated, *, streaming: bool) -> tuple[dict[str, ScriptTable], list[View]]:
-        """Return the tables, by name, and views that a query reads, directly or through views; hints are applied."""
+        """Return the tables, by name, and views that a query reads, directly or through views; hints are applied.
+
+        They exist, since the query was translated. A view comes after those that it reads.
+        """
         tables: dict[str, ScriptTable] = {}
         views: list[View] = []
         for name in query.tables:

@@ -83,7 +83,7 @@ def key_mismatch(query: QueryKey, indices: Sequence[int], *, images: bool) -> tu
     return lacking, [] if images else changing
 
 
-def _key_of_query(node: n.Node, tables: dict[str, QueryKey]) -> QueryKey | None:
+def _key_of_query(node: n.Node, tables: Mapping[str, QueryKey]) -> QueryKey | None:
     """Return the columns and the key of a query; None if it is not analyzed."""
     match node:
         case n.Finished(body=body, named=named):
@@ -104,10 +104,11 @@ def _rename_columns(columns: QueryKey | None, names: Sequence[str]) -> QueryKey 
     return columns if columns is None or not names else attrs.evolve(columns, columns=tuple(names))
 
 
-def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
+def _key_of_source(node: n.Node | None, tables: Mapping[str, QueryKey]) -> tuple[QueryKey | None, str | None]:
     """Return the columns and key of the table or query after FROM (None if not analyzed), and its alias.
 
-    A table without an alias has its own name, without the database; a nested query without one has None.
+    A table without an alias has its own name, without the database; a nested query without one has None. Both are None
+    for a join, and without FROM (``node`` is None).
     """
     match node:
         case n.Table(name=name, alias=alias):
@@ -117,7 +118,7 @@ def _key_of_source(node: n.Node | None, tables: dict[str, QueryKey]) -> tuple[Qu
     return None, None
 
 
-def _key_of_select(node: n.Select, tables: dict[str, QueryKey]) -> QueryKey | None:
+def _key_of_select(node: n.Select, tables: Mapping[str, QueryKey]) -> QueryKey | None:
     """Return the columns and the key of a SELECT: what it groups by, or else the key of the table that it reads.
 
     The key in the result is None if there is none or it cannot be determined.

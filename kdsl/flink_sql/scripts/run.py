@@ -224,9 +224,9 @@ class _ScriptRun:
             )
 
     def assign_checkpoints(self) -> None:
-        """Choose and store the checkpoint folders of the jobs that run as streams; see `open_folders`.
+        """Choose the checkpoint folders of the jobs that run as streams, and store them (`open_folders`).
 
-        Jobs without a folder for checkpoints get none here.
+        They are added to ``folders``. Jobs without a folder for checkpoints get none here.
 
         Raises:
             CheckpointError: As for `open_folders`.
@@ -264,7 +264,7 @@ class _ScriptRun:
         return {view.columns.names[i]: delay_of(tables[i], instants.column) for i, instants in unmarked.items()}
 
     def create_instant_views(self, query: Translated) -> None:
-        """Create or replace the temporary views that a query reads instead of tables and views.
+        """Create or replace the temporary views that a query reads instead of tables and views, which exist in Spark.
 
         Each has one column more: the instant of its wall-clock event time, with the watermark.
         """
@@ -287,7 +287,7 @@ class _ScriptRun:
         """Create a DataFrame of a datagen table's rows, with its computed columns and, in a stream, watermarks.
 
         For a stream, the source `counter_source` is registered with the session. In a batch, a table without end has no
-        rows.
+        rows. Spark's errors are not converted.
         """
         rows = table.generated
         assert rows is not None
@@ -313,7 +313,7 @@ class _ScriptRun:
         """Create the rows of a job, whose views exist, with the columns of its sink, matched by position and cast.
 
         Those of a changelog begin with the column of the row kind. Spark's views of instants that the query needs are
-        created, too.
+        created, too. Spark's errors are not converted.
         """
         self.create_instant_views(job.query)
         df = self.spark.sql(job.query.text)
@@ -336,7 +336,7 @@ class _ScriptRun:
         """Write the rows of a batch to its sink, or show them if it has none; a blackhole computes and discards them.
 
         Raises:
-            KdslError: The topic cannot be written.
+            KdslError: The topic cannot be written, as for `Table.write`.
         """
         sink = job.sink
         if sink is None:
@@ -436,7 +436,7 @@ class _ScriptRun:
     def stop_streams(self) -> None:
         """Stop and report the streams that still run, call ``options.on_end`` for all in ``running``, and empty it.
 
-        A batch that is being written is cancelled.
+        A batch that is being written is cancelled. Errors of ``on_end`` are raised.
         """
         for job, query in self.running:
             if query.isActive:
@@ -446,7 +446,7 @@ class _ScriptRun:
         self.running = []
 
     def report_end(self, job: Job, query: StreamingQuery) -> None:
-        """Call ``options.on_end`` with an ended stream, if it is set."""
+        """Call ``options.on_end`` with an ended stream, if it is set; its errors are raised."""
         if self.options.on_end is not None:
             self.options.on_end(job, query)
 

@@ -129,7 +129,7 @@ class SessionSettings:
         return False
 
     def _check(self, key: str, where: Where) -> list[Problem]:
-        """Return the problems of a setting, and remove it if it has any, so that its default applies."""
+        """Return the problems of a known setting that is set, and remove it if it has any: its default then applies."""
         settings = Settings.from_strings({key: self._texts[key]})
         problems = [p.at(where) for p in settings.problems(lambda _name, key: repr(key))]
         if problems:

@@ -13,6 +13,8 @@ from kdsl.resolve.transport import transport_of
 def show_script(plan: ScriptPlan, folders: Mapping[str, str] | None = None) -> str:
     """Describe the plan of a script, one paragraph for each job and for each listing, in the order of the script.
 
+    The client properties of tables are not shown, so neither are passwords.
+
     Args:
         plan: The plan.
         folders: The checkpoint folders of its jobs, by their names; see `checkpoint_folders.predict_folders`.

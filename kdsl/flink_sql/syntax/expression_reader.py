@@ -171,7 +171,7 @@ class ExpressionReader(Cursor):
                 return left
 
     def _read_is(self, left: n.Node) -> n.Node:
-        """Read what follows IS.
+        """Read what follows IS, perhaps NOT: NULL, TRUE, FALSE, UNKNOWN, JSON, or DISTINCT FROM a value.
 
         Raises:
             UntranslatableError: Something else does, or the value after DISTINCT FROM has a mistake.
@@ -392,7 +392,7 @@ class ExpressionReader(Cursor):
         return n.Case(operand, tuple(whens), otherwise, at=at)
 
     def _read_collection(self) -> n.Node:
-        """Read ARRAY[…] or MAP[…].
+        """Read ARRAY[…] or MAP[…], also with nothing in the brackets.
 
         Raises:
             UntranslatableError: A key of a map has no value, ``]`` is missing, or an expression has a mistake.
@@ -480,7 +480,7 @@ class ExpressionReader(Cursor):
             raise UntranslatableError(wrong, e.reason, fix, self.text, e.position) from None
 
     def _read_extract(self) -> tuple[tuple[n.Node, ...], dict[str, Any]]:
-        """Read the argument of EXTRACT, and ``UNIT``; raise UntranslatableError for a mistake."""
+        """Read the argument of EXTRACT, and return it with ``{"UNIT": unit}``; UntranslatableError for a mistake."""
         unit = self._read_unit(_FIELDS)
         self.expect("FROM")
         return (self.read_expression(),), {"UNIT": unit}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import attrs
 
@@ -29,7 +30,10 @@ class QueryReader(ExpressionReader):
     """Reads ``SELECT``, ``VALUES``, ``WITH`` and what combines them."""
 
     def read_root(self) -> n.Node:
-        """Read a query, perhaps with a semicolon after it; raise UntranslatableError for a mistake."""
+        """Read a query, and a semicolon if one follows; raise UntranslatableError for a mistake in the query.
+
+        Text after that is left to `read_all`.
+        """
         query = self.read_query()
         self.accept(";")
         return query
@@ -70,7 +74,7 @@ class QueryReader(ExpressionReader):
         return n.Finished(body, tuple(named), order, limit, offset, at=at)
 
     def _read_names(self) -> tuple[str, ...]:
-        """Read names in brackets; raise UntranslatableError if anything else comes next."""
+        """Read one or more names in brackets; raise UntranslatableError if anything else comes next."""
         self.expect("(")
         names = self.read_list(self.read_name)
         self.expect(")")
@@ -114,7 +118,7 @@ class QueryReader(ExpressionReader):
         return self._read_select()
 
     def _read_values_row(self) -> tuple[n.Node, ...]:
-        """Read a row of VALUES, in brackets or a single value; raise UntranslatableError for a mistake."""
+        """Read a row of VALUES: ``(…)``, ``ROW (…)`` or a single value; raise UntranslatableError for a mistake."""
         self.accept("ROW")
         if not self.accept("("):
             return (self.read_expression(),)
@@ -253,9 +257,9 @@ class QueryReader(ExpressionReader):
         return left
 
     def _read_table(self) -> n.Node:
-        """Read a table, a query or tables in brackets, or a table function, with its alias.
+        """Read a table, a query in brackets or a table function, with its alias; or joined tables in brackets.
 
-        A table whose columns are renamed becomes a query of them.
+        A table whose columns are renamed becomes a query of them. The word LATERAL before any of these is skipped.
 
         Raises:
             UntranslatableError: It has a mistake, is a table as of a time, or a hint is in a wrong place.
@@ -318,7 +322,7 @@ class QueryReader(ExpressionReader):
         return alias, (self._read_names() if alias is not None and self.at("(") else ())
 
     def _read_alias_of(self, inner: n.Node) -> n.Node:
-        """Read the alias of a table function, and return the function with it.
+        """Read the alias of a table function, for UNNEST also names of its columns, and return the function with them.
 
         Raises:
             UntranslatableError: The columns of a window table are renamed, or as in `_read_table_alias`.
@@ -376,10 +380,11 @@ class QueryReader(ExpressionReader):
             self.fail(f"{token.text} needs {' and '.join(names[: 2 if len(names) > 2 else 1])}", token)
         return n.Windowed(token.upper, table, time, intervals, keys, at=at)
 
-    def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: set[str]) -> str:
+    def _read_window_argument_name(self, window: str, names: tuple[str, ...], seen: Collection[str]) -> str:
         """Read the name of the next argument of a window function, as in ``SIZE => …``, or choose it by position.
 
-        ``names`` are those of its intervals, in order, beside ``DATA`` and ``TIMECOL``; ``seen`` those before.
+        An argument without a name is not read: its kind or place shows what it is. ``names`` are those of the
+        function's intervals, in order, beside ``DATA`` and ``TIMECOL``; ``seen`` are those of the arguments before.
 
         Raises:
             UntranslatableError: The window has no such argument, or has it already.

@@ -67,7 +67,7 @@ class ScriptText:
         return sorted([*spans, *((end, self._line_end(end)) for end in unsafe)])
 
     def _line_end(self, position: int) -> int:
-        """Return the position of the end of a line, without its line break."""
+        r"""Return the position of the next ``\n``, or that of the end of the text if there is none."""
         end = self.text.find("\n", position)
         return len(self.text) if end < 0 else end
 
@@ -96,7 +96,7 @@ class ScriptText:
         )
 
     def quote_token(self, token: Token) -> str:
-        """Quote a token for messages, shortened; one that may be a secret is not shown."""
+        """Quote a token for messages, shortened; one that may be a secret, and the end of the script, are described."""
         if any(start < token.end and token.start < end for start, end in self._secret_spans):
             return "something that may be a secret"
         if token.kind == "end":

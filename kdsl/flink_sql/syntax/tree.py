@@ -37,7 +37,10 @@ def parts_of(node: object) -> Sequence[object]:
 
 
 def walk(root: object) -> Iterator[Node]:
-    """Yield the nodes of a tree, each before its children; without recursion, which would overflow for a deep tree."""
+    """Yield the nodes of a tree, or of a tuple or mapping of nodes: a node first, and then those inside it.
+
+    It does not recurse, which would overflow the stack for a deep tree.
+    """
     waiting = [root]
     while waiting:
         node = waiting.pop()

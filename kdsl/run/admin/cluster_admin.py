@@ -56,6 +56,9 @@ class ClusterAdmin(Protocol):
 
         Args:
             internal: Whether Kafka's own topics, such as ``__consumer_offsets``, are among them.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         ...
 

@@ -25,7 +25,7 @@ class StalledError(KafkaReadError):
 
 
 def kafka_error(error: BaseException) -> KafkaError | None:
-    """The client's error inside an exception; None if there is none."""
+    """The client's error in a ``KafkaException``; None for any other exception."""
     if isinstance(error, KafkaException) and error.args and isinstance(error.args[0], KafkaError):
         return error.args[0]
     return None

@@ -60,7 +60,11 @@ class GroupOffsets:
             stable: Whether an offset within an open transaction is an error; otherwise the previous one is returned.
 
         Returns:
-            A code of `confluent_kafka.KafkaError`, 0 for success; and each offset with its metadata.
+            A code of `confluent_kafka.KafkaError`, also for a timeout, or 0 for success; and each offset with its
+            metadata.
+
+        Raises:
+            KdslError: As for `_create_handle`.
         """
         code, offsets = self._read(group, timeout, stable=stable)
         return code, [(offset, text) for _, offset, text in offsets]
@@ -68,7 +72,7 @@ class GroupOffsets:
     def positions(self, group: str, timeout: float) -> tuple[int, dict[tuple[str, int], int]]:
         """Read all offsets of a group by topic partition, without their metadata; otherwise as `read`.
 
-        For an offset within an open transaction, the previous one is returned.
+        For an offset within an open transaction, the previous one is returned. Partitions without one are left out.
         """
         code, offsets = self._read(group, timeout, stable=False)
         return code, {partition: offset for partition, offset, _ in offsets}
@@ -77,6 +81,9 @@ class GroupOffsets:
         """Request the group's offsets with a client that is created at the first use; return as `_request` does.
 
         After an error of a former coordinator the client is dropped, and the next request creates another one.
+
+        Raises:
+            KdslError: As for `_create_handle`.
         """
         with self._lock:
             handle = self._handle = self._handle or self._create_handle(group)
@@ -115,7 +122,7 @@ class GroupOffsets:
     def _parse(self, event: int) -> tuple[int, list[CommittedOffset]]:
         """Parse the answer; return the error code of the request, the group or a partition, and the offsets if it is 0.
 
-        Partitions without an offset are left out.
+        Partitions without an offset are left out. The caller destroys the answer.
         """
         lib, count = self._lib, ctypes.c_size_t()
         code = lib.rd_kafka_event_error(event)
@@ -141,6 +148,10 @@ class GroupOffsets:
         return int(KafkaError.NO_ERROR), offsets
 
     def _create_handle(self, group: str) -> _Handle:
-        """Create a client for requests about a group."""
+        """Create a client for requests about a group; it is closed when nothing refers to the result any more.
+
+        Raises:
+            KdslError: The settings have errors, or librdkafka refuses them.
+        """
         handle = n.new_client(n.CONSUMER, self._cluster.consumer({"group.id": group, "log_level": 0}))
         return _Handle(self._lib, handle)

@@ -123,12 +123,15 @@ class JavaAdmin:
         return self._offsets(partitions, self._clients.admin.OffsetSpec.latest(), committed=committed)
 
     def at_time(self, partitions: Iterable[TopicPartition], millis: int) -> dict[TopicPartition, int | None]:
-        """The offset of each partition's first record that is not older; None if there is none."""
+        """The offset of each partition's first record that is not older, or None; errors are those of `_offsets`."""
         offsets = self._offsets(partitions, self._clients.admin.OffsetSpec.forTimestamp(millis))
         return {partition: None if offset < 0 else offset for partition, offset in offsets.items()}
 
     def committed(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offsets that a consumer group has committed; partitions without one are left out."""
+        """The offsets that a consumer group has committed; partitions without one are left out.
+
+        Errors are those of `_group_offsets`. Without partitions nothing is requested.
+        """
         wanted = list(partitions)
         if not wanted:
             return {}
@@ -137,7 +140,11 @@ class JavaAdmin:
         return self._group_offsets(group, options)
 
     def groups(self) -> list[str]:
-        """The ids of all consumer groups that this user may see."""
+        """The sorted ids of all consumer groups that this user may see.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer in time.
+        """
         groups = self.result(self.client.listConsumerGroups().valid(), "the list of groups")
         return sorted(str(group.groupId()) for group in self.elements(groups))
 

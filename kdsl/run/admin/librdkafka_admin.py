@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
 from functools import cached_property
@@ -152,7 +152,11 @@ class LibrdkafkaAdmin:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, in place of an earlier one."""
+        """Create the client, in place of an earlier one; no broker is asked yet.
+
+        Raises:
+            ResolveError: As for `Cluster.admin`.
+        """
         settings: dict[str, Any] = {**self._cluster.admin({"log_level": 0}), "error_cb": self._on_error}
         self._login = login.public_settings(settings)
         self._admin = AdminClient(settings)
@@ -163,7 +167,7 @@ class LibrdkafkaAdmin:
         return find_topics(self._existing_topics, names, min(SETTLING, self._timeout) if known else 0.0)
 
     def names(self, *, internal: bool = False) -> list[str]:
-        """The sorted names of all topics that this user may see (`ClusterAdmin.names`)."""
+        """The sorted names of all topics that this user may see (`ClusterAdmin.names`); errors as in `_retry`."""
         metadata = self._retry(lambda timeout: self._admin.list_topics(timeout=timeout))
         return sorted(name for name in metadata.topics if internal or name not in _INTERNAL)
 
@@ -244,7 +248,7 @@ class LibrdkafkaAdmin:
         return self._group_offsets(group, ())
 
     def members(self, group: str, timeout: float | None = None) -> tuple[Member, ...]:
-        """Return the members that a consumer group has now; none if there is no such group.
+        """Return the members that a consumer group has now, by client id, host and member id; none without the group.
 
         Args:
             group: The group.
@@ -392,8 +396,12 @@ class LibrdkafkaAdmin:
 
         return self._retry(ask, _retriable_error, timeout)
 
-    def _do_exist(self, partitions: Iterable[ClientPartition]) -> bool:
-        """Whether the cluster has all of some partitions, which a leader may not know just after their creation."""
+    def _do_exist(self, partitions: Sequence[ClientPartition]) -> bool:
+        """Ask whether the cluster has all of some partitions, which a leader may not know just after their creation.
+
+        Raises:
+            KafkaReadError: As for `_existing_topics`.
+        """
         topics = self.topics({partition.topic for partition in partitions})
         return all(p.topic in topics and p.partition < topics[p.topic].partitions for p in partitions)
 
@@ -431,7 +439,7 @@ class LibrdkafkaAdmin:
 
     @cached_property
     def _offset_reader(self) -> GroupOffsets:
-        """The reader of committed offsets, with a client of its own."""
+        """The reader of committed offsets, created at the first use; its own client is created by its first request."""
         # An AdminClient does the same, and librdkafka crashes when the coordinator has just moved.
         return GroupOffsets(self._cluster)
 
@@ -506,6 +514,9 @@ class LibrdkafkaAdmin:
     def _note_retriable(self, error: KafkaError) -> None:
         """Note an error after which the question is repeated, and connect again if the group's coordinator has moved.
 
+        The view of the topics becomes stale, an error of a broker counts as the first answer, and `_last_error` is set
+        if it is None.
+
         Raises:
             UnreachableError: The client reported an error after which waiting does not help, or the first broker's port
                 shows why no broker accepts the client (`_examine_port`).
@@ -577,6 +588,9 @@ class LibrdkafkaAdmin:
             error: The error.
             what: What was requested.
             action: What was to be done with it.
+
+        Returns:
+            A NotAllowedError, an UnreachableError for a refused login, or a plain KafkaReadError.
         """
         if errors.is_not_allowed(error):
             return errors.not_allowed(self._table, what, error, action)
@@ -607,7 +621,7 @@ def _if_retriable(error: KafkaError | None) -> KafkaError | None:
 
 
 def _offset_or_error(result: Any) -> Any:
-    """A partition's result, or the error of a timeout if it has no offset: one leader among several hangs."""
+    """Return a partition's result or KafkaError; that of a timeout if the result has no offset: its leader hangs."""
     unset = not isinstance(result, KafkaError) and result.offset == OFFSET_INVALID
     return KafkaError(KafkaError._TIMED_OUT) if unset else result  # noqa: SLF001
 

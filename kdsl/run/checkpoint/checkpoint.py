@@ -117,11 +117,13 @@ class Checkpoint:
     def _check_offsets(self, table: str) -> None:
         """Check that a query may continue from the offset log.
 
-        Spark's planning process, which reads the offsets later, does not know their file and could not name it.
+        Spark's planning process, which reads the offsets later, does not know their file and could not name it. A last
+        entry that cannot be read is not an error here: Spark reports it.
 
         Raises:
-            CheckpointError: The offset log ends before the commit log does, as when it was deleted; or its last entry
-                was written by a newer kdsl. The message names the path and both versions.
+            CheckpointError: The names in the logs cannot be listed; the offset log ends before the commit log does, as
+                when it was deleted; or its last entry was written by a newer kdsl. The message then names the path and
+                both versions.
         """
         planned, done = self.last_batches()
         if planned < done:
@@ -151,8 +153,8 @@ def source_offsets(entry: str) -> Iterator[dict[str, Any]]:
     """Parse the offsets of the sources in an entry of the offset log: a version, metadata, then a line for each source.
 
     Args:
-        entry: The text of the entry. Lines that are not JSON objects are left out; documents of sources other than
-            Kafka are not.
+        entry: The text of the entry. Lines that are not JSON, or not objects, are left out; documents of sources other
+            than Kafka are not.
     """
     for line in entry.splitlines()[2:]:
         document = offset_document(line)

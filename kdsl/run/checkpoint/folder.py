@@ -96,14 +96,14 @@ class _ExplainedFolder:
 
 @contextmanager
 def _explain_failure(location: str, action: str) -> Iterator[None]:
-    """Convert the exceptions of a file system, raised in the body, to a `CheckpointError`.
+    """Convert every exception of the body, which uses a file system, to a `CheckpointError`, except kdsl's own.
 
     Args:
         location: The file or folder.
         action: What was attempted, as a participle for the message.
 
     Raises:
-        CheckpointError: The body failed; an error of kdsl's own passes unchanged.
+        CheckpointError: The body failed.
     """
     try:
         yield
@@ -133,7 +133,7 @@ class ConnectFolder:
         return f"{self.location}/{name}"
 
     def read(self, name: str) -> str | None:
-        """Read the text of a document; None if it does not exist."""
+        """Read the text of a document; None if it does not exist. Errors are Spark's, as in all methods."""
         versions = self._versions(name)
         return versions[max(versions)] if versions else None
 
@@ -141,7 +141,7 @@ class ConnectFolder:
         """Replace the text of a document, which is a folder with a folder for each version; the last version counts.
 
         Therefore a complete version exists at any time; earlier ones are emptied afterwards. An equal text is not
-        written.
+        written. Errors are Spark's.
         """
         versions = self._versions(name)
         last = max(versions, default=-1)
@@ -155,7 +155,7 @@ class ConnectFolder:
                 self.remove(f"{name}/{version}")
 
     def _versions(self, name: str) -> dict[int, str]:
-        """Read the content of a document by version; -1 for the single one that an earlier kdsl wrote."""
+        """Read the content of a document by version, -1 for that of an earlier kdsl; errors are Spark's."""
         texts: dict[int, str] = {}
         for path, content in sorted(self._files(name, "content")):
             version, _, file = path.rpartition(f"/{name}/")[2].rpartition("/")
@@ -164,7 +164,10 @@ class ConnectFolder:
         return texts
 
     def names(self, name: str) -> list[str]:
-        """List the names in a folder, without empty files and folders, sorted; empty if the folder does not exist."""
+        """List the names in a folder, without empty files and folders, sorted; empty if the folder does not exist.
+
+        Errors are Spark's.
+        """
         inside = [path.rpartition(f"/{name}/")[2] for path, _ in self._files(name, None)]
         return sorted({path.partition("/")[0] for path in inside})
 
@@ -175,7 +178,7 @@ class ConnectFolder:
     def _files(self, name: str, content: str | None) -> list[tuple[str, Any]]:
         """List the files under a name that are not empty, each with the value of a column of Spark's ``binaryFile``.
 
-        The value is None if ``content`` is; the list is empty if the folder does not exist.
+        The value is None if ``content`` is; the list is empty if the folder does not exist. Other errors are Spark's.
         """
         from pyspark.errors import AnalysisException
         from pyspark.sql import functions as F

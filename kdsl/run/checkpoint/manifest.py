@@ -53,7 +53,7 @@ class RowRouting:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> RowRouting:
-        """Read from a JSON document."""
+        """Read from a JSON document; a ``cattrs.ClassValidationError`` if it has another form."""
         names = {"of": "basis", "made": "digest"}
         return structure({names.get(name, name): value for name, value in document.items()}, cls)
 
@@ -73,7 +73,7 @@ class Manifest:
     routing: RowRouting | None = None
 
     def text(self) -> str:
-        """The manifest as indented JSON."""
+        """The manifest as indented JSON; equal manifests give equal strings."""
         document = {
             "version": VERSION,
             "id": self.id,

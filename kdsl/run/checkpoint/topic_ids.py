@@ -78,7 +78,7 @@ def _read_ids(text: str, location: str) -> dict[str, dict[str, str]]:
 
 
 def _reads_of(df: DataFrame) -> Iterator[Read]:
-    """Yield the reads that this process registered and whose source is in a query."""
+    """Yield the reads that this process registered and whose source is in a query; none on Spark Connect."""
     plan = plan_of(df)
     for leaf in () if plan is None else plan.leaves():
         if leaf.class_name == "StreamingRelationV2":

@@ -43,7 +43,10 @@ def _to_strings(column: pa.Array | pa.ChunkedArray) -> list[str]:
 
 
 def _to_string(value: Any, kind: pa.DataType) -> str:
-    """Return a value (`kdsl.types.arrow.plain_values`) as Flink prints it; NULL is ``null``."""
+    """Return a value (`kdsl.types.arrow.plain_values`) as Flink prints it.
+
+    NULL is ``null``, a boolean ``true``, arrays and bytes are ``[1, 2]``, maps ``{k=v}``, and rows ``+I[1, a]``.
+    """
     if value is None:
         return "null"
     if pa.types.is_boolean(kind):
@@ -73,7 +76,10 @@ def _to_string(value: Any, kind: pa.DataType) -> str:
 
 
 def _timestamp(value: int, kind: pa.TimestampType) -> str:
-    """Return a timestamp as Flink prints it: ``2026-01-31T12:00``; ``2026-01-31T12:00:00Z`` if its type has a zone."""
+    """Return a timestamp as Flink prints it: ``2026-01-31T12:00``; ``2026-01-31T12:00:00Z`` if its type has a zone.
+
+    Only without a zone are seconds left out that are zero.
+    """
     nanos = value * {"s": _SECOND, "ms": 1_000_000, "us": 1000, "ns": 1}[kind.unit]
     days, rest = divmod(nanos, 86400 * _SECOND)
     clock = _clock(rest)

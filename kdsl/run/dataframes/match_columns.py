@@ -206,7 +206,10 @@ def _widens(got: s.DataType, want: s.DataType) -> bool:
 
 
 def _convert(column: Column, got: s.DataType, want: s.DataType, *, ignore_case: bool) -> Column:
-    """Convert a column to a type; members of structs are matched by name. A TIME column is returned as it is."""
+    """Convert a column to a type that has the same members of structs, which are matched by name.
+
+    A TIME column is returned as it is.
+    """
     if got.simpleString() == want.simpleString() or isinstance(got, s.TimeType):  # formats cut seconds off themselves
         return column
     if not _is_reordered(got, want, ignore_case=ignore_case):
@@ -241,7 +244,7 @@ def _convert(column: Column, got: s.DataType, want: s.DataType, *, ignore_case: 
 
 
 def _is_reordered(got: s.DataType, want: s.DataType, *, ignore_case: bool) -> bool:
-    """Whether members of a struct, at any depth, are in another order."""
+    """Whether a struct, at any depth, does not have the same members in the same order."""
     match got, want:
         case s.StructType(), s.StructType():
             theirs, ours = _members(got, ignore_case=ignore_case), _members(want, ignore_case=ignore_case)

@@ -59,7 +59,7 @@ def aggregates(df: DataFrame) -> bool:
 
 
 def _plan_text(df: DataFrame) -> str:
-    """The analyzed plan as text."""
+    """The analyzed plan as text; on Spark Connect the server is asked, and its errors are raised."""
     plan = plan_of(df)
     if plan is not None:
         return str(plan)

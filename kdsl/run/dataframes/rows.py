@@ -113,11 +113,12 @@ def _value(cls: type, index: int, row: Any, attribute: ClassColumn) -> Any:
 def collect(cls: type[R], df: DataFrame) -> list[R]:
     """Collect the rows of a DataFrame on the driver as rows of a table class, with row kinds if both have them.
 
-    A missing column has its default; a missing computed or virtual column is not set. Values are not checked.
+    A missing column has its default; a missing computed or virtual column is not set. Only enums are checked.
 
     Raises:
         RowError: Columns that need a value are missing, or columns are left over, of other types, or have the same
             name; names all differences.
+        ValueError: A value is not one of the enum of its column.
     """
     class_columns, _ = read_columns(cls)
     by_column = {a.column.name: a for a in class_columns.values()}

@@ -63,7 +63,7 @@ def mark_instants(df: DataFrame, delays: Mapping[str, int]) -> DataFrame:
 
     Args:
         df: The stream.
-        delays: How late a row may be in milliseconds, by the column of event time.
+        delays: How late a row may be in milliseconds, by the column of event time; other names are ignored.
     """
     from pyspark.sql import functions as sf
 

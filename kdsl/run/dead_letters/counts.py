@@ -112,7 +112,7 @@ class _QueryCounts:
         return {**self.stored.get(read, {}), **present}
 
     def reasons(self, read: str) -> tuple[str, ...]:
-        """The first reasons of a read's letters in this run, newest batch first; without any, those that are stored."""
+        """The first `FEW` reasons of a read's letters in this run, newest batch first; without any, the stored ones."""
         batches = sorted(self.letters.get(read, {}).items(), reverse=True)
         present = tuple(reason for _, letters in batches for reason in letters.reasons)[:FEW]
         return present or self.stored_reasons.get(read, ())
@@ -180,7 +180,7 @@ class LetterCounts:
             self._tell_tasks(counts, read, UNKNOWN)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Wait until the letters of the batch are stored; raise the error if they could not be."""
+        """Wait until the letters of the batch are stored; raise the error, a CheckpointError, if they could not be."""
         del reads
         self._wait(progress.query.id)
 
@@ -286,7 +286,7 @@ class LetterCounts:
         self._writes[counts.query] = self._writing.submit(write)
 
     def _wait(self, query: str) -> None:
-        """Wait until the last letters of a query are stored, and raise the error if they could not be, once."""
+        """Wait until the last letters of a query are stored; once, raise the CheckpointError if they could not be."""
         write = self._writes.pop(query, None)
         if write is not None:
             write.result()

@@ -101,7 +101,7 @@ class _Receivers:
         self.functions: list[Callable[[Sequence[LetterReport]], None]] = []
 
     def extend(self, documents: Iterable[Mapping[str, Any]]) -> None:
-        """Pass the reports of a task to all functions that receive them."""
+        """Pass the reports of a task to all functions that receive them; what one raises is passed on."""
         reports = [_read_report(document) for document in documents]
         for receive in self.functions:
             receive(reports)
@@ -130,7 +130,7 @@ def send_report(accumulator: int, report: LetterReport) -> None:
 
 
 def _read_report(document: Mapping[str, Any]) -> LetterReport:
-    """Read a report from the document that `send_report` sends."""
+    """Read a report from the document that `send_report` sends; KeyError or TypeError for any other document."""
     batch = BatchId(**document["batch"])
     return LetterReport(**{**document, "batch": batch, "reasons": tuple(document["reasons"])})
 
@@ -159,7 +159,7 @@ class Committed:
 
     @classmethod
     def from_text(cls, text: str) -> Committed:
-        """Create them from the result of `to_text`."""
+        """Create them from the result of `to_text`; ValueError or TypeError for another string."""
         earlier, batches, reasons = orjson.loads(text)
         return cls(earlier, tuple((number, count) for number, count in batches), tuple(reasons))
 
@@ -200,7 +200,11 @@ def refusals() -> Path:
 
 
 def refuse(batch: BatchId, message: str) -> None:
-    """Refuse a batch, by a file in the folder `refusals`: the commit of a sink of kdsl then fails with a message."""
+    """Refuse a batch, by a file in the folder `refusals`: the commit of a sink of kdsl then fails with a message.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
     path = refusals() / batch.name
     new = path.with_suffix(".new")
     new.write_text(message, encoding="utf-8")
@@ -222,7 +226,10 @@ def allow_all(query: str) -> None:
 def storing(batch: BatchId) -> Iterator[None]:
     """Let the commit of a batch wait while the body stores its letters, which may take place on another thread.
 
-    Enter it before the tasks of the batch have ended.
+    A file in the folder `refusals` says so; enter it before the tasks of the batch have ended.
+
+    Raises:
+        OSError: The file cannot be created.
     """
     handle, name = tempfile.mkstemp(_STORING, f"{batch.name}.", refusals())
     os.close(handle)

@@ -55,6 +55,7 @@ def read_limits(admin: TokenAdmin, asked_ms: int | None, table: str) -> tuple[in
 
     Raises:
         ResolveError: The user's timeout is above the brokers' maximum, or below the client's minimum.
+        KafkaReadError: The brokers do not answer.
     """
     settings = admin.settings((TIMEOUT, RETENTION))
     retention = settings.get(RETENTION, DEFAULT_RETENTION_MINUTES) * 60.0
@@ -272,10 +273,11 @@ def record_done(spec: TransactionSpec, cluster: Cluster) -> None:
 def abort_transactions(spec: TransactionSpec, cluster: Cluster) -> None:
     """Acquire each id once more, which aborts its open transaction: that would hold up the readers of the topic.
 
-    It fences off the id's writer, too. An id that cannot be acquired is left to the transaction timeout.
+    It fences off the id's writer, too. An id that cannot be acquired, for whatever reason, is left to the transaction
+    timeout: no `KdslError` is raised.
     """
-    settings = cluster.producer()
     for id_ in spec.ids:
         with suppress(KdslError):  # the brokers abort it after the transaction timeout
-            producer, _ = take_id(spec, cluster, add_transaction_settings(settings, id_, spec.timeout_ms))
+            settings = add_transaction_settings(cluster.producer(), id_, spec.timeout_ms)
+            producer, _ = take_id(spec, cluster, settings)
             producer.close()

@@ -172,7 +172,11 @@ def _last_named_write(spec: TransactionSpec, cluster: Cluster) -> Token | None:
 
 
 def _topic_ids(plan: WritePlan, cluster: Cluster) -> dict[str, str]:
-    """Ask the brokers for the ids of the existing topics that a plan writes to, or could write to, by name."""
+    """Ask the brokers for the ids of the existing topics that a plan writes to, or could write to, by name.
+
+    Raises:
+        KafkaReadError: The brokers refuse, or do not answer.
+    """
     admin = token_admin_of(cluster, plan.table)
     names = plan.topics.names or [name for name in admin.names() if plan.topics.contains(name)]
     return {name: topic.id for name, topic in admin.topics(names).items()}
@@ -303,6 +307,7 @@ def _hold_prefix(query: RunningQuery, plan: WritePlan, cluster: Cluster) -> None
     Raises:
         ExactlyOnceError: Another process or query holds it.
         ResolveError: The transactions' timeout is above the brokers' maximum.
+        KdslError: The brokers do not answer, or as for `Lease.acquire`.
     """
     assert plan.transactions is not None
     prefix = plan.transactions.prefix
@@ -419,7 +424,7 @@ def _create_batch_spec(
 
 
 def _save(rows: DataFrame, plan: WritePlan, cluster: Cluster, spec: TransactionSpec) -> None:
-    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise its error.
+    """Run the Spark job that writes the rows in transactions; if it fails, abort the open ones and raise Spark's error.
 
     Rows that rules or NOT NULL have left out are logged afterwards.
     """

@@ -38,6 +38,9 @@ def digest_columns(rows: DataFrame, columns: Iterable[str]) -> str:
 
     Returns:
         The digest; empty for Spark Connect, where the plan cannot be seen.
+
+    Raises:
+        KeyError: The rows do not have such a column.
     """
     plan = plan_of(rows)
     if plan is None:
@@ -84,7 +87,7 @@ def _add_digests(node: PlanNode, digests: dict[int, str]) -> None:
 
 
 def _digest_expression(expression: Expression, digests: dict[int, str]) -> str:
-    """A digest of an expression, in which the digests of its columns stand for their names and ids."""
+    """A digest of an expression, in which the digests of its columns (or ``?``) stand for their names and ids."""
     text = str(expression)
     shown = _REFERENCE.sub(lambda match: digests.get(int(match[1]), "?"), text)
     # Spark shows the first 25 arguments (spark.sql.debug.maxToStringFields), and how many more there are.

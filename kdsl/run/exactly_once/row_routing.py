@@ -151,6 +151,9 @@ def apply_routing(rows: DataFrame, routing: RowRouting, packing: Packing | None 
 def same_writers(before: RowRouting, now: RowRouting, packing: Packing | None) -> bool:
     """Whether the rows of an open batch are routed to the same writers as before, by their indexes.
 
+    A single writer before and now is the same. Otherwise the way must be, and the number of writers (of those that get
+    a task, if the packing is known), and for columns also their names and how they are computed.
+
     Args:
         before: The routing when the batch was first written.
         now: The routing now.
@@ -293,7 +296,8 @@ class KdslSource:
 def kdsl_source(leaf: PlanNode) -> KdslSource | None:
     """Read the plan and the cluster of a leaf of Spark's plan; None unless it is a stream of kdsl's own source.
 
-    None also for such a stream whose options lack one of them, or the number of tasks.
+    None also for such a stream whose options lack one of them, or the number of tasks. Errors are those of
+    `read_options`.
     """
     from kdsl.run.librdkafka.datasource import FORMAT
     from kdsl.run.librdkafka.options import CLUSTER, LITERALS, PLAN, read_options

@@ -88,10 +88,11 @@ def keeps_state(rows: DataFrame) -> bool:
 def _check_rows(text: str, registry: Registry | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield all rows unchanged, after encoding those that rules and NOT NULL do not exclude.
 
-    A row that cannot be encoded is therefore an error before its batch is stored.
+    A row that cannot be encoded is therefore an error before its batch is stored. Formats may register their schemas.
 
     Raises:
         RecordError: A row cannot be encoded, or violates a rule with the action ``fail``.
+        KdslError: A format cannot reach its schema registry, or that refuses its schema.
     """
     plan = read_plan_text(text, WritePlan)
     encoder = RecordEncoder(plan, registry)

@@ -233,7 +233,10 @@ def _keep_writers(
 
 
 def _open_packing(checkpoint: Checkpoint, progress: LogProgress) -> Packing | None:
-    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded."""
+    """Read how the open batch is packed into tasks; None with several sources, or if the packing is not recorded.
+
+    Errors are those of `Checkpoint.batch_offsets`.
+    """
     ends = checkpoint.batch_offsets(progress.planned) if progress.open else []
     return ends[0].packing if len(ends) == 1 else None
 
@@ -246,6 +249,7 @@ def _check_records_exist(rows: DataFrame, table: str, checkpoint: Checkpoint, ba
 
     Raises:
         ExactlyOnceError: Records of the batch were deleted.
+        KdslError: The offsets of the checkpoint cannot be read, or the brokers do not answer.
     """
     plan = plan_of(rows)
     source = None if plan is None else next(filter(None, map(kdsl_source, plan.leaves())), None)

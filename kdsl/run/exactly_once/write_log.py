@@ -39,7 +39,7 @@ def log_topic(prefix: str) -> str:
     """Build the name of the topic that records the writes of a prefix.
 
     It begins with the prefix, whose characters that are illegal in topic names are replaced. If any was, or if the name
-    would be too long, the prefix is cut to 200 characters, and a checksum of it added.
+    would be too long, the prefix is cut to 200 characters, and a checksum of it added. It ends with ``.kdsl-writes``.
     """
     name = _ILLEGAL.sub("_", prefix)
     if name != prefix or len(name) + len(_ENDING) > _LONGEST:
@@ -153,10 +153,11 @@ class WriteLog:
         return error is None
 
     def _check_policy(self) -> None:
-        """Check that the topic keeps its records forever; warn if this user may not see its settings.
+        """Check that the topic is compacted and so keeps its records; warn if this user may not see its settings.
 
         Raises:
-            ExactlyOnceError: It does not.
+            ExactlyOnceError: Its ``cleanup.policy`` is another one.
+            KafkaReadError: The brokers do not answer.
         """
         try:
             policy = self._admin.topic_settings(self.topic)[POLICY]
@@ -249,6 +250,8 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 
     Raises:
         ExactlyOnceError: It was written by a newer kdsl.
+        ValueError: It is not JSON.
+        KeyError: It is JSON, but not such a record.
     """
     document = json.loads(value)
     version = document.pop("version")
@@ -261,9 +264,11 @@ def read_done_write(value: bytes, topic: str) -> DoneWrite:
 
 
 def _error_of(future: Any) -> KafkaError | None:
-    """Wait for a future; return its Kafka error, None without one; other errors, such as a timeout, are raised."""
+    """Wait for a future; return its Kafka error (that of a timeout if it is not done in time), None without one."""
     try:
         future.result(_SECONDS)
+    except TimeoutError:
+        return KafkaError(KafkaError._TIMED_OUT)  # noqa: SLF001
     except KafkaException as e:
         error: KafkaError = e.args[0]
         return error

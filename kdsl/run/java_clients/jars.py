@@ -44,7 +44,7 @@ class ConnectorMissingError(KdslError):
 
 
 def connector_packages(spark: SparkSession) -> tuple[Package, ...]:
-    """The packages of the connector for a session's version of Spark."""
+    """The packages of the connector for a session's version of Spark, which `check_spark` has accepted."""
     tested = spark_version(spark.version)
     assert tested is not None  # check_spark refuses other versions
     return tested.connector
@@ -104,7 +104,7 @@ def _has_connector(spark: SparkSession) -> bool:
     """Return whether Spark finds its Kafka connector; no broker is asked.
 
     Raises:
-        ConnectorMissingError: It is found, but cannot be loaded.
+        ConnectorMissingError: It is found, but cannot be loaded. Other errors of Spark are passed on.
     """
     probe = spark.read.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "none")
     try:
@@ -125,7 +125,10 @@ def _has_connector(spark: SparkSession) -> bool:
 
 
 def explain_load_failure(error: str) -> str | None:
-    """Explain why Java cannot load a connector that the session has, and what to do; None for another kind of error."""
+    """Explain why Java cannot load a connector that the session has, and what to do.
+
+    None unless the error is Java's ``NoClassDefFoundError``.
+    """
     missing = _NO_CLASS.search(error)
     if missing is None:
         return None
@@ -138,13 +141,16 @@ def explain_load_failure(error: str) -> str | None:
 
 
 def jars_in_settings(spark: SparkSession) -> list[str] | None:
-    """Read the list of jars from the setting or the environment variable; None if neither names any."""
+    """Read the entries of the list of jars from the setting, or else the environment variable, without a check.
+
+    They are paths, coordinates, or the word ``provided``; None if neither names any.
+    """
     text = spark.conf.get(JARS, None) or os.environ.get(VARIABLE) or ""
     return [entry.strip() for entry in text.split(",") if entry.strip()] or None
 
 
 def _attach_to_classic(spark: SparkSession, *, to_session: bool) -> None:
-    """Attach the connector's jars, declared or fetched, to a classic session.
+    """Attach the connector's jars, declared or fetched, to the driver, and if ``to_session`` to a classic session, too.
 
     Raises:
         ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, jars cannot be
@@ -185,7 +191,7 @@ def _add_jars(spark: SparkSession, paths: Sequence[str], *, to_session: bool) ->
 def _attach_to_server(spark: SparkSession) -> None:
     """Attach the connector to a session of Spark Connect: the jars in its settings, or those for its version of Spark.
 
-    Jars of this machine are uploaded; the server fetches Maven coordinates.
+    Jars of this machine are uploaded; the server fetches Maven coordinates. Whether it has them is not checked before.
 
     Raises:
         ConnectorMissingError: The settings say that the jars are provided, a path in them has no jar, the server cannot
@@ -255,7 +261,10 @@ def local_jars(entry: str) -> list[str]:
 
 
 def ivy_folder(spark: SparkSession) -> Path:
-    """The folder for jars that kdsl fetches: ``spark.jars.ivy`` where it is set, else a folder in kdsl's cache."""
+    """The folder for jars that kdsl fetches: ``spark.jars.ivy`` where it is set, else a folder in kdsl's cache.
+
+    It need not exist. Errors are those of `cache_dir`.
+    """
     folder = spark.conf.get("spark.jars.ivy", None)
     return Path(folder) if folder else cache_dir() / "spark-ivy"
 

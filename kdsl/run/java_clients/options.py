@@ -43,6 +43,8 @@ HIDDEN_NAMES = r"(?i:kafka\.(?:" + "|".join(map(_disguise, sorted(SECRET_SETTING
 def kafka_options(cluster: Cluster, client: Client, table: str) -> dict[str, str]:
     """Build the options ``kafka.*`` for a kind of client, with resolved secrets: never print or store them.
 
+    Key files at an address are fetched to this machine.
+
     Raises:
         ResolveError: The settings have errors, or a reference cannot be resolved here.
     """
@@ -63,8 +65,8 @@ def java_pattern(pattern: str) -> str:
 def hide_secrets(spark: SparkSession) -> None:
     """Extend a session's setting of what Spark hides, so that Kafka's secrets are hidden wherever it shows options.
 
-    If the session has its own regular expression but does not return it, nothing can be added to it, and the session
-    hides the values of all options.
+    The setting is ``spark.sql.redaction.options.regex``. If the session has its own regular expression but does not
+    return it, nothing can be added to it, and the session hides the values of all options.
     """
     try:
         current = spark.conf.get(_REDACTED) or ""

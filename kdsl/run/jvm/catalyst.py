@@ -125,13 +125,13 @@ def encode_columns(df: DataFrame, plan: WritePlan) -> DataFrame:
         plan: The write plan: keys and values of the format ``raw``, metadata in its own types.
 
     Returns:
-        The columns that Spark's Kafka sink takes.
+        Columns that Spark's Kafka sink takes: ``key``, ``value``, ``topic``, and ``headers`` if the table writes them.
     """
     return df.select(*_record_columns(plan))
 
 
 def _record_columns(plan: WritePlan) -> Iterator[Column]:
-    """Yield the columns of the records; a forbidden NULL or topic fails the job when it is computed.
+    """Yield the columns of `encode_columns`; a forbidden NULL or topic fails the job when it is computed.
 
     Headers without a name are left out.
     """

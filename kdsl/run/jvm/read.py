@@ -120,7 +120,7 @@ def _options(plan: ReadPlan, cluster: Cluster, *, streaming: bool) -> dict[str, 
 
 
 def _subscribe_option(plan: ReadPlan) -> dict[str, str]:
-    """Return the option of Spark's source that subscribes to the plan's topics or pattern."""
+    """Return the option of Spark's source for the plan's pattern or topics, whatever partitions the plan names."""
     if plan.topics.pattern is not None:
         return {"subscribePattern": java_pattern(plan.topics.pattern)}
     return {"subscribe": ",".join(plan.topics.names)}
@@ -203,6 +203,9 @@ def _start_option(subscription: Subscription, topics: Mapping[str, Topic]) -> st
 
     Whether there is a checkpoint is known when the query starts; with one, the start does not matter. Without one,
     Spark reads these offsets, and refuses, and quotes, offsets that do not match the topic's partitions.
+
+    Raises:
+        KafkaReadError: The brokers refuse, or do not answer; it is not an `OffsetError`.
     """
     try:
         begin = subscription.begin(topics)

@@ -129,7 +129,7 @@ def _explain_join(node: PlanNode) -> Iterator[str]:
 
 
 def _python_functions(node: PlanNode) -> Iterator[str]:
-    """The names of the Python functions in a node's expressions."""
+    """The names of the Python functions in a node's expressions, not in those of the nodes below it."""
     for expression in node.expressions:
         for part in expression.walk():
             if part.class_name in ("PythonUDF", "PythonUDAF", "PythonUDTF"):

@@ -128,6 +128,7 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 
     Raises:
         KafkaReadError: No broker answers; or (TopicMissingError) a topic does not exist, and brokers do not create it.
+        KdslError: As for `_wait_for_creation`.
     """
     admin = open_admin(spark, cluster, plan.table)
     names = plan.topics.names
@@ -146,7 +147,10 @@ def _count_partitions(spark: SparkSession, plan: WritePlan, cluster: Cluster) ->
 def _wait_for_creation(missing: set[str], admin: ClusterAdmin, cluster: Cluster) -> set[str]:
     """Look topics up with a producer, so that brokers may create them; return those that are still missing.
 
-    With Java's admin client nothing is asked, and all are returned.
+    With Java's admin client nothing is asked, and all are returned. Brokers that do not answer leave a topic missing.
+
+    Raises:
+        KdslError: The client settings have errors, or the producer cannot be created or has failed.
     """
     from kdsl.run.librdkafka.producer import Producer
 
@@ -184,7 +188,7 @@ def _encode_rows(rows: DataFrame, plan: WritePlan, counts: Mapping[str, int], re
 
 
 def _record_columns(plan: WritePlan) -> list[str]:
-    """Return the names of the record's columns that a plan writes, in their order."""
+    """Return the names of the record's columns: key, value, topic, then partition and headers if the plan has them."""
     spread = ["partition"] if PartitionChooser(plan, 0).needed else []
     headers = ["headers"] if "headers" in RecordEncoder(plan).schema.names else []
     return ["key", "value", "topic", *spread, *headers]
@@ -203,7 +207,8 @@ def _encode_batches(
         text: The write plan, as text.
         counted: How many partitions each topic has, as JSON.
         registry: The schema registry; None if no format needs one.
-        report: Called at the end with the number of written rows and the counts of those left out or violating rules.
+        report: Called at the end, but not after an error, with the number of written rows and the counts of those left
+            out or violating rules.
         batches: The rows.
 
     Raises:

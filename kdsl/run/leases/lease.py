@@ -235,7 +235,7 @@ class _Membership:
         return members
 
     def watch(self, admin: LibrdkafkaAdmin, on_loss: Callable[[tuple[Member, ...]], None]) -> None:
-        """Watch from now on whether another process has taken the lease.
+        """Let the thread of this membership watch from now on whether another process has taken the lease.
 
         It is checked at once when the membership was interrupted, and from time to time: a member that stays longer
         than an attempt to acquire takes must be a holder. ``on_loss`` is then called with the holders, in a new thread.

@@ -49,7 +49,10 @@ class ClientPool(Generic[C]):
         return client
 
     def put(self, key: Hashable, client: C) -> None:
-        """Put a client into the pool; close the client that had the key before, and the oldest if the pool is full."""
+        """Put a client into the pool; close the client that had the key before, and the oldest if the pool is full.
+
+        What the pool's function for closing raises is passed on.
+        """
         with _lock:
             previous = self._clients.pop((os.getpid(), key), None)
             surplus = [] if previous is None else [previous[0]]

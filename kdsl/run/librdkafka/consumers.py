@@ -150,13 +150,21 @@ class PooledConsumer:
         self._connect()
 
     def _connect(self) -> None:
-        """Create the client, and forget an earlier one without closing it."""
+        """Create the client, and forget an earlier one without closing it.
+
+        Raises:
+            KafkaException: librdkafka refuses the settings.
+        """
         self._consumer = self._create(self._settings)
         self.consume = self._consumer.consume
         self._used = False
 
     def assign(self, ranges: Sequence[Range]) -> None:
-        """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors."""
+        """Start fetching at the starts of some ranges; discard what was fetched for earlier ones, and their errors.
+
+        Raises:
+            KafkaException: The client refuses the assignment.
+        """
         if self._used:  # errors that arrived since the last task are outdated
             self._consumer.unassign()
             with suppress(KafkaException):
@@ -169,6 +177,9 @@ class PooledConsumer:
         """Start fetching as `assign` does, with a new client; close the old one in a thread.
 
         `last_error` is kept, and `lasting_error` is forgotten.
+
+        Raises:
+            KafkaException: As for `assign`.
         """
         last, old = self.last_error, self._consumer
         self._connect()
@@ -213,7 +224,7 @@ class PooledConsumer:
             self._refused = None
 
     def close(self) -> None:
-        """Close the consumer, and the client that has read headers, and end their threads."""
+        """Close the consumer for good, and the client that has read headers, and end their threads."""
         if self._header_reader is not None:
             self._header_reader.close()
             self._header_reader = None

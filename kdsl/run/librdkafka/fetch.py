@@ -111,7 +111,7 @@ class Fetcher:
             yield self._build_batch(chunks)
 
     def _build_batch(self, chunks: list[list[pa.Array]]) -> pa.RecordBatch:
-        """Concatenate chunks of columns to a batch."""
+        """Concatenate one or more chunks of columns to a batch."""
         arrays = chunks[0] if len(chunks) == 1 else [pa.concat_arrays(column) for column in zip(*chunks, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
@@ -181,7 +181,7 @@ class Fetcher:
         return COLUMNS[name](messages)
 
     def _consume(self, max_messages: int) -> Messages:
-        """Poll at most ``max_messages`` within `POLL_SECONDS`; none after an error that the client recovers from.
+        """Poll at most ``max_messages`` within `POLL_SECONDS`; an error that the client recovers from is ignored.
 
         Raises:
             KafkaReadError: The client fails.
@@ -226,7 +226,8 @@ class Fetcher:
     def _exists(self, at: Range) -> bool:
         """Ask whether the start of a range exists although it was reported as out of range, for an earlier assignment.
 
-        False without asking after `_FALSE_ALARMS` false alarms; errors as in `PooledConsumer.latest`.
+        False without asking after `_FALSE_ALARMS` false alarms, which the caller counts; errors as in
+        `PooledConsumer.latest`.
         """
         if self._false_alarms >= _FALSE_ALARMS:
             return False
@@ -285,7 +286,7 @@ class Fetcher:
         )
 
     def _explain_stall(self, progress: RangeProgress, waited: float) -> StalledError:
-        """Create the error for a read in which no message arrives."""
+        """Create the error for a read in which no message arrives, with the last error that the consumer has."""
         remaining = progress.remaining_ranges()
         others = f" (and {len(remaining) - 1} more partitions)" if len(remaining) > 1 else ""
         last_error = errors.describe_last_error(self._consumer.last_error)
@@ -295,10 +296,10 @@ class Fetcher:
         )
 
     def _check_gaps(self, progress: RangeProgress) -> None:
-        """Accept missing records at the start of a range as gaps of the log, unless the log now begins after them.
+        """Check that records missing at the start of a range are a gap: the log must not begin after that start.
 
         Raises:
-            OffsetError: It does: the records were deleted.
+            OffsetError: It begins later: the records were deleted.
             KafkaReadError: Its beginning cannot be fetched (`PooledConsumer.latest`).
         """
         gaps = progress.gaps()
@@ -353,7 +354,7 @@ class FetchCount:
         self.at = 0.0
 
     def add(self, messages: Messages, columns: Mapping[str, pa.Array]) -> None:
-        """Count some records and their bytes; the last one's timestamp becomes `event`, and the present time `at`.
+        """Count records, and the bytes of keys and values; set `event` to the last timestamp and `at` to now.
 
         Args:
             messages: The records; at least one.
@@ -372,7 +373,7 @@ class FetchCount:
                 self.bytes += sum(map(len, filter(None, map(Message.key, messages))))
 
     def take(self) -> tuple[int, int, int | None, float]:
-        """Return `records` and `bytes` since the last call, set them to zero, and return `event` and `at`."""
+        """Return `records` and `bytes` since the last call, which become zero, and `event` and `at`, which stay."""
         counts = (self.records, self.bytes, self.event, self.at)
         self.records = self.bytes = 0
         return counts

@@ -167,6 +167,7 @@ class LetterWriter:
 
         Raises:
             DeadLetterError: The producer cannot be created or has failed, or a letter has failed so far.
+            ResolveError: As for `_open`.
         """
         producer, max_bytes = self._open()
         at = datetime.now(UTC)
@@ -218,6 +219,7 @@ class LetterWriter:
 
         Raises:
             DeadLetterError: The producer cannot be created.
+            ResolveError: The settings of the cluster have errors in this process.
         """
         max_bytes = topic_max_bytes(self._cluster, self._topic.topic)
         if self._producer is None:
@@ -313,6 +315,9 @@ def topic_max_bytes(cluster: Cluster, topic: str) -> int:
     """The largest record batch that a topic accepts, in bytes; Kafka's default if its settings cannot be read.
 
     The answer is cached for up to five minutes.
+
+    Raises:
+        ResolveError: As for `Cluster.admin`.
     """
     return _topic_max_bytes(cluster, topic, int(monotonic() / _MAX_AGE))
 
@@ -322,10 +327,14 @@ def _topic_max_bytes(cluster: Cluster, topic: str, _: int) -> int:
     """Ask the brokers for `topic_max_bytes`, with a new client; Kafka's default if they refuse or do not answer.
 
     The last argument makes cached answers expire.
+
+    Raises:
+        ResolveError: As for `Cluster.admin`.
     """
-    client = AdminClient({**cluster.admin()})
+    settings = cluster.admin()
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
+        client = AdminClient({**settings})
         entries = client.describe_configs([resource], request_timeout=10)[resource].result(timeout=15)
     except (KafkaException, TimeoutError):
         return DEFAULT_MAX_BYTES

@@ -22,7 +22,7 @@ ReadHeaders = Callable[[Sequence[RecordId]], Sequence[Headers]]
 
 
 def offset_of(message: Message[bytes, bytes]) -> int:
-    """Return the offset of a message."""
+    """Return the offset of a message, which each message of the brokers has."""
     offset = message.offset()
     assert offset is not None
     return offset
@@ -56,7 +56,7 @@ def _leader_epochs(messages: Messages) -> pa.Array:
 
 
 def build_headers(messages: Messages, read: ReadHeaders) -> pa.Array:
-    """Build the column of the headers of some messages, of the type `HEADERS`.
+    """Build the column of the headers of some messages, of the type `HEADERS`; the list of a message may be empty.
 
     Args:
         messages: The messages.

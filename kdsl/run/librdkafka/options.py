@@ -51,14 +51,17 @@ def read_letter_cluster(options: Mapping[str, str]) -> Cluster | None:
 
 
 def read_options(options: Mapping[str, str], kind: type[P]) -> tuple[P, Cluster]:
-    """Read the plan and the cluster, with their literal secrets, back from the options of `write_options`."""
+    """Read the plan and the cluster, with their literal secrets, back from the options of `write_options`.
+
+    Errors are those of `read_plan_text`, and KeyError for an option that is missing.
+    """
     literals = json.loads(options.get(LITERALS, "{}"))
     plan = with_secrets(read_plan_text(options[PLAN], kind), literals)
     return plan, _read_cluster(json.loads(options[CLUSTER]), literals)
 
 
 def _cluster_document(cluster: Cluster) -> dict[str, Any]:
-    """Return a cluster as a JSON document; secrets must be references."""
+    """Return a cluster, whose secrets must be references, as a JSON document; that is not checked."""
     registry = cluster.registry
     return {
         "bootstrap_servers": cluster.bootstrap_servers,

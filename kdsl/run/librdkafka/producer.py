@@ -370,7 +370,7 @@ class Producer:
         return items, starts, (pairs, names)
 
     def _pointers(self, array: pa.Array) -> _Pointers:
-        """Return where the values of a binary array are in memory; the array must live while the result is used."""
+        """Return where the values of a binary array are in memory, nulls at 0; the array must outlive the result."""
         nulls = array.null_count
         if nulls == len(array):
             return _Pointers(np.zeros(len(array) + 1, dtype=np.int32), np.int64(0), None)
@@ -460,7 +460,7 @@ class Producer:
         """Log a line of librdkafka's log, and store a severe one (a warning or worse) as `last_error`.
 
         A severe line is logged as WARNING if it is an error, otherwise as INFO, the first time that this producer logs
-        it; repeated and other lines are logged as DEBUG.
+        it; repeated and other lines are logged as DEBUG. Warnings about settings are not severe.
         """
         facility, text, level = ctypes.c_char_p(), ctypes.c_char_p(), ctypes.c_int()
         self._lib.rd_kafka_event_log(event, ctypes.byref(facility), ctypes.byref(text), ctypes.byref(level))
@@ -520,13 +520,13 @@ class Producer:
         return not self._lib.rd_kafka_outq_len(self._handle)
 
     def _topic(self, name: str) -> int:
-        """Return librdkafka's handle of a topic, created at the first use."""
+        """Return librdkafka's handle of a topic, created at the first use without a request or an error."""
         if name not in self._topics:
             self._topics[name] = self._lib.rd_kafka_topic_new(self._handle, name.encode(), None)
         return self._topics[name]
 
     def abandon(self) -> None:
-        """Discard all records that are queued or in flight, and close the producer."""
+        """Discard all records that are queued or in flight, and close the producer in the background."""
         if not self._closed:
             self._lib.rd_kafka_purge(self._handle, n.PURGE)
         self.close()
@@ -557,7 +557,7 @@ class _ClosedLibrary:
 
 
 def _partition_numbers(records: pa.RecordBatch) -> Any:
-    """Return the partition of each record as a NumPy array, -1 where librdkafka chooses; None if it chooses all."""
+    """Return the column ``partition`` as a NumPy array (-1: librdkafka chooses); None if records do not have it."""
     if "partition" not in records.schema.names:
         return None
     return records.column("partition").to_numpy(zero_copy_only=False)
@@ -627,8 +627,8 @@ def borrow_producer(settings: Mapping[str, str], purpose: str = "") -> Iterator[
 def return_producer(settings: Mapping[str, str], purpose: str, producer: Producer) -> None:
     """Put a producer into the pool.
 
-    Another one with the same settings and purpose is closed; so is, if the pool is full, the one that was returned
-    first.
+    Another one with the same settings and purpose is closed, in the background and without an error; so is, if the pool
+    is full, the one that was returned first.
     """
     _pool.put(_pool_key(settings, purpose), producer)
 

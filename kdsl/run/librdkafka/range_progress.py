@@ -45,7 +45,7 @@ class RangeProgress:
             self._positions[i] = self._ends[i]
 
     def remaining_range(self, index: int) -> Range:
-        """Return the part of a range that has not been read."""
+        """Return the part of a range that has not been read; it may be empty."""
         r = self.ranges[index]
         return Range(r.topic, r.partition, int(self._positions[index]), r.end)
 
@@ -73,8 +73,8 @@ class RangeProgress:
     def _advance_one(self, messages: Messages) -> tuple[Messages, tuple[pa.Array, pa.Array, pa.Array]]:
         """Select the unread messages of the only range, and move its progress past them, as `advance` does.
 
-        Return them with their topics, partitions and offsets; note a missing first record. All messages must be of the
-        range's topic partition.
+        Return them with their topics, partitions and offsets; note a missing first record. There is at least one
+        message, and all are of the range's topic partition.
         """
         position, end = int(self._positions[0]), int(self._ends[0])
         if offset_of(messages[0]) < position or offset_of(messages[-1]) >= end:

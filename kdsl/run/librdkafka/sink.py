@@ -117,7 +117,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Return the writer of a batch.
+    """Return the writer of a batch, which reads the options when it is used.
 
     Raises:
         KdslError: The batch shall overwrite the topic.
@@ -129,7 +129,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Return the writer of a stream.
+    """Return the writer of a stream, which reads the options when it is used.
 
     Raises:
         KdslError: The query has the output mode ``complete``.
@@ -262,7 +262,7 @@ def choose_sizes(settings: Mapping[str, str], *, creating: bool = True) -> dict[
     ``linger.ms``, because nothing would be sent while it is full, and two messages of the maximum size.
 
     Args:
-        settings: The settings that are already chosen, with ``message.max.bytes``.
+        settings: The settings that are already chosen, among them ``message.max.bytes`` (else a KeyError).
         creating: Whether the brokers may create missing topics; if not, a setting forbids it.
     """
     chosen: dict[str, str | int] = {
@@ -377,7 +377,10 @@ class _TaskWriter:
         return records.append_column("partition", chosen)
 
     def _split_by_topic(self, records: pa.RecordBatch, rows: Indices) -> Iterator[tuple[str, pa.RecordBatch, Indices]]:
-        """Split records by the topic that rows or the plan name; yield topic, records and row indices."""
+        """Split records by the topic that rows or the plan name; yield topic, records and row indices.
+
+        Topics are those that the encoder has checked. Without records nothing is yielded.
+        """
         if not records.num_rows:
             return
         if not names_topics(self._plan.topics):
@@ -496,7 +499,7 @@ def merge_small_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     To encode and send a batch costs a third of a millisecond, whatever its size.
 
     A concatenated batch stays within PIECE_BYTES, far below the 2 GiB that a string column can hold; a larger batch is
-    passed on unchanged.
+    passed on unchanged. A batch without rows may be yielded if there are no others.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -544,7 +547,10 @@ def _check_letters(options: Mapping[str, str], messages: Sequence[WriterCommitMe
 
 
 def _report(options: Mapping[str, str], messages: Sequence[WriterCommitMessage | None], batch: str) -> None:
-    """Log what a write has written, and append it to the query's file of reports, if the options name one."""
+    """Log what a write has written, and append it to the query's file of reports, if the options name one.
+
+    A file that cannot be opened here is ignored.
+    """
     plan, _ = _read_cached(options)
     results = [m for m in messages if isinstance(m, TaskResult)]
     records, size, lost = (sum(getattr(m, name) for m in results) for name in ("records", "bytes", "lost"))

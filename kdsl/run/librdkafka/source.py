@@ -87,19 +87,22 @@ class Task(InputPartition):
 
 
 def source_schema(options: Mapping[str, str]) -> StructType:
-    """Return the columns of a read with these options, with one for metrics if the rows carry those."""
+    """Return the columns of a read with these options, with one for metrics if the rows carry those.
+
+    Errors are those of `read_options`.
+    """
     schema = spark_schema(source_row(_read_plan_and_cluster(_own_options(options))[0]))
     return schema.add(COLUMN, "string") if _reports_on_rows(options) else schema
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """Return the reader of a bounded read."""
+    """Return the reader of a bounded read; it reads the options, and finds errors in them, when it is used."""
     del schema
     return BatchReader(_own_options(options))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """Return the reader of a stream."""
+    """Return the reader of a stream; it reads the options, and finds errors in them, when it is used."""
     del schema
     return StreamReader(_own_options(options))
 
@@ -120,7 +123,7 @@ def _read_plan_and_cluster(options: OptionItems) -> tuple[ReadPlan, Cluster]:
 
 @lru_cache(maxsize=16)
 def _decoder(options: OptionItems) -> RecordDecoder:
-    """Return the decoder of the options' records, cached in each process."""
+    """Return the decoder of the options' records, cached in each process; errors are those of its formats' decoders."""
     plan, cluster = _read_plan_and_cluster(options)
     return RecordDecoder(plan, dict(options).get(ZONE, "UTC"), registry_of(cluster, plan))
 
@@ -257,7 +260,7 @@ def _reports_on_rows(options: Mapping[str, str]) -> bool:
 
 
 def _row_schema(options: OptionItems) -> pa.Schema:
-    """Return the schema of the rows that a task returns."""
+    """Return the schema of the rows that a task returns, as `source_schema` does, also with its errors."""
     schema = arrow_schema(source_row(_read_plan_and_cluster(options)[0]))
     return add_report_field(schema) if _reports_on_rows(dict(options)) else schema
 
@@ -268,7 +271,7 @@ def max_tasks(options: Mapping[str, str], plan: ReadPlan) -> int:
 
 
 def _packing(options: OptionItems) -> Packing:
-    """Choose how batches that are planned now are packed."""
+    """Choose how batches that are planned now are packed: into up to `max_tasks` tasks, a changelog in its order."""
     plan, _ = _read_plan_and_cluster(options)
     return choose_packing(max_tasks(dict(options), plan), ordered=plan.changelog and plan.upserts is None)
 
@@ -372,8 +375,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Plan the tasks of a micro-batch: the originally planned ones without the records that were deleted meanwhile.
 
         An exactly-once sink identifies a writer by the index of its task. A repeated batch is therefore packed from the
-        offsets and the packing of its plan, and a task without remaining records stays in the list. Errors are those of
-        `Stream.ranges`.
+        offsets and the packing of its plan, and a task without remaining records stays in the list.
+
+        Raises:
+            KafkaReadError: As for `Stream.ranges`.
+            KdslError: As for `Stream.ranges`.
+            OffsetFormatError: As for `latestOffset`.
         """
         begin, stop = Offsets.from_json(start), Offsets.from_json(end)
         packed = pack(stop.ranges_from(begin), stop.packing or _packing(self._options))
@@ -398,7 +405,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._lease = None
 
     def _limits(self, limit: ReadLimit) -> Limits:
-        """Convert Spark's read limit; only with a maximum, the declared limit of each partition applies, too.
+        """Convert Spark's read limit: everything, a maximum of records, or a minimum.
+
+        Only with a maximum, the declared limit of each partition applies, too.
 
         Raises:
             KdslError: Spark asks for a limit that kdsl does not have.

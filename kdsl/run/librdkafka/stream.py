@@ -233,6 +233,9 @@ class Stream:
         """Log which partitions one transaction has held back since the previous check.
 
         The first `LOG_HELD_AFTER` seconds after a check nothing is asked or logged.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         now = time.monotonic()
         if now - self._transactions_checked_at < LOG_HELD_AFTER:
@@ -341,6 +344,7 @@ class Stream:
         Raises:
             TopicMissingError: A topic or a partition does not exist any more.
             TopicRecreatedError: A topic was deleted and created again.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
 
         def ask(_: float) -> tuple[dict[TopicPartition, int], bool]:
@@ -427,6 +431,7 @@ class Stream:
         """Return the ends of partitions that were discovered after the end of the stream was computed.
 
         If an end cannot be computed (OffsetError), none of them is read, which is logged: each ends where it begins.
+        Other errors are those of `Subscription.stop`.
         """
         if not added:
             return {}
@@ -450,7 +455,8 @@ class Stream:
         """Choose where a batch ends, within its limits, the declared end, and the frozen ends of ``availableNow``.
 
         It ends at ``positions`` if it would have fewer records than its minimum, unless it is the last one, or the
-        query is ``availableNow``. ``reach`` is how far each partition can be read, ``stop`` where the stream ends.
+        query is ``availableNow``. ``reach`` is how far each partition can be read, ``stop`` where the stream ends. With
+        a watermark, a limit is divided by `_divide_by_time`, also with its effects and errors.
         """
         target = self._frozen_ends
         if target is not None:
@@ -481,6 +487,9 @@ class Stream:
 
         Partitions without a backlog are idle and not considered. Partitions that are not read are left out. The time
         before which everything is read is stored: the next search begins there.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         watermark = self._plan.watermark
         assert watermark is not None
@@ -559,7 +568,7 @@ def check_state_mode(plan: ReadPlan, compared: bool) -> None:
 
 
 def _add_counts(*counts: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Add up counts by partition; partitions with zero are left out."""
+    """Add up counts, which are zero or more, by partition; partitions whose sum is zero are left out."""
     total: dict[TopicPartition, int] = {}
     for partition, count in ((partition, count) for one in counts for partition, count in one.items() if count):
         total[partition] = total.get(partition, 0) + count

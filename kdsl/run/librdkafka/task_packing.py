@@ -27,7 +27,8 @@ def choose_packing(tasks: int, *, ordered: bool) -> Packing:
 
     Args:
         tasks: The maximum number of tasks of a batch.
-        ordered: Whether the tasks must keep the order of the records of each partition.
+        ordered: Whether the tasks must keep the order of the records of each partition: further parts of a partition
+            then come into later tasks.
     """
     return Packing("order" if ordered else "size", tasks, TASK_RECORDS, PIECE_RECORDS)
 

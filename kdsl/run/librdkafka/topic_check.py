@@ -65,7 +65,6 @@ class TopicCheck:
     def __init__(self, cluster: Cluster, cluster_key: str, table: str, ids: Mapping[str, str]) -> None:
         self._cluster, self._key, self._table = cluster, cluster_key, table
         self._ids = {name: id_ for name, id_ in ids.items() if id_}
-        self._recreated = False
 
     @contextmanager
     def guard_batch(self) -> Iterator[None]:
@@ -89,7 +88,8 @@ class TopicCheck:
     def decode(self, batches: Iterable[T], decode: Callable[[T], Iterable[R]]) -> Iterator[R]:
         """Decode batches of records, and yield the rows once the topics were verified after their records were fetched.
 
-        The first batch is verified by itself; later batches wait until `INTERVAL` has passed or all are decoded.
+        The first batch is verified by itself; later batches wait until `INTERVAL` has passed or all are decoded. If
+        there are no batches, the topics are verified, too.
 
         Args:
             batches: The batches of records, as they are fetched. Nothing is fetched after the last one.
@@ -121,7 +121,7 @@ class TopicCheck:
             yield from unverified
 
     def verify(self) -> None:
-        """Ask for the topic ids now and compare them with the planned ones.
+        """Ask for the topic ids now, with a pooled admin client, and compare them with the planned ones.
 
         Raises:
             TopicRecreatedError: A topic has another id; the error names the planned id and the present one.
@@ -133,17 +133,21 @@ class TopicCheck:
     def explain(self, error: KdslError) -> None:
         """Ask for the topic ids after another error; do nothing unless a topic was created again.
 
-        Nothing is asked after errors that say so already, or that brokers do not answer or refuse.
+        Nothing is asked after a TopicRecreatedError, and after errors that brokers do not answer or refuse.
 
         Raises:
             TopicRecreatedError: A topic was created again, which explains the error; the error is its cause.
         """
-        if self._recreated or isinstance(error, UnreachableError | NotAllowedError):
-            return  # the error says so already, or the brokers do not answer anyway
+        if isinstance(error, TopicRecreatedError | UnreachableError | NotAllowedError):
+            return
         self._explain(self._ask(), error)
 
     def _ask(self) -> Future[dict[str, Topic]] | None:
-        """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check."""
+        """Ask for the present topic ids in a thread, with a pooled admin client; None if there is nothing to check.
+
+        Raises:
+            ResolveError: The client cannot be created, because a reference to a secret cannot be resolved here.
+        """
         if not self._ids:
             return None
         lookup = _pool.take(self._key) or _TopicLookup(self._cluster, self._table)
@@ -167,7 +171,7 @@ class TopicCheck:
         """Wait for the topics' present ids, and compare them with the planned ones.
 
         Topics for which the brokers have no id now are right. Without an ``answer`` there is nothing to compare (and no
-        planned id). After a TopicRecreatedError, `explain` asks nothing any more.
+        planned id).
 
         Raises:
             TopicMissingError: A topic was deleted.
@@ -183,5 +187,4 @@ class TopicCheck:
                 )
             present = topics[name].id
             if present and present != planned:
-                self._recreated = True
                 raise errors.topic_recreated(self._table, name, planned, present, "its offsets were planned")

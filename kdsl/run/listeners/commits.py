@@ -80,7 +80,7 @@ def warn_about_batch_commits(plan: ReadPlan, cluster: Cluster) -> None:
 
 
 def wait_for_commits(seconds: float = _AT_EXIT) -> bool:
-    """Wait until all pending commits were tried, ``seconds`` at most; return whether none is pending any more."""
+    """Wait until all pending commits were tried, ``seconds`` at most; return whether all were. None is hastened."""
     until = time.monotonic() + seconds
     return all(worker.wait(until) for worker in tuple(_workers.values()))
 
@@ -98,7 +98,7 @@ class Commits:
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
         """Hand the new positions of each read to the worker that commits them; log once why a read commits nothing.
 
-        No position moves ahead of a slower read.
+        No position moves ahead of a slower read. The workers of the run are remembered until `on_end`.
         """
         positions: dict[str, dict[TopicPartition, int]] = {}
         by_id = {one.read.id: one.read for one in reads}
@@ -120,7 +120,7 @@ class Commits:
         """Do nothing: a commit that failed is retried by its worker."""
 
     def on_end(self, query: Query) -> None:
-        """Let the workers of the run commit its pending positions at once; do not wait for them."""
+        """Forget the run, and let its workers commit its pending positions at once; do not wait for them."""
         for worker in self._runs.pop(query.run_id, {}).values():
             worker.end(query.run_id)
 
@@ -160,7 +160,10 @@ class Worker:
         self._last = float("-inf")
 
     def replace_read(self, read: Read) -> None:
-        """Commit with the client and the settings of another read of the same id from now on, pending positions too."""
+        """Commit with the client and the settings of another read of the same id from now on, pending positions too.
+
+        The former client is dropped. Nothing changes if the reads are equal.
+        """
         with self._changed:
             if read != self.read:
                 self.read, self._interval, self._admin = read, _shortest_interval(read), None
@@ -168,8 +171,8 @@ class Worker:
     def put(self, run_id: str, positions: Mapping[TopicPartition, int]) -> None:
         """Schedule a commit of a run's positions, and start the thread if it does not run.
 
-        They replace older pending ones, and no committed offset moves back. Nothing is scheduled if all of them are
-        committed.
+        They replace all pending ones of the run, and no committed offset moves back. Nothing is scheduled if all of
+        them are committed.
         """
         with self._changed:
             run = self._runs.setdefault(run_id, _Run())
@@ -189,7 +192,10 @@ class Worker:
                 self._wake()
 
     def wait(self, until: float) -> bool:
-        """Wait until all pending commits were tried, or until a time (`time.monotonic`); return whether they were."""
+        """Wait until all pending commits were tried, or until a time (`time.monotonic`); return whether they were.
+
+        None is hastened.
+        """
         with self._changed:
             return self._changed.wait_for(
                 lambda: all(run.tried for run in self._runs.values()), max(0.0, until - time.monotonic())
@@ -218,7 +224,11 @@ class Worker:
                 self._changed.notify_all()
 
     def _next(self) -> tuple[_Run, dict[TopicPartition, int]] | None:
-        """Wait for the next commit that is due, and return it; None if no run is left and the thread must end."""
+        """Wait for the next commit that is due; return its run and positions, which stay pending until `_note`.
+
+        Runs that have ended and were tried are dropped. None if no run is left: the thread must end, and the client is
+        dropped.
+        """
         with self._changed:
             while True:
                 for id_ in [id_ for id_, run in self._runs.items() if run.ended and run.tried]:
@@ -235,7 +245,11 @@ class Worker:
                 self._changed.wait(left)
 
     def _open_admin(self) -> ClusterAdmin:
-        """Return the client that commits, created at the first use of a read."""
+        """Return the client that commits: the read's own, or one of librdkafka, created when the read is first used.
+
+        Raises:
+            ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
+        """
         with self._changed:
             read, admin = self.read, self._admin
         if admin is None:
@@ -246,7 +260,7 @@ class Worker:
         return admin
 
     def _note(self, run: _Run, wanted: dict[TopicPartition, int], error: str | None) -> None:
-        """Store the outcome of a commit, schedule the next one, and log failures and the recovery.
+        """Store a commit's outcome in the run and in `counts_of`, schedule the next one, log failures and the recovery.
 
         Failures that follow another one are logged as DEBUG, the others as warnings.
 

@@ -30,7 +30,10 @@ class Endings:
         """Do nothing: what the query reads is not known yet."""
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Stop the query, in a thread, if all its sources are reads of kdsl and have reached their ends."""
+        """Stop the query, in a thread, if all its sources are reads of kdsl and have reached their ends.
+
+        The run is remembered until `on_end`: `on_idle` does not stop it any more, and it is stopped once.
+        """
         run = progress.query.run_id
         self._progressed.add(run)
         if run in self._ending or not reads or len(reads) < progress.sources or not has_ended(reads):
@@ -43,7 +46,7 @@ class Endings:
     def on_idle(self, query: Query) -> None:
         """Stop a query that began with nothing left to read, in a thread: Spark's own source reports no batch then.
 
-        On Spark Connect, where the reads of a query cannot be seen then, nothing happens.
+        On Spark Connect, where the reads of a query cannot be seen then, nothing happens. It is stopped once.
         """
         if query.run_id not in self._progressed and query.run_id not in self._ending and has_unrecorded_ends():
             sources, reads = current_reads(query)

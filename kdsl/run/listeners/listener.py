@@ -40,7 +40,7 @@ def observe(observer: Observer) -> None:
 
 
 def unobserve(observer: Observer) -> None:
-    """Remove an observer if it was added."""
+    """Remove an observer if it was added; the listeners of sessions stay."""
     with _lock:
         if observer in _observers:
             _observers.remove(observer)
@@ -93,6 +93,8 @@ class Listener(JsonListener):
     def receive(self, kind: EventKind, document: Mapping[str, Any], java: Any = None) -> None:
         """Pass an event to all observers; errors are logged, because Spark would stop the listener.
 
+        The listener remembers a run's name, Java's query and reads until the run ends.
+
         Args:
             kind: What has happened.
             document: The event as JSON; that of ``progress`` is the report.
@@ -131,6 +133,8 @@ class Listener(JsonListener):
     def reads(self, query: Query, sources: Any) -> Iterator[ReadProgress]:
         """Yield the progress of those of a query's sources, as Spark's JSON reports them, that are reads of kdsl.
 
+        The listener remembers which reads the sources of Spark's own are (`_find_unnamed`).
+
         Raises:
             OffsetFormatError: The offsets are those of another version of kdsl.
         """
@@ -159,7 +163,8 @@ class Listener(JsonListener):
     def _find_unnamed(self, query: Query, index: int, count: int, source: Any, offsets: Offsets | None) -> Read | None:
         """Find the read of a source of Spark's own, whose offsets have no read id, and remember it for the run.
 
-        None if none or several fit.
+        It is the only one with the source's topics; of several, the one that the source's option names, which a classic
+        session shows. None if there is none, or if the source is not Kafka.
         """
         if offsets is None or not str(source.get("description", "")).startswith("KafkaV2"):
             return None
@@ -188,8 +193,14 @@ def _spark_offsets(document: Mapping[str, Any]) -> Offsets | None:
 def current_reads(query: Query) -> tuple[int, tuple[ReadProgress, ...]]:
     """Ask Spark for the progress of the reads of a running query, whether or not a batch has ended in this run.
 
+    Py4J's errors are passed on.
+
     Returns:
-        How many sources the query has, and those that are reads of kdsl; 0 and nothing for Spark Connect.
+        How many sources the query has, and those that are reads of kdsl; 0 and nothing for Spark Connect, and for a
+        query that has ended.
+
+    Raises:
+        OffsetFormatError: The offsets are those of another version of kdsl.
     """
     if is_connect(query.session):
         return 0, ()

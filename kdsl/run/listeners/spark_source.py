@@ -130,7 +130,7 @@ class SparkSourceGuard:
         """Do nothing: pending batches are still checked."""
 
     def wait(self) -> None:
-        """Wait until all batches are checked; for the end of the process, and for tests."""
+        """Wait, without a time limit, until all batches are checked; for the end of the process, and for tests."""
         thread = self._thread
         if thread is not None:
             thread.join()

@@ -39,6 +39,9 @@ def watch(
 ) -> Read:
     """Register a streaming read, add kdsl's observers, and register the session's listener; for both transports.
 
+    The observers commit offsets, stop bounded queries, hold the leases of groups, and check Spark's own source. If the
+    listener cannot be registered, Spark's error is raised, and the read stays registered.
+
     Args:
         spark: The session, classic or Connect.
         plan: What is read.
@@ -64,7 +67,7 @@ _group_locks = GroupLocks()
 
 @cache
 def _add_observers() -> None:
-    """Add kdsl's own observers, and let the end of the process wait for them (`_finish`); once in a process."""
+    """Add the observers of `watch`, and let the end of the process wait for them (`_finish`); once in a process."""
     observe(Commits())
     observe(Endings())
     observe(_group_locks)
@@ -73,7 +76,10 @@ def _add_observers() -> None:
 
 
 def _finish() -> None:
-    """Wait for the last events and commits before the process ends, even if the session was not stopped."""
+    """Wait for the last events and commits before the process ends, even if the session was not stopped.
+
+    It waits at most `_EVENTS` for each session, and ten seconds for the commits.
+    """
     for session in sessions():
         _wait_for_events(session)
     wait_for_commits()

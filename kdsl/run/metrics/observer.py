@@ -40,7 +40,11 @@ class MetricsObserver:
         _tracker(query.id).begin(query.run_id, query.name)
 
     def on_progress(self, progress: Progress, reads: tuple[ReadProgress, ...]) -> None:
-        """Add the numbers of a batch that has ended, to Java's object of the report, too (`add_reports`)."""
+        """Add the numbers of a batch that has ended to the query's metrics.
+
+        Those that tasks reported are added to Java's object of the report, too (`add_reports`). The listener logs any
+        error.
+        """
         names = {one.source: NamedRead(one.read.id, one.read.plan.table, _lease(one.read)) for one in reads}
         _tracker(progress.query.id).add_progress(add_reports(progress.document, progress.java), names)
 
@@ -76,7 +80,8 @@ def note_write(query: StreamingQuery, plan: WritePlan, spool: Spool | None) -> N
 def metrics(query: StreamingQuery) -> QueryMetrics:
     """Return the present metrics of a streaming query, after adding the reports that Spark remembers.
 
-    Counters count from the start of the query in this process and include all batches that have ended.
+    Counters count from the start of the query in this process and include all batches that have ended. A query without
+    tables of kdsl has neither sources nor sinks. What Spark raises when it is asked for the reports is passed on.
 
     Args:
         query: The query, running or ended, of a classic session or of Spark Connect.
@@ -88,14 +93,17 @@ def metrics(query: StreamingQuery) -> QueryMetrics:
 
 
 def all_metrics() -> tuple[QueryMetrics, ...]:
-    """Return the metrics of all running queries of this process."""
+    """Return the metrics of all running queries of this process, each as of now (`Tracker.snapshot`)."""
     with _lock:
         running = [tracker for tracker in _trackers.values() if not tracker.ended]
     return tuple(tracker.snapshot() for tracker in running)
 
 
 def _recent(query: StreamingQuery) -> Iterator[Mapping[str, Any]]:
-    """Yield Spark's recent reports of a query, with the numbers that tasks have reported."""
+    """Yield Spark's recent reports of a query, with the numbers that tasks have reported.
+
+    The numbers are added to Java's objects, too (`add_reports`). Spark's errors are passed on.
+    """
     for document, java in recent_progress(query):
         yield document if java is None else add_reports(document, java)
 

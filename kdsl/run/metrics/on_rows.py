@@ -56,7 +56,7 @@ def filter_and_observe(df: DataFrame, name: str, condition: Column) -> DataFrame
     Args:
         df: The records of a source.
         name: The observation's name, unique in the query.
-        condition: True for the records to be read.
+        condition: True for the records to be read, False for the others; never NULL, which would not be counted.
     """
     from pyspark.sql import functions as sf
 
@@ -74,13 +74,19 @@ class RowReporter:
         self._reporter, self._schema = reporter, schema
 
     def add_report(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        """Add a report about everything since the previous rows, on the first of some rows; there is at least one."""
+        """Return rows (at least one) with the report column; the first has a report of everything since the last one.
+
+        The reporter's counts begin at zero again.
+        """
         nulls = pa.nulls(rows.num_rows - 1, pa.string())
         column = pa.concat_arrays([pa.array([self._reporter.report()], pa.string()), nulls])
         return pa.RecordBatch.from_arrays([*rows.columns, column], schema=add_report_field(rows.schema))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yield the last report, if there is one, on a row that the driver removes."""
+        """Yield a report of what has not been reported yet, if anything, on a row that the driver removes.
+
+        The reporter's counts begin at zero again.
+        """
         if not self._reporter.new:
             return
         schema = arrow_schema(self._schema)

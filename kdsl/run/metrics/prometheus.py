@@ -30,7 +30,7 @@ class Queries(Collector):
     """Collects the metrics of all running queries for Prometheus."""
 
     def collect(self) -> Iterable[Family]:
-        """Collect the present metrics; each value has the names of its query and table as labels."""
+        """Collect the present metrics (`all_metrics`); each value has the names of its query and table as labels."""
         families: dict[str, Family] = {}
         for query in all_metrics():
             for source in query.sources:
@@ -85,7 +85,7 @@ class MetricsServer:
         return f"http://{self.host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Stop the server, and wait for its thread."""
+        """Stop the server, and wait for its thread; nothing happens if it was stopped before."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

@@ -178,7 +178,7 @@ class SourceCounts:
     client: Mapping[str, Mapping[str, float]] = attrs.field(factory=dict)
 
     def number(self, field: str) -> int | None:
-        """Return one of the `PROGRESS_NUMBERS` by its field; None if it is not known."""
+        """Return one of the `PROGRESS_NUMBERS` by its field, which must be one of theirs; None if it is not known."""
         reason = field.replace("_", "-")
         return self.dropped.get(reason, 0) if reason in DROPPED else getattr(self, field)
 

@@ -56,6 +56,10 @@ def observe_sizes(df: DataFrame, name: str) -> DataFrame:
 
 
 def read_sizes(observed: Iterable[str]) -> Iterator[BucketSize]:
-    """Read the sizes from an observation: strings with the numbers of a `BucketSize` in order, with spaces between."""
+    """Yield the sizes in an observation: strings with the numbers of a `BucketSize` in order, with spaces between.
+
+    Raises:
+        ValueError: A string contains something other than integers.
+    """
     for text in observed:
         yield BucketSize(*map(int, text.split()))

@@ -31,8 +31,8 @@ def _brokers(of: str) -> Callable[[Mapping[str, Any]], float]:
 def _average(window: str, to_ms: float = 1000.0) -> Callable[[Mapping[str, Any]], float]:
     """Return a function for the mean of a window of times over all brokers, in milliseconds, weighted by count.
 
-    ``to_ms`` is by what the times are divided to get milliseconds; those of librdkafka are microseconds, or already
-    milliseconds.
+    It is 0 without times. ``to_ms`` is by what the times are divided to get milliseconds; those of librdkafka are
+    microseconds, or already milliseconds.
     """
 
     def mean(stats: Mapping[str, Any]) -> float:
@@ -64,7 +64,7 @@ def _ratio(part: Callable[[Mapping[str, Any]], float], of: Callable[[Mapping[str
 
 
 def _topics(window: str) -> Callable[[Mapping[str, Any]], float]:
-    """Return a function for the mean of a window over all topics, weighted by count."""
+    """Return a function for the mean of a window over all topics, weighted by count; 0 without values."""
 
     def mean(stats: Mapping[str, Any]) -> float:
         """Return the mean; 0 without values."""
@@ -152,7 +152,13 @@ PRODUCER = {
 
 
 def client_metrics(text: str | bytes) -> dict[str, float]:
-    """Return the metrics of one client (`CONSUMER` or `PRODUCER`) from librdkafka's statistics, a JSON document."""
+    """Return all metrics of one client (`CONSUMER` or `PRODUCER`) from librdkafka's statistics, a JSON document.
+
+    Numbers that the document does not have count as 0.
+
+    Raises:
+        ValueError: The document is not JSON.
+    """
     stats = orjson.loads(text)
     table = PRODUCER if stats.get("type") == "producer" else CONSUMER
     return {name: round(float(raw.value(stats)), 3) for name, raw in table.items()}

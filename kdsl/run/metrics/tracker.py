@@ -195,7 +195,10 @@ class Tracker:
                 sink.rate, sink.byte_rate = 0.0, None if sink.byte_rate is None else 0.0
 
     def end(self, run: str) -> None:
-        """End a run if it is the present one: read the sink's last numbers; all stay until the next run begins."""
+        """End a run if it is the present one; all numbers stay until the next run begins.
+
+        The last numbers in the sink's file of reports are read, and drops in it are logged.
+        """
         with self._lock:
             if run == self.run:
                 self.ended = True
@@ -237,7 +240,7 @@ class Tracker:
                 self._read_sink(document, newest=newest)
 
     def _forget_oldest(self) -> None:
-        """Forget the oldest batches when too many are remembered."""
+        """Forget the oldest batches when too many are remembered; their reports are ignored from then on."""
         while len(self._taken) > _MAX_REMEMBERED:
             oldest = min(self._taken)
             del self._taken[oldest]
@@ -365,6 +368,8 @@ class Tracker:
     def _read_sink(self, document: Mapping[str, Any] | None, *, newest: bool = False) -> None:
         """Update the sink's counts from its file of reports, and log new drops; without reports, add Spark's row count.
 
+        A file that cannot be read counts as one without new reports.
+
         Args:
             document: Spark's report of a batch; None without one.
             newest: Whether that is the newest batch, which sets the rates.
@@ -402,7 +407,7 @@ class Tracker:
             return QueryMetrics(self.query, self.run, self.name, batch, sources, sinks)
 
     def _source_metrics(self, source: _Source, now: float) -> SourceMetrics:
-        """Return the present metrics of a source."""
+        """Compute the metrics of a source at the time ``now``; its numbers do not change."""
         commits = self._commits(source.named.read) if self._commits else None
         lags = None if source.latest is None else _lags(source.current, source.latest)
         pending = None if lags is None else sum(lags.values())
@@ -473,7 +478,10 @@ def _count_by_rule(dropped: Mapping[str, int]) -> dict[str, int]:
 
 
 def _read_observations(document: Mapping[str, Any]) -> dict[str, SourceCounts]:
-    """Return what the tasks of a batch have reported, by read; `SINK` stands for the write."""
+    """Return what the tasks of a batch have reported, by read; `SINK` stands for the write.
+
+    Observations that are not kdsl's are ignored.
+    """
     counted: dict[str, SourceCounts] = {}
     for name, row in (document.get("observedMetrics") or {}).items():
         read = read_of(name)

@@ -43,10 +43,11 @@ class Retriever:
         return self._ends(list(partitions))
 
     def committed_offsets(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ask the brokers for the offsets that the consumer group has committed.
+        """Ask the brokers for the offsets that the consumer group has committed; partitions without one are left out.
 
         Raises:
             OffsetError: The source has no consumer group.
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         if self._group is None:
             raise OffsetError(
@@ -55,7 +56,11 @@ class Retriever:
         return self._admin.committed(self._group, list(partitions))
 
     def offsets_for_times(self, timestamps: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int | None]:
-        """Ask the brokers for the offset of each partition's first record that is not older; None if all are older."""
+        """Ask the brokers for the offset of each partition's first record that is not older; None if all are older.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
+        """
         by_time: dict[int, list[TopicPartition]] = {}
         for partition, millis in timestamps.items():
             by_time.setdefault(millis, []).append(partition)

@@ -71,11 +71,11 @@ def describe(moment: Start | Stop, stop: Stop | None = None) -> str:
 
 
 def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int] | None = None) -> Begin:
-    """Decide the first offset of each partition.
+    """Decide the first offset of each partition; nothing is asked here.
 
     Args:
         plan: What is read, and where it starts.
-        known: What the brokers answer about its partitions.
+        known: What the brokers have answered about its partitions.
         reset: What to do about an offset that is missing or has expired.
         stop: Where the read ends, in partitions where it does. Where everything that was to be read has expired, the
             partition begins at its end, whatever the policy (rule BD-14 in docs/rules.md).
@@ -103,6 +103,8 @@ def decide_start(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[Topic
 
 def _start_at_committed(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     """Begin at the group's committed offsets; partitions without one begin as ``auto.offset.reset`` says.
+
+    Expired offsets are replaced as in `resolve_expired`, with ``begins``.
 
     Raises:
         OffsetError: A partition has none and there is no reset, or an offset has expired and there is no reset, or lies
@@ -150,7 +152,8 @@ def _partitions(topic: str, partitions: list[int]) -> str:
 def _start_at_specific(plan: ReadPlan, known: Known, reset: Reset, stop: Mapping[TopicPartition, int]) -> Begin:
     """Begin at declared offsets; partitions without one begin at the latest if that is the policy, else the earliest.
 
-    The latter are noted. The declared -1 stands for the latest offset, -2 for the earliest.
+    The latter are noted. The declared -1 stands for the latest offset, -2 for the earliest. Expired offsets are
+    replaced as in `resolve_expired`, with ``begins``.
 
     Raises:
         OffsetError: A declared partition is not read, or an offset has expired and there is no reset, or lies beyond
@@ -182,15 +185,15 @@ def resolve_expired(
     *,
     begins: bool = False,
 ) -> Begin:
-    """Replace expired offsets according to the reset policy, and check that none is beyond the end of its partition.
+    """Replace expired offsets by the earliest or the latest ones, and check that none is beyond its partition's end.
 
     The other offsets stay. The offsets that are skipped are counted in the result's ``lost``.
 
     Args:
         plan: What is read.
         wanted: The requested offsets by partition.
-        known: What the brokers answer about these partitions.
-        reset: The policy.
+        known: What the brokers have answered about these partitions.
+        reset: The policy: whether expired offsets become the earliest ones, the latest ones, or an error.
         stop: Where the read ends, in partitions where it does; the policy does not skip beyond it.
         begins: Whether the read begins here. Then a partition whose whole range has expired is at its end at once,
             whatever the policy.
@@ -232,7 +235,7 @@ def describe_expired(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> str:
-    """Return the message of an error about offsets whose records were deleted."""
+    """Return the message of an error about offsets whose records were deleted: where, how many, and how to continue."""
     details = join_some(
         f"{t}[{p}]: offset {offset} is requested, but the earliest is {earliest[t, p]} (the end is {latest[t, p]}), "
         f"and {earliest[t, p] - offset} offsets are lost"

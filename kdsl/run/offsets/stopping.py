@@ -74,6 +74,8 @@ def decide_stop(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 def _stop_at_time(known: Known, *, batch: bool) -> End:
     """Stop before the first records of a time, or at the present end of a partition whose records are all older.
 
+    ``known`` has these offsets already; nothing is asked here.
+
     A batch stops where an open transaction holds records back, with a note.
     """
     at_time = {partition: known.stop_at_time.get(partition) for partition in known.latest}
@@ -110,9 +112,10 @@ def _stop_at_committed(plan: ReadPlan, known: Known, *, batch: bool) -> End:
 
 
 def _stop_at_specific(plan: ReadPlan, known: Known, *, batch: bool) -> End:
-    """Stop at declared offsets; partitions without one stop at the group's offset or else are not read, with a note.
+    """Stop at declared offsets, where -1 stands for the latest offset, and -2 for the earliest.
 
-    The declared -1 stands for the latest offset, -2 for the earliest.
+    A partition without a declared offset stops at the offset that the group has committed; without that, nothing of it
+    is read. Both are noted.
 
     Raises:
         OffsetError: A declared partition is not read or, for a batch, an offset lies beyond what can be read now.

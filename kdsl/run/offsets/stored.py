@@ -163,7 +163,8 @@ class Offsets:
     def ranges_from(self, start: Offsets) -> tuple[Range, ...]:
         """Compute the offset ranges of a batch that starts at ``start`` and ends here, without empty ones.
 
-        There are none if ``start`` equals these offsets.
+        A partition begins where ``start`` is, unless `begin` has another offset, as it has for new partitions. If
+        ``start`` equals these offsets, there are no ranges.
         """
         if start == self:
             return ()

@@ -58,6 +58,7 @@ class Subscription:
 
         Raises:
             TopicMissingError: A topic that the table names does not exist. (A pattern may match none.)
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         names = self._names()
         topics = self.admin.topics(names, known=known)
@@ -158,7 +159,7 @@ class Subscription:
         return Retriever(self.admin, self._plan.group_id, self.ends)
 
     def _with_start(self, error: OffsetError, plan: ReadPlan, known: Known) -> OffsetError:
-        """Return the error of an end, or one with that of the start added if both are wrong."""
+        """Return the error of an end, or one with that of the start added if both are wrong; nothing is asked."""
         try:
             decide_start(plan, known, self.reset)
         except OffsetError as e:
@@ -173,7 +174,11 @@ class Subscription:
         return end
 
     def _ask_offsets(self, plan: ReadPlan, partitions: list[TopicPartition]) -> Known:
-        """Ask the brokers for the offsets that start and end need."""
+        """Ask the brokers for the offsets that start and end need.
+
+        Raises:
+            KafkaReadError: A partition is missing, or the brokers refuse or do not answer.
+        """
         start, stop = plan.start, plan.stop
         modes = {start.mode, stop.mode}
         declared = bool(modes & {"group-offsets", "specific-offsets"})
@@ -202,6 +207,9 @@ class Subscription:
         Args:
             partitions: The partitions.
             ends: What `ends` returned for them.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         return self.admin.latest(partitions, committed=False) if self._committed else ends
 
@@ -212,12 +220,18 @@ class Subscription:
 
         Args:
             ends: What `ends` returned.
+
+        Raises:
+            KafkaReadError: The brokers refuse, or do not answer.
         """
         high = self.high(ends, ends)
         return {partition: (at, high[partition]) for partition, at in ends.items() if high[partition] > at}
 
     def warn_of_lost(self, lost: Mapping[TopicPartition, int]) -> None:
-        """Log a warning for each gap that the reset policy skips, or after which a bounded read ends."""
+        """Log a warning for each partition of ``lost``, with the number of its deleted offsets.
+
+        With a reset policy it says that the read continues after them, otherwise that nothing else was to be read.
+        """
         consequence = "nothing else was to be read"
         if self.reset != "none":
             consequence = f"the read continues after them, according to auto.offset.reset={self.reset}"
@@ -232,7 +246,11 @@ class Subscription:
             )
 
     def _names(self) -> list[str]:
-        """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked."""
+        """Return the topics that the plan names, or that match its pattern; for a pattern the brokers are asked.
+
+        Raises:
+            KafkaReadError: They refuse, or do not answer.
+        """
         pattern = self._plan.topics.pattern
         if pattern is None:
             return list(self._plan.topics.names)

@@ -61,7 +61,8 @@ def connect(address: Address, seconds: float | None = None) -> socket.socket:
 def detect_protocol(address: Address) -> Spoken:
     """Send a request of Kafka's protocol without TLS to a port, and return which protocol the answer belongs to.
 
-    ``silence`` means no answer, also because the connection fails after it was opened.
+    It is ``kafka``, ``tls`` or ``something else``; ``silence`` means no answer, also because the connection fails after
+    it was opened.
 
     Raises:
         OSError: The port accepts no connection.
@@ -126,6 +127,8 @@ def verifying(settings: Mapping[str, str]) -> ssl.SSLContext:
 def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> None:
     """Add the client certificate of librdkafka's settings (with resolved secrets) to a context, if there is one.
 
+    The key is in a temporary file meanwhile (`load_key`).
+
     Raises:
         OSError: The certificate or its key cannot be read, or do not match.
     """
@@ -141,7 +144,7 @@ def show_certificate(context: ssl.SSLContext, settings: Mapping[str, str]) -> No
 
 
 def asks_for_login(connection: socket.socket) -> bool | None:
-    """Ask a listener whether it requires a login; None if it closes the connection without an answer.
+    """Begin a SASL handshake, and return whether the listener requires a login; None if it closes the connection.
 
     Args:
         connection: A connection to it, in TLS where it speaks that.

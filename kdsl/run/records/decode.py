@@ -334,7 +334,7 @@ class RecordDecoder:
         return gone if gone.any() else None
 
     def _filter(self, raw: pa.RecordBatch) -> pa.RecordBatch:
-        """Apply the header filter, and count the records that it leaves out."""
+        """Apply the header filter, and count in `filtered` the records that it leaves out."""
         matching = filter_records(raw, self._plan.headers)
         self.filtered += raw.num_rows - matching.num_rows
         return matching
@@ -378,7 +378,7 @@ class RecordDecoder:
             self._count_in_column(Reason.UNDECLARED, name, value.undeclared[name])
 
     def _count_in_column(self, reason: Reason, column: str, count: int) -> None:
-        """Add to the count of a reason, and to its count for one column."""
+        """Add a positive number to the count of a reason in `dropped`, and to its count for one column."""
         self.dropped[key_of_column(reason, column)] += count
         self.dropped[reason] += count
 
@@ -475,7 +475,12 @@ class RecordDecoder:
     def _build_columns(
         self, raw: pa.RecordBatch, key: Decoded | None, value: Decoded | None, aligned: _Aligned
     ) -> list[pa.Array]:
-        """Build the columns of the rows in the order of the plan; errors are those of metadata and of `_check_type`."""
+        """Build the columns of the rows in the order of the plan.
+
+        Raises:
+            RecordError: A value of the metadata does not fit; _RejectedError with an output for dead letters.
+            DecodeError: The format returned another type than that of the column.
+        """
         builders: dict[str, Callable[[], pa.Array]] = {}
         for part, decoded, rows in (
             (self._plan.key, key, aligned.keys),
@@ -503,7 +508,10 @@ class RecordDecoder:
         return [_check_type(builders[f.name](), f.type, self._plan.table, f.name) for f in self._plan.columns.fields]
 
     def _row_kinds(self, count: int, value: Decoded | None, aligned: _Aligned) -> pa.Array:
-        """Return the row kind of each row; of upserts, ``-D`` for deletes and ``+U`` for all others."""
+        """Return the row kind of each row: of upserts ``-D`` for deletes and ``+U`` for all others.
+
+        Otherwise it is the kind of the value row, ``+I`` if the format returns none.
+        """
         if self._plan.upserts is None:
             assert value is not None
             return _take(_row_kinds(value), aligned.values)
@@ -721,7 +729,10 @@ def _value_keys(plan: ReadPlan) -> tuple[int, ...]:
 
 
 def _primary_key(plan: ReadPlan) -> tuple[str, ...]:
-    """Return `ReadPlan.keyed` with the names of the message value; columns outside the value keep their names."""
+    """Return `ReadPlan.keyed`, which may be empty, with the names of the message value.
+
+    Columns outside the value keep their names.
+    """
     names = {} if plan.value is None else dict(zip(plan.value.columns, plan.value.row.names, strict=True))
     return tuple(names.get(column, column) for column in plan.keyed)
 

@@ -81,7 +81,7 @@ class RecordEncoder:
         self.schema = pa.schema(fields)
 
     def encode(self, batch: pa.RecordBatch, first_row: int = 0) -> pa.RecordBatch:
-        """Encode a batch of rows: one record for each row, in their order.
+        """Encode a batch of rows: one record for each row, in their order. The format may register its schema.
 
         Args:
             batch: The rows; the plan's columns are looked up by name.
@@ -91,6 +91,7 @@ class RecordEncoder:
             RecordError: Rows cannot be written: a forbidden NULL, an unknown row kind, a wrong topic or timestamp, or a
                 value that the format cannot encode. The error names the first one and counts the others; forbidden
                 NULLs are reported without the rest, and then unknown row kinds.
+            KdslError: The format cannot fetch or store what it needs, such as a schema in the schema registry.
         """
         source = {f.name: batch.column(f.name) for f in self._row.fields}
         deletes = self._deletes(source)
@@ -122,7 +123,7 @@ class RecordEncoder:
         return pa.RecordBatch.from_arrays([arrays[name] for name in self.schema.names], schema=self.schema)
 
     def _deletes(self, columns: Mapping[str, pa.Array]) -> Mask | None:
-        """Return which rows of an upsert table are deletes, whose records are tombstones; None if there are none."""
+        """Return which rows of an upsert table are deletes (``-D``), whose records are tombstones; None if none is."""
         if self._plan.upserts is None or not self._plan.changelog:
             return None
         deletes: Mask = pc.fill_null(pc.equal(columns[ROW_KIND], "-D"), False).to_numpy(zero_copy_only=False)
@@ -140,7 +141,7 @@ class RecordEncoder:
         kinds: pa.Array | None,
         deletes: Mask | None,
     ) -> pa.Array:
-        """Encode message values; ``deletes`` get null. Rows that cannot be encoded are added to ``failures``."""
+        """Encode message values; ``deletes`` get null, and so do rows that cannot be encoded, added to ``failures``."""
         kinds = None if self._plan.upserts else kinds
         if deletes is None:
             return self._encode_part(self._value, "__raw_value__", columns, length, failures, kinds)
@@ -172,7 +173,7 @@ class RecordEncoder:
         return encoder.encode(columns, length, failures, kinds) if encoder else pa.nulls(length, pa.binary())
 
     def _topics(self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure]) -> pa.Array:
-        """Return the topic that each row names; null where there is none.
+        """Return the topic that each row names, be it the table's or not; null where there is none.
 
         Rows without a topic, or with one that is not the table's, are added to ``failures``.
         """
@@ -221,7 +222,11 @@ class _PartEncoder:
     def encode(
         self, columns: Mapping[str, pa.Array], length: int, failures: list[_Failure], kinds: pa.Array | None
     ) -> pa.Array:
-        """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``."""
+        """Encode the rows of a batch; those that cannot be encoded are null, and added to ``failures``.
+
+        Raises:
+            KdslError: The format cannot fetch or store what it needs (`kdsl.formats.Encoder.encode`).
+        """
         if self._fields:
             rows = pa.StructArray.from_arrays([columns[name] for name in self._columns], fields=self._fields)
         else:
@@ -263,7 +268,7 @@ def _nullable_within(kind: t.DataType) -> t.DataType:
 
 
 def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
-    """Convert the row kinds to indices into `ROW_KINDS`; unknown ones become null and are added to ``failures``."""
+    """Convert row kinds to indices into `ROW_KINDS`; NULL and unknown ones become null, and go to ``failures``."""
     kinds = pc.index_in(array, value_set=pa.array(ROW_KINDS))
     if kinds.null_count:
         rows = row_indices(kinds.is_null())
@@ -274,7 +279,7 @@ def _row_kinds(array: pa.Array, failures: list[_Failure]) -> pa.Array:
 
 
 def _is_allowed(topic: str | None, topics: Topics) -> bool:
-    """Return whether a topic is one of the table's or matches its pattern; None is not."""
+    """Return whether a topic matches the table's pattern, or is one of its names if it has none; None does not."""
     if topic is None:
         return False
     return topic in topics.names if topics.pattern is None else re.fullmatch(topics.pattern, topic) is not None

@@ -208,6 +208,9 @@ def _cast_instant(array: pa.Array, to: t.DataType, zone: str) -> pa.Array:
     """Convert instants to a timestamp, a date, or for other types a string without a fraction, in a time zone.
 
     Fractions beyond the precision of the type are cut off.
+
+    Raises:
+        pa.ArrowInvalid: The time zone is unknown.
     """
     match to:
         case t.TimestampLtz(precision=precision):

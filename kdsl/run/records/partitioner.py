@@ -74,6 +74,8 @@ class PartitionChooser:
     ) -> Partitions:
         """Choose the partition of each record; `UNCHOSEN` leaves the choice to librdkafka.
 
+        Round-robin continues after the topic's previous records.
+
         Args:
             topic: Their topic.
             count: How many partitions it has.
@@ -175,7 +177,7 @@ class PartitionChooser:
         """Return the answer of a user's partitioner as a NumPy array of integers, in or out of the topic's range.
 
         Raises:
-            KdslError: It is not a NumPy or Arrow array with one integer for each row.
+            KdslError: It is not a NumPy or Arrow array with one integer for each row, or contains NULL.
         """
         wanted = f"return {length} integers as a NumPy or Arrow array"
         if isinstance(answer, pa.Array | pa.ChunkedArray):

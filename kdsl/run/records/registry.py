@@ -18,6 +18,7 @@ def registry_of(cluster: Cluster, plan: ReadPlan | WritePlan) -> Registry | None
     """Return the cluster's registry for the formats of a plan; None if no format needs one, or there is none.
 
     If the registry or a format inherits the Kafka clients' login, it is added (to one without a URL, if there is none).
+    Nothing is checked here (`format_problems`).
     """
     parts = [part for part in _parts(plan) if part.format.needs_registry]
     registry = cluster.registry
@@ -49,7 +50,7 @@ def without_literal_secrets(plan: ReadPlan | WritePlan, registry: Registry | Non
 
 
 def format_problems(plan: ReadPlan | WritePlan, registry: Registry | None) -> Iterator[Problem]:
-    """Yield the problems of a plan's formats with the registry, or with its absence."""
+    """Yield the problems of a plan's formats with the registry's settings, or with its absence; it is not asked."""
     for part in _parts(plan):
         yield from part.format.check_registry(registry)
 

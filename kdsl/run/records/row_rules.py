@@ -53,7 +53,7 @@ class Violation:
 
     @property
     def reason(self) -> str:
-        """Why a row is not valid, without its values."""
+        """The rule that a row violates, its condition, and why that cannot be computed; without the row's values."""
         failed = f", which cannot be computed for it: {self.failed}" if self.failed else ""
         return f"the row violates the rule {self.rule.name}: {' '.join(self.rule.condition.split())}{failed}"
 
@@ -96,7 +96,10 @@ class RowRules:
         return bool(self._rules)
 
     def find_violations(self, rows: pa.RecordBatch) -> list[Violation]:
-        """Return a violation for each rule that rows violate; a condition that cannot be computed is violated, too."""
+        """Return a violation for each rule that rows violate: its condition is false, or cannot be computed, for them.
+
+        A condition that is NULL is not violated.
+        """
         columns = {name: cast_array(rows.column(name), kind) for name, kind in self._types.items()}
         violations = []
         for rule, condition in self._rules:

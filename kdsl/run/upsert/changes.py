@@ -242,7 +242,10 @@ def _order_rows(
 
 
 def _append_to_state(state: pa.RecordBatch | None, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the state with the rows appended, cast to its types; the rows themselves if the state is None or empty."""
+    """Return the state with the rows appended, cast to its types; the rows themselves if the state is None or empty.
+
+    The rows have the columns of the state, so the cast does not fail.
+    """
     if state is None or state.num_rows == 0:
         return rows
     return pa.concat_batches([state, cast_batch(rows, state.schema)])
@@ -379,7 +382,7 @@ def _emit_changes(rows: pa.RecordBatch, live: Mask, was: Mask, before: Integers,
 def _compare_rows(rows: pa.RecordBatch, some: Integers, others: Integers) -> Mask:
     """Return for each pair of rows, given by their indices, whether they are equal in all columns.
 
-    Values are compared by `kdsl.types.arrays.compare_values`.
+    NULL equals NULL, and NaN equals NaN (`kdsl.types.arrays.compare_values`).
     """
     equal = np.ones(len(some), dtype=bool)
     left = np.arange(len(some))

@@ -55,7 +55,9 @@ SETTINGS = -1
 
 
 def chunk_row_schema(rows: pa.Schema, *, events: bool = False) -> pa.Schema:
-    """Return the schema of the rows in a chunk.
+    """Return the schema of the rows in a chunk: their columns, then `DELETE`, `TIME` and `OFFSET`.
+
+    With ``events``, `UNAVAILABLE` is the last one.
 
     Args:
         rows: The schema of the rows.
@@ -89,6 +91,8 @@ class ChunkOutput:
 
         Raises:
             RecordError: As for `RecordDecoder.decode`.
+            DecodeError: As for `RecordDecoder.decode`.
+            KdslError: What the output for dead letters raises.
         """
         decoded = self._decoder.decode_with_records(raw)
         if decoded.rows.num_rows or decoded.truncates:
@@ -193,14 +197,14 @@ def _latest_times(times: pa.Array, starts: Integers) -> pa.Array:
 
 
 def _binaries(values: Sequence[pa.Buffer]) -> pa.Array:
-    """Return a binary array with copies of some buffers."""
+    """Return a binary array with copies of some buffers, which have less than 2 GiB together."""
     ends = np.cumsum([0, *(value.size for value in values)])
     buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(values))]
     return pa.Array.from_buffers(pa.binary(), len(values), buffers)
 
 
 def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.RecordBatch:
-    """Concatenate the rows, without the row kind and with the columns that chunks add (`chunk_row_schema`)."""
+    """Concatenate the rows of at least one batch, without the row kind and with the columns of `chunk_row_schema`."""
     batches = []
     for some in decoded:
         kinds, *columns = some.rows.columns
@@ -214,7 +218,7 @@ def _concat_rows(decoded: Sequence[RowsOfRecords], upserts: Upserts) -> pa.Recor
 
 
 def _unavailable_values(decoded: RowsOfRecords, names: Sequence[str]) -> pa.Array:
-    """Encode the unavailable values of each row: its record's offset, and the indices of their columns in ``names``.
+    """Return for each row the list of the indices in ``names`` of the columns whose values it lacks.
 
     NULL for a row that has all values.
     """
@@ -248,8 +252,8 @@ def read_chunks(chunks: Iterable[Chunk], schema: pa.Schema, *, events: bool = Fa
 
     Args:
         chunks: The chunks, in any order.
-        schema: The schema of the rows.
-        events: Whether their records may lack values (`Upserts.may_lack_values`).
+        schema: The schema of the rows, as it was when the chunks were built; that is not checked.
+        events: Whether their records may lack values (`Upserts.may_lack_values`), also as it was then.
     """
     ordered = sorted((p for p in chunks if p.rows), key=lambda p: (p.topic, p.partition, p.offset))
     if not ordered:

@@ -27,7 +27,7 @@ def assign_buckets(keys: Sequence[pa.Array], buckets: int) -> np.ndarray[Any, np
 
     Args:
         keys: The key columns, one array each, of one length.
-        buckets: The number of buckets, at most 65536.
+        buckets: The number of buckets, at most 65536, which is not checked.
     """
     return (hash_keys(keys) % np.uint64(buckets)).astype(np.uint16)
 

@@ -184,7 +184,7 @@ class _Changes:
             yield add_row_kinds(last, np.where(deletes, DELETE, AFTER))
 
     def _read_rows(self, tables: Iterable[pa.Table | pa.RecordBatch]) -> KeyedRows | None:
-        """Read the rows of chunks; None if the chunks have none."""
+        """Read the rows of chunks as `read_chunks` does; None if the chunks have none."""
         chunks = (chunk for table in tables for chunk in _chunks_of(table))
         return read_chunks(chunks, read_schema(self.schema), events=self.upserts.may_lack_values)
 

@@ -210,7 +210,7 @@ class UpsertProcessor(StatefulProcessor):
 
 
 def add_row_kinds(rows: pa.RecordBatch, kinds: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """Add the column of the row kind, as the first one.
+    """Add the column of the row kind, a string, as the first one.
 
     Args:
         rows: The rows.
@@ -226,7 +226,7 @@ def add_row_kind_field(rows: pa.Schema) -> pa.Schema:
 
 
 def _write_rows(rows: pa.RecordBatch) -> bytes:
-    """Write rows as a compressed Arrow stream."""
+    """Write rows as an Arrow stream that is compressed by LZ4."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_batch(rows)
@@ -290,7 +290,11 @@ def _nulls(count: int, field: pa.Field, table: str) -> pa.Array:
 
 
 def _wider(old: pa.DataType, new: pa.DataType) -> bool:
-    """Return whether the type ``new`` can represent each value of ``old``; False for pairs of different kinds."""
+    """Return whether the type ``new`` can represent each value of ``old``.
+
+    True for equal types; for two signed integers, floats, decimals, structs, lists or maps according to their sizes and
+    elements; False for all other pairs.
+    """
     if old.equals(new):
         return True
     for same in (pa.types.is_signed_integer, pa.types.is_floating):

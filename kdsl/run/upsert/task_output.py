@@ -30,7 +30,7 @@ class _RowOutput:
         self._decoder = decoder
 
     def add(self, raw: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Decode raw records, and yield their rows if there are any."""
+        """Decode raw records, and yield their rows if there are any; errors are those of `RecordDecoder.decode`."""
         rows = self._decoder.decode(raw)
         if rows.num_rows:
             yield rows

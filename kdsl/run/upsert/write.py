@@ -82,7 +82,7 @@ def _key_numbers(rows: pa.RecordBatch, upserts: UpsertWrite) -> Integers:
 
 
 def _take_last(rows: pa.RecordBatch, upserts: UpsertWrite) -> pa.RecordBatch:
-    """Return the last change of each key, as an upsert or a delete; rows with an unknown kind all stay.
+    """Return the last change of each key, as ``+U`` or ``-D``; rows with an unknown kind all stay.
 
     If there are such rows, the rows keep their kinds: the encoder reports these.
     """

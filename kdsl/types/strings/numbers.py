@@ -154,7 +154,11 @@ def _unit(scale: int) -> Decimal:
 
 
 def parse_exact(text: str) -> Decimal:
-    """Read a JSON number exactly; beyond the exponents of ``Decimal`` it is infinite or zero."""
+    """Read a JSON number exactly; beyond the exponents of ``Decimal`` it is infinite or zero.
+
+    Raises:
+        ValueError: The string is not a number.
+    """
     try:
         return Decimal(text)
     except decimal.InvalidOperation:
@@ -178,7 +182,10 @@ def format_float(value: float) -> str:
 
 
 def _format_as_java(value: float, shortest: str, two_digits: str) -> str:
-    """Write a double in Java's layout, from the shortest string that identifies it and one of two digits."""
+    """Write a double in Java's layout, from the shortest string that identifies it.
+
+    Java writes at least two digits: if the shortest string has one, those of ``two_digits`` are written.
+    """
     if value != value:  # NaN
         return "NaN"
     if value in (float("inf"), float("-inf")):

@@ -31,7 +31,7 @@ NANOS_PER_DAY = 86_400_000_000_000
 
 
 def day_number(year: int, month: int, day: int) -> int:
-    """The days from 1970-01-01 to a date of the Gregorian calendar."""
+    """The days from 1970-01-01 to a date of the Gregorian calendar, in any year; the date is not checked."""
     year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)  # a year that begins in March
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 719_469
 
@@ -48,7 +48,7 @@ def calendar_date(days: int) -> tuple[int, int, int]:
 
 
 def _days_in_month(year: int, month: int) -> int:
-    """Return the number of days of a month, which leap years change."""
+    """Return the number of days of a month, from 1 to 12, which leap years change."""
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     return 29 if month == 2 and leap else _LENGTHS[month - 1]
 
@@ -99,7 +99,7 @@ def parse_date(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """Read ``HH:mm:ss`` with up to nine digits of a fraction, as nanoseconds; ``24:00:00`` is midnight.
+    """Read ``HH:mm:ss`` with up to nine digits of a fraction, as nanoseconds; ``24:00:00`` is midnight, which is 0.
 
     Raises:
         ValueError: The string has another form, or there is no such time.
@@ -164,7 +164,7 @@ def format_time(nanos: int) -> str:
 
 
 def format_timestamp(micros: int, standard: str, *, zoned: bool) -> str:
-    """Write a timestamp in microseconds in the form that `parse_timestamp` reads, always with seconds."""
+    """Write a timestamp in microseconds, of any year, in the form that `parse_timestamp` reads, with seconds."""
     days, rest = divmod(micros, MICROS_PER_DAY)
     separator = "T" if standard == "ISO-8601" else " "
     return f"{format_date(days)}{separator}{format_time(rest * 1000)}{'Z' * zoned}"

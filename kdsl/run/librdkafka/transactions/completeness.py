@@ -36,7 +36,7 @@ def check_complete(rows: Iterator[T]) -> Iterator[T]:
 
 
 def _has_end_mark(stream: Any) -> bool:
-    """Wait for the mark that Spark sends after the last row, and return whether it came.
+    """Wait for the mark that Spark sends after the last row, and return whether it came; it stays in the stream.
 
     False if the stream has ended, or the connection was reset.
     """

@@ -123,7 +123,7 @@ class TransactionalProducer(Producer):
         )
 
     def purge_error(self) -> ProducerError | None:
-        """Return why the producer discarded records, if the whole transaction has failed; otherwise None."""
+        """Return the producer's fatal error, or why its failed transaction discarded records; None without either."""
         text = ctypes.create_string_buffer(512)
         code = self._lib.rd_kafka_fatal_error(self._handle, text, len(text))
         if code:
@@ -169,10 +169,10 @@ class TransactionalProducer(Producer):
             raise error
 
     def _raise_on_error(self, step: str, error: int | None) -> None:
-        """Raise the error of a step of a transaction, and free librdkafka's; do nothing if there is none.
+        """Raise librdkafka's error of a step of a transaction as a Python one, and free it; do nothing without one.
 
         Raises:
-            TransactionError: There is one.
+            TransactionError: There is one; it says whether it is retriable and abortable.
         """
         if not error:
             return

@@ -135,7 +135,8 @@ def records_digest_1(plan: WritePlan) -> str:
 def add_transaction_settings(settings: Mapping[str, str], id_: str, timeout_ms: int) -> dict[str, str]:
     """Return a producer's settings with those of a transactional id, which make it idempotent.
 
-    ``delivery.timeout.ms`` and ``socket.timeout.ms`` are reduced if they are above the transaction's timeout.
+    Where they are set, ``delivery.timeout.ms`` is at most the transaction's timeout, and ``socket.timeout.ms`` at most
+    `SLACK_MS` more.
     """
     limits = {"delivery.timeout.ms": timeout_ms, "socket.timeout.ms": timeout_ms + SLACK_MS}
     limited = {

@@ -310,7 +310,11 @@ def _run_and_batch(token: Token) -> tuple[str, int]:
 
 @lru_cache(maxsize=4)
 def _open_admin(pid: int, cluster: Cluster, table: str) -> TokenAdmin:
-    """Create a client for tokens; cached for each process, cluster and table."""
+    """Create a client for tokens, which connects in the background; cached for each process, cluster and table.
+
+    Raises:
+        ResolveError: The client settings have errors, or a reference to a secret cannot be resolved here.
+    """
     del pid  # a client does not survive a fork
     return TokenAdmin(cluster, table)
 
@@ -330,7 +334,7 @@ def abort_and_close(producer: TransactionalProducer) -> None:
 def _take_pooled(settings: Mapping[str, str], spec: TransactionSpec, batch: int) -> OwnedProducer | None:
     """Take a pooled producer that wrote the previous batch in the same run, and reset it; None if there is none.
 
-    Any other one of the id is closed, because it may have been fenced since.
+    Any other one of the id is closed, because it may have been fenced since; so is one that cannot be reset.
     """
     owned = _pool.take(_pool_key(settings))
     if owned is None:
@@ -349,6 +353,9 @@ def empty_pool() -> list[TransactionalProducer]:
 
 
 def _pool_key(settings: Mapping[str, str]) -> tuple[str, frozenset[tuple[str, str]]]:
-    """Return the key by which producers are reused: the transactional id, and all settings except ``client.id``."""
+    """Return the key by which producers are reused: the transactional id, and all settings except ``client.id``.
+
+    The id is in the settings (`add_transaction_settings`).
+    """
     distinct = frozenset(item for item in settings.items() if item[0] != "client.id")
     return settings["transactional.id"], distinct

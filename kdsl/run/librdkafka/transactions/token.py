@@ -110,6 +110,10 @@ class Token:
 def read_token(text: str, number: int) -> Token | None:
     """Read a token from its JSON; return None if the string is not a token.
 
+    Args:
+        text: The JSON, which does not contain the number.
+        number: The token's `Token.number`: the offset with which it was committed.
+
     Raises:
         ExactlyOnceError: The token was written by a newer version of kdsl.
     """
@@ -229,7 +233,7 @@ def find_start_batches(
         plan: The digest of the records that it writes now.
         former: The same digest as earlier versions of kdsl computed it; empty if there is none.
         offsets: The digest of the planned batch's entry in Spark's offset log; empty if it is not known.
-        adopt: Whether to ignore tokens that are missing or belong to another writer.
+        adopt: Whether to start without checks: nothing is raised.
         strict: Whether each id of ``previous`` must have a token.
 
     Returns:
@@ -349,6 +353,8 @@ def _check_offsets(id_: str, token: Token | None, writer: Writer, progress: LogP
 
 def _check_plan(id_: str, token: Token | None, writer: Writer, progress: LogProgress, plans: Collection[str]) -> None:
     """Check that a batch that is written under a write id has the same records; otherwise it would be skipped.
+
+    Without a write id nothing is checked.
 
     Raises:
         ExactlyOnceError: The token is the writer's and of this batch, but its digest is not one of ``plans``.

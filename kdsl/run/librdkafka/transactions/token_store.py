@@ -56,7 +56,11 @@ class TokenAdmin(LibrdkafkaAdmin):
         return max((t for t in tokens if t is not None), key=lambda t: t.number, default=None)
 
     def ids(self, prefix: str) -> list[str]:
-        """List the transactional ids of a prefix whose groups exist; none if this user may not list groups."""
+        """List the transactional ids of a prefix whose groups exist; none if this user may not list groups.
+
+        Raises:
+            KafkaReadError: The brokers do not answer in time.
+        """
         own = re.compile(re.escape(prefix) + "-(0|[1-9][0-9]*)")
         try:
             return [id_ for id_ in self.groups() if own.fullmatch(id_)]
@@ -64,13 +68,17 @@ class TokenAdmin(LibrdkafkaAdmin):
             return []
 
     def replicas(self, topic: str) -> int:
-        """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible."""
+        """Return the fewest replicas that a partition of a topic has; 0 if the topic is missing or not visible.
+
+        Raises:
+            KafkaReadError: The brokers do not answer in time.
+        """
         names = TopicCollection([topic])
         description = self._ask(lambda timeout: self._admin.describe_topics(names, request_timeout=timeout))[topic]
         return 0 if isinstance(description, KafkaError) else min(len(p.replicas) for p in description.partitions)
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """Ask the brokers for the settings of a topic, and return their values as strings, by name.
+        """Ask the brokers for all settings of a topic, defaults included, and return their values as strings, by name.
 
         Raises:
             NotAllowedError: This user may not read the settings.
@@ -83,7 +91,11 @@ class TokenAdmin(LibrdkafkaAdmin):
         return {name: entry.value for name, entry in config.items()}
 
     def settings(self, names: Iterable[str]) -> dict[str, int]:
-        """Ask one broker for some numeric settings, and return those that it has; none if it does not show them."""
+        """Ask one broker for some numeric settings, and return those that it has; none if it does not show them.
+
+        Raises:
+            KafkaReadError: The brokers do not answer in time.
+        """
         metadata = self._retry(lambda seconds: self._admin.list_topics(timeout=seconds))
         broker = next(iter(metadata.brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
